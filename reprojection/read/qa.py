@@ -224,6 +224,21 @@ def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[
     return decoded
 
 
+def in_words(granule: Granule, qa_layer: str, numbers: Sequence[int]) -> list[str]:
+    """Describe QA values, field by field; empty texts if the layer's fields are not known."""
+    entry = _entry(granule, qa_layer)
+    fields = [] if entry is None else list(entry.bits.items())
+    found = []
+    for number in numbers:
+        told = []
+        for name, bits in fields:
+            part = (number >> bits.start) & ((1 << bits.length) - 1)
+            meaning = bits.values.get(part, "")
+            told.append(f"{name}={part} ({meaning})" if meaning else f"{name}={part}")
+        found.append("; ".join(told))
+    return found
+
+
 def _qa_name(layer: Layer, preset: str) -> str:
     if layer.qa is None:
         raise ChoiceRefusedError(

@@ -8,11 +8,11 @@ neighbouring tile. Those of a swath are neighbours by line and column of its own
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,11 @@ from reprojection.warp.swath import Swath, nearest
 
 Whole = npt.NDArray[np.int64]
 Stored = npt.NDArray[np.generic]
+Times = npt.NDArray[np.datetime64]
 
 _AROUND = np.array([(down, across) for down in (-1, 0, 1) for across in (-1, 0, 1)])
 _OWN = 4  # of the nine: the pixel itself
-_SAME_PASS = timedelta(minutes=1)  # within it, two granules saw a site in one overpass
+_SAME_PASS = np.timedelta64(1, "m")  # within it, two granules saw a site in one overpass
 _EDGE_STEPS = 64  # along a polygon's longer side, where its pixels are looked for
 
 REASONS: Mapping[int, str] = {
@@ -73,38 +74,59 @@ class Wanted:
     rule: Rule = None
 
 
-class Reading(NamedTuple):
-    """What one layer holds at one site, in one granule date or overpass.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quality:
+    """The stored values of a QA layer, and its bit fields in words: `words[word]`."""
 
-    `value` is in `units`; None where the pixel is empty, for the `reason` told. `mean` and `std`
-    (of the population) are of the `valid` pixels with a value among the `pixels` of the site; None
-    for classes and bit fields. `time` is when a swath's line was recorded, in UTC. `distance` in
-    metres goes from the site to the pixel's centre. `quality` is the stored value of the layer's
-    QA layer, `decoded` its bit fields in words.
+    stored: Whole
+    words: tuple[str, ...]
+    word: Whole
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Readings:
+    """What one layer of one granule holds at sites: arrays with an element for each site seen.
+
+    `site` is the site's number. `value` is in `units`; NaN where the pixel is empty, for the
+    `reason`. `mean` and `std` (of the population) are of the `valid` pixels with a value among the
+    `pixels` of the site; NaN for classes and bit fields. `time` is when a swath's line was
+    recorded, in UTC; else NaT. `distance` in metres goes from the site to the pixel's centre.
+    `quality` is of the layer's QA layer; None where there is none.
     """
 
-    site: int
     layer: str
     granule: str
-    time: datetime | None
     day_night: str
-    row: int
-    column: int
-    distance: float
-    value: float | None
     units: str
-    mean: float | None
-    std: float | None
-    valid: int
-    pixels: int
-    reason: str
-    quality: int | None
-    decoded: str
+    site: Whole
+    time: Times
+    row: Whole
+    column: Whole
+    distance: Floats
+    value: Floats
+    mean: Floats
+    std: Floats
+    valid: Whole
+    pixels: Whole
+    reason: npt.NDArray[np.uint8]
+    quality: Quality | None
+
+    def take(self, kept: Whole) -> "Readings":
+        """Return the readings at these places of the arrays."""
+        arrays = {
+            one.name: getattr(self, one.name)[kept]
+            for one in fields(self)
+            if isinstance(getattr(self, one.name), np.ndarray)
+        }
+        quality = self.quality
+        if quality is not None:
+            quality = replace(quality, stored=quality.stored[kept], word=quality.word[kept])
+        return replace(self, **arrays, quality=quality)
 
 
 def read_sites(
     paths: Sequence[Path], layers: Sequence[Wanted], sites: Sequence[Site], *, mask: bool = True
-) -> list[Reading]:
+) -> list[Readings]:
     """Read layers of granules of one date at sites.
 
     Granules are read only in the rows that hold pixels of a site.
@@ -117,9 +139,9 @@ def read_sites(
         mask: Whether codes and values outside the valid range are empty; without, only fill is.
 
     Returns:
-        One reading for each layer and site that a grid covers. In swaths one for each overpass:
-        of two granules that saw a site within a minute, the one whose footprint is nearer.
-        They are sorted by layer as given, site and time.
+        The readings of each layer and granule that saw a site, by layer as given and granule. A
+        site that a grid covers is in one of them. In swaths it is in one for each overpass: of two
+        granules that saw it within a minute, the one whose footprint is nearer.
 
     Raises:
         UnreadableGranuleError: a granule is damaged.
@@ -127,7 +149,8 @@ def read_sites(
         NoGeolocationError: a swath does not say where its pixels lie.
         ChoiceRefusedError: a rule cannot be applied, or a layer's physical units are not known.
     """
-    found: list[Reading] = []
+    found: list[Readings] = []
+    reader = _Reader(sites, mask=mask)
     with one_call():
         for wanted in layers:
             places = find_places(paths, wanted.layer)
@@ -138,34 +161,65 @@ def read_sites(
                 )
             if places[0].grid is None:
                 swaths = newest_of_each_swath(places)
-                passes = [one for at in swaths for one in _in_swath(at, wanted, sites, mask=mask)]
-                found += _one_of_each_pass(passes)
+                passes = [reader.in_swath(place, wanted.rule) for place in swaths]
+                found += _one_of_each_pass([one for one in passes if one is not None])
             else:
-                found += _in_grids(newest_of_each_place(places), wanted, sites, mask=mask)
+                found += reader.in_grids(newest_of_each_place(places), wanted.rule)
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Pixels:
-    """Pixels of a layer in a granule: stored values, reasons, rows and columns, of one shape."""
+    """Stored values of a layer, and their reasons, of one shape."""
 
     stored: Stored
     why: npt.NDArray[np.uint8]
 
 
-class _Window:
-    """Reads layers of one granule in the rows that are needed."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Spots:
+    """Where the sites lie in a granule.
 
-    def __init__(self, granule: Granule, memory: Memory) -> None:
-        self._granule = granule
+    Of each of `sites`: its own pixel, and how far away that is. `rows` and `columns` are the nine
+    pixels, of which the granule holds those `inside`. `areas` are the pixels of each polygon.
+    """
+
+    sites: Whole
+    row: Whole
+    column: Whole
+    distance: Floats
+    rows: Whole
+    columns: Whole
+    inside: npt.NDArray[np.bool_]
+    areas: Mapping[int, tuple[Whole, Whole]]
+
+    @cached_property
+    def extent(self) -> tuple[int, int]:
+        """The first row that holds a pixel, and the row after the last."""
+        rows = [self.rows[self.inside], *(down for down, _ in self.areas.values())]
+        return (
+            min(int(one.min()) for one in rows if one.size),
+            max(int(one.max()) for one in rows if one.size) + 1,
+        )
+
+
+class _Window:
+    """Reads layers of one granule in the rows that are needed, each layer once."""
+
+    def __init__(self, granule: Granule, memory: Memory, spots: _Spots, shape: Shape) -> None:
+        self.granule = granule
         self._memory = memory
+        self._extent = spots.extent
+        self._shape = shape
 
     def at(self, layer: Layer, rows: Whole, columns: Whole) -> Stored:
-        first, last = int(rows.min()), int(rows.max()) + 1
+        # Another layer may have other rows. That of a layer's quality has mostly the same.
+        same = layer.shape == self._shape
+        first, last = self._extent if same else (int(rows.min()), int(rows.max()) + 1)
         cut = replace(layer, first_row=first, shape=Shape(last - first, layer.shape.cols))
         whole = self._memory.recall(
             ("rows", layer.name, layer.index, first, last),
-            lambda: self._granule.read(cut),
+            lambda: self.granule.read(cut),
             nbytes,
         )
         return whole[rows - first, columns]
@@ -175,225 +229,318 @@ class _Window:
     ) -> _Pixels:
         stored = self.at(layer, rows, columns)
         why = qa.reasons_at(
-            self._granule, layer, rule if mask else None, stored, (rows, columns), self.at
+            self.granule, layer, rule if mask else None, stored, (rows, columns), self.at
         )
         if not mask:
             why[why != Reason.FILL] = Reason.VALID
         return _Pixels(stored=stored, why=why)
 
+    def nine(self, layer: Layer, rule: Rule, spots: _Spots, *, mask: bool) -> _Pixels:
+        """Read the nine pixels of each site; those beyond the granule have no granule."""
+        stored = np.zeros(spots.rows.shape, layer.dtype)
+        why = np.full(spots.rows.shape, Reason.NO_GRANULE, np.uint8)
+        if spots.inside.any():
+            inside = spots.inside
+            seen = self.pixels(layer, rule, spots.rows[inside], spots.columns[inside], mask=mask)
+            stored[inside], why[inside] = seen.stored, seen.why
+        return _Pixels(stored=stored, why=why)
 
-def _in_grids(
-    places: Sequence[GranuleHeader], wanted: Wanted, sites: Sequence[Site], *, mask: bool
-) -> list[Reading]:
-    grids = [place.grid for place in places if place.grid is not None]
-    space = SourceSpace.of(grids[0])
-    lon, lat = _points(sites)
-    x, y = space.pixels(lon, lat)
-    known = np.isfinite(x) & np.isfinite(y)
-    own_row = np.floor(np.where(known, y, -1e9)).astype(np.int64)
-    own_col = np.floor(np.where(known, x, -1e9)).astype(np.int64)
-    rows, cols = own_row[:, None] + _AROUND[:, 0], own_col[:, None] + _AROUND[:, 1]
-    shape = rows.shape
-    stored = np.zeros(shape, places[0].layer.dtype)
-    why = np.full(shape, Reason.NO_GRANULE, np.uint8)
-    quality: dict[int, tuple[int, str] | None] = {}
-    about: dict[int, tuple[GranuleHeader, int, int]] = {}
-    areas: dict[int, list[_Pixels]] = {n: [] for n, one in enumerate(sites) if one.area is not None}
-    for place, grid in zip(places, grids, strict=True):
-        left, top = space.offset(grid)
-        r, c = rows - top, cols - left
-        inside = (r >= 0) & (r < grid.height) & (c >= 0) & (c < grid.width)
-        members = {n: _in_area(sites[n], grid) for n in areas}
-        if not inside.any() and not any(part[0].size for part in members.values()):
-            continue
-        with opened(place.path) as (granule, memory):
-            layer = granule.layer(place.layer.name)
-            window = _Window(granule, memory)
-            if inside.any():
-                seen = window.pixels(layer, wanted.rule, r[inside], c[inside], mask=mask)
-                stored[inside], why[inside] = seen.stored, seen.why
-            here = np.flatnonzero(inside[:, _OWN])
-            for n in here.tolist():
-                about[n] = place, int(r[n, _OWN]), int(c[n, _OWN])
-            told = _qualities(granule, layer, window, r[here, _OWN], c[here, _OWN])
-            quality.update(zip(here.tolist(), told, strict=False))
-            for n, (down, across) in members.items():
-                if down.size:
-                    areas[n].append(window.pixels(layer, wanted.rule, down, across, mask=mask))
-    away = _distances(space, own_row, own_col, lon, lat).tolist()
-    nine = _Pixels(stored=stored, why=why)
-    own, summaries = _own(nine, places[0].layer), _summaries(nine, places[0].layer)
-    return [
-        _reading(
-            n,
-            place,
-            own[n],
-            _of_area(areas.get(n, ()), place.layer) or summaries[n],
-            at=(row, col),
-            distance=away[n],
-            time=None,
-            day_night="",
-            quality=quality.get(n),
+
+class _Reader:
+    """Reads layers at sites, and remembers within one call where the sites lie in each granule."""
+
+    def __init__(self, sites: Sequence[Site], *, mask: bool) -> None:
+        self._sites = sites
+        self._mask = mask
+        self._lon, self._lat = _points(sites)
+        self._polygons = [n for n, one in enumerate(sites) if one.area is not None]
+        self._spots: dict[Hashable, _Spots | None] = {}
+        self._qualities: dict[Hashable, Quality | None] = {}
+
+    def in_grids(self, places: Sequence[GranuleHeader], rule: Rule) -> list[Readings]:
+        """Read a layer of the tiles of one date, whose pixels go on from tile to tile."""
+        grids = [place.grid for place in places if place.grid is not None]
+        space = SourceSpace.of(grids[0])
+        count = len(self._sites)
+        stored = np.zeros((count, len(_AROUND)), places[0].layer.dtype)
+        why = np.full(stored.shape, Reason.NO_GRANULE, np.uint8)
+        areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
+        about: list[tuple[GranuleHeader, _Spots, Quality | None]] = []
+        for place, grid in zip(places, grids, strict=True):
+            spots = self._in_tile(space, grid)
+            if spots is None:
+                continue
+            with opened(place.path) as (granule, memory):
+                layer = granule.layer(place.layer.name)
+                window = _Window(granule, memory, spots, layer.shape)
+                nine = window.nine(layer, rule, spots, mask=self._mask)
+                stored[spots.inside] = nine.stored[spots.inside]
+                why[spots.inside] = nine.why[spots.inside]
+                for n, (down, across) in spots.areas.items():
+                    areas[n].append(window.pixels(layer, rule, down, across, mask=self._mask))
+                about.append((place, spots, self._quality(window, layer, spots)))
+        pixels = _Pixels(stored=stored, why=why)
+        numbers = _numbers(
+            pixels,
+            [_joined(areas.get(n, ())) for n in self._polygons],
+            self._polygons,
+            places[0].layer,
         )
-        for n, (place, row, col) in sorted(about.items())
-    ]
+        return [
+            _readings(place, spots, numbers.take(spots.sites), quality)
+            for place, spots, quality in about
+            if spots.sites.size
+        ]
 
+    def in_swath(self, place: GranuleHeader, rule: Rule) -> Readings | None:
+        """Read a layer of a swath; return None if it saw no site."""
+        with opened(place.path) as (granule, memory):
+            spots = self._in_footprints(granule, memory, place)
+            if spots is None:
+                return None
+            layer = granule.layer(place.layer.name)
+            window = _Window(granule, memory, spots, layer.shape)
+            nine = window.nine(layer, rule, spots, mask=self._mask)
+            areas = [
+                window.pixels(layer, rule, down, across, mask=self._mask)
+                for down, across in spots.areas.values()
+            ]
+            numbers = _numbers(nine, areas, list(spots.areas), layer)
+            lines = place.layer.shape.rows
+            return replace(
+                _readings(place, spots, numbers, self._quality(window, layer, spots)),
+                time=_moments(place, spots.row, lines),
+                day_night=granule.day_night,
+            )
 
-def _in_swath(
-    place: GranuleHeader, wanted: Wanted, sites: Sequence[Site], *, mask: bool
-) -> Iterator[Reading]:
-    with opened(place.path) as (granule, memory):
+    def _in_tile(self, space: SourceSpace, grid: Grid) -> _Spots | None:
+        key = space, grid
+        if key not in self._spots:
+            self._spots[key] = self._find_in_tile(space, grid)
+        return self._spots[key]
+
+    def _find_in_tile(self, space: SourceSpace, grid: Grid) -> _Spots | None:
+        x, y = space.pixels(self._lon, self._lat)
+        known = np.isfinite(x) & np.isfinite(y)
+        left, top = space.offset(grid)
+        row = np.floor(np.where(known, y, -1e9)).astype(np.int64) - top
+        column = np.floor(np.where(known, x, -1e9)).astype(np.int64) - left
+        rows, columns = row[:, None] + _AROUND[:, 0], column[:, None] + _AROUND[:, 1]
+        inside = (rows >= 0) & (rows < grid.height) & (columns >= 0) & (columns < grid.width)
+        areas = {n: _in_area(self._sites[n], grid) for n in self._polygons}
+        areas = {n: part for n, part in areas.items() if part[0].size}
+        if not inside.any() and not areas:
+            return None
+        here = np.flatnonzero(inside[:, _OWN])
+        away = _distances(
+            space, row[here] + top, column[here] + left, self._lon[here], self._lat[here]
+        )
+        return _Spots(
+            sites=here,
+            row=row[here],
+            column=column[here],
+            distance=away,
+            rows=rows,
+            columns=columns,
+            inside=inside,
+            areas=areas,
+        )
+
+    def _in_footprints(
+        self, granule: Granule, memory: Memory, place: GranuleHeader
+    ) -> _Spots | None:
+        key = place.path, place.layer.swath, place.layer.shape
+        if key not in self._spots:
+            self._spots[key] = self._find_footprints(granule, memory, place)
+        return self._spots[key]
+
+    def _find_footprints(
+        self, granule: Granule, memory: Memory, place: GranuleHeader
+    ) -> _Spots | None:
         geolocation = memory.recall(
             ("located for sites", place.layer.swath, place.layer.shape),
             lambda: located(granule, place),
             lambda made: made.lat.nbytes + made.lon.nbytes,
         )
         swath = Swath.of(geolocation)
-        lon, lat = _points(sites)
-        index = nearest(swath, Targets(lat=lat[:, None], lon=lon[:, None]))[:, 0]
+        targets = Targets(lat=self._lat[:, None], lon=self._lon[:, None])
+        index = nearest(swath, targets)[:, 0]
         seen = np.flatnonzero(index >= 0)
         if not seen.size:
-            return
+            return None
         lines, samples = swath.lat.shape
-        own = np.stack(np.divmod(index[seen].astype(np.int64), samples))
-        rows, cols = own[0][:, None] + _AROUND[:, 0], own[1][:, None] + _AROUND[:, 1]
-        inside = (rows >= 0) & (rows < lines) & (cols >= 0) & (cols < samples)
-        layer = granule.layer(place.layer.name)
-        window = _Window(granule, memory)
-        stored = np.zeros(rows.shape, layer.dtype)
-        why = np.full(rows.shape, Reason.NO_GRANULE, np.uint8)
-        found = window.pixels(layer, wanted.rule, rows[inside], cols[inside], mask=mask)
-        stored[inside], why[inside] = found.stored, found.why
-        away = _chords(lon[seen], lat[seen], swath.lon[own[0], own[1]], swath.lat[own[0], own[1]])
-        told = _qualities(granule, layer, window, own[0], own[1]) or [None] * len(seen)
-        nine = _Pixels(stored=stored, why=why)
-        values, summaries = _own(nine, layer), _summaries(nine, layer)
-        for number, site in enumerate(seen.tolist()):
-            area = []
-            if sites[site].area is not None:
-                down, across = _footprints_in(sites[site], geolocation)
-                if down.size:
-                    area = [window.pixels(layer, wanted.rule, down, across, mask=mask)]
-            yield _reading(
-                site,
-                place,
-                values[number],
-                _of_area(area, layer) or summaries[number],
-                at=(int(own[0][number]), int(own[1][number])),
-                distance=float(away[number]),
-                time=_moment(place, int(own[0][number]), lines),
-                day_night=granule.day_night,
-                quality=told[number],
-            )
+        row, column = np.divmod(index[seen].astype(np.int64), samples)
+        rows, columns = row[:, None] + _AROUND[:, 0], column[:, None] + _AROUND[:, 1]
+        areas = {
+            number: _footprints_in(self._sites[site], geolocation)
+            for number, site in enumerate(seen.tolist())
+            if self._sites[site].area is not None
+        }
+        return _Spots(
+            sites=seen,
+            row=row,
+            column=column,
+            distance=_chords(
+                self._lon[seen], self._lat[seen], swath.lon[row, column], swath.lat[row, column]
+            ),
+            rows=rows,
+            columns=columns,
+            inside=(rows >= 0) & (rows < lines) & (columns >= 0) & (columns < samples),
+            areas={number: part for number, part in areas.items() if part[0].size},
+        )
+
+    def _quality(self, window: _Window, layer: Layer, spots: _Spots) -> Quality | None:
+        """Return the QA values of the sites' own pixels; None if no QA layer is known."""
+        granule = window.granule
+        name = layer.qa if layer.qa is not None and layer.qa in granule.layers else layer.base_name
+        about = granule.layers[name]
+        key = granule.path, name, layer.grid, layer.swath, layer.shape
+        if key not in self._qualities:
+            self._qualities[key] = _quality(window, layer, about, spots)
+        return self._qualities[key]
 
 
-class _Summary(NamedTuple):
-    """What is told of the pixels of one site: mean and deviation of those with a value."""
+def _quality(window: _Window, layer: Layer, about: Layer, spots: _Spots) -> Quality | None:
+    rows, columns = spots.row, spots.column
+    if not rows.size or about.dtype.kind not in "iu":
+        return None
+    if not qa.in_words(window.granule, about.name, [0])[0]:
+        return None
+    try:
+        down, across = qa.placement(window.granule, layer, about)
+    except ChoiceRefusedError:
+        return None
+    rows = rows if down is None else down[rows]
+    columns = columns if across is None else across[columns]
+    bands = list(np.ndindex(*(size for _, size in about.bands)))
+    held = [window.at(replace(about, index=one), rows, columns).astype(np.int64) for one in bands]
+    stored = held[0]
+    if len(held) > 1:
+        stored = np.sum([(one & 0xFF) << (8 * n) for n, one in enumerate(held)], axis=0)
+    numbers, word = np.unique(stored, return_inverse=True)
+    words = qa.in_words(window.granule, about.name, numbers.tolist())
+    return Quality(stored=stored, words=tuple(words), word=word)
 
-    mean: float | None
-    std: float | None
-    valid: int
-    pixels: int
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Numbers:
+    """What is told of the pixels of each site."""
+
+    value: Floats
+    mean: Floats
+    std: Floats
+    valid: Whole
+    pixels: Whole
+    reason: npt.NDArray[np.uint8]
+
+    def take(self, kept: Whole) -> "_Numbers":
+        return _Numbers(**{one.name: getattr(self, one.name)[kept] for one in fields(self)})
 
 
-def _summaries(pixels: _Pixels, layer: Layer) -> list[_Summary]:
-    """Summarise pixels, a row of them for each site."""
+def _numbers(
+    nine: _Pixels, areas: Sequence[_Pixels | None], of: Sequence[int], layer: Layer
+) -> _Numbers:
+    """Summarise the nine pixels of each site, and in their place the pixels of its polygon.
+
+    `areas` are the polygons of the sites `of`; None of one that holds no pixel.
+    """
+    reason = nine.why[:, _OWN]
+    value = np.where(reason == Reason.VALID, _physical(nine.stored[:, _OWN], layer), np.nan)
+    mean, std, valid = _summaries(nine, layer)
+    pixels = np.full(valid.shape, nine.why.shape[1], np.int64)
+    for n, area in zip(of, areas, strict=True):
+        if area is None:
+            continue
+        (mean[n],), (std[n],), (valid[n],) = _summaries(
+            _Pixels(stored=area.stored[None], why=area.why[None]), layer
+        )
+        pixels[n] = area.why.size
+    return _Numbers(value=value, mean=mean, std=std, valid=valid, pixels=pixels, reason=reason)
+
+
+def _summaries(pixels: _Pixels, layer: Layer) -> tuple[Floats, Floats, Whole]:
+    """Return mean, deviation and number of the valid pixels in each row of pixels."""
     good = pixels.why == Reason.VALID
     count = good.sum(axis=1)
-    across = pixels.why.shape[1]
     if layer.kind is not LayerKind.CONTINUOUS:
-        return [_Summary(None, None, valid, across) for valid in count.tolist()]
+        return np.full(count.shape, np.nan), np.full(count.shape, np.nan), count
     values = np.where(good, _physical(pixels.stored, layer), 0.0)
     with np.errstate(invalid="ignore"):
         mean = values.sum(axis=1) / count
         off = np.where(good, values - mean[:, None], 0.0)
         std = np.sqrt((off**2).sum(axis=1) / count)
-    return [
-        _Summary(one, deviation, valid, across) if valid else _Summary(None, None, 0, across)
-        for one, deviation, valid in zip(mean.tolist(), std.tolist(), count.tolist(), strict=True)
-    ]
+    return mean, std, count
 
 
-def _of_area(parts: Sequence[_Pixels], layer: Layer) -> _Summary | None:
-    """Summarise the pixels of a polygon; return None if it holds none."""
+def _joined(parts: Sequence[_Pixels]) -> _Pixels | None:
+    """Join the pixels of a polygon in several tiles; return None if it holds none."""
     if not parts:
         return None
-    joined = _Pixels(
-        stored=np.concatenate([one.stored for one in parts])[None],
-        why=np.concatenate([one.why for one in parts])[None],
+    return _Pixels(
+        stored=np.concatenate([one.stored for one in parts]),
+        why=np.concatenate([one.why for one in parts]),
     )
-    return _summaries(joined, layer)[0]
 
 
-def _reading(
-    site: int,
-    place: GranuleHeader,
-    own: tuple[float, int],
-    summary: _Summary,
-    *,
-    at: tuple[int, int],
-    distance: float,
-    time: datetime | None,
-    day_night: str,
-    quality: tuple[int, str] | None,
-) -> Reading:
-    value, reason = own
-    return Reading(
-        site=site,
+def _readings(
+    place: GranuleHeader, spots: _Spots, numbers: _Numbers, quality: Quality | None
+) -> Readings:
+    return Readings(
         layer=place.layer.name,
         granule=place.name,
-        time=time,
-        day_night=day_night,
-        row=at[0],
-        column=at[1],
-        distance=round(distance, 1),
-        value=value if reason == Reason.VALID else None,
+        day_night="",
         units=place.layer.units,
-        mean=summary.mean,
-        std=summary.std,
-        valid=summary.valid,
-        pixels=summary.pixels,
-        reason=REASONS[reason],
-        quality=None if quality is None else quality[0],
-        decoded="" if quality is None else quality[1],
+        site=spots.sites,
+        time=np.full(spots.sites.shape, "NaT", "M8[ms]"),
+        row=spots.row,
+        column=spots.column,
+        distance=np.round(spots.distance, 1),
+        value=numbers.value,
+        mean=numbers.mean,
+        std=numbers.std,
+        valid=numbers.valid,
+        pixels=numbers.pixels,
+        reason=numbers.reason,
+        quality=quality,
     )
-
-
-def _own(pixels: _Pixels, layer: Layer) -> list[tuple[float, int]]:
-    """Return value and reason of each site's own pixel, the middle one of nine."""
-    values = _physical(pixels.stored[:, _OWN], layer).tolist()
-    return list(zip(values, pixels.why[:, _OWN].tolist(), strict=True))
 
 
 def _physical(stored: Stored, layer: Layer) -> Floats:
     return np.asarray(stored.astype(np.float64) * layer.scale + layer.offset)
 
 
-def _one_of_each_pass(readings: Sequence[Reading]) -> list[Reading]:
+def _one_of_each_pass(passes: Sequence[Readings]) -> list[Readings]:
     """Keep, of readings of one site within a minute, the one with the nearer footprint."""
-    kept: list[Reading] = []
-    for one in sorted(readings, key=lambda r: (r.site, r.time is None, r.time or UNDATED)):
-        last = kept[-1] if kept else None
-        if (
-            last is not None
-            and last.site == one.site
-            and last.time is not None
-            and one.time is not None
-            and one.time - last.time < _SAME_PASS
-        ):
-            kept[-1] = min(last, one, key=lambda r: (r.distance, r.granule))
-        else:
-            kept.append(one)
-    return kept
+    if not passes:
+        return []
+    site = np.concatenate([one.site for one in passes])
+    time = np.concatenate([one.time for one in passes])
+    away = np.concatenate([one.distance for one in passes])
+    names = [one.granule for one in passes for _ in range(one.site.size)]
+    kept = np.ones(site.shape, np.bool_)
+    last = -1
+    for n in np.lexsort((time, site)).tolist():  # NaT comes last
+        if last >= 0 and site[last] == site[n] and time[n] - time[last] < _SAME_PASS:
+            farther = n if (away[last], names[last]) <= (away[n], names[n]) else last
+            kept[farther] = False
+            if farther == n:
+                continue
+        last = n
+    ends = np.cumsum([one.site.size for one in passes])[:-1]
+    parts = zip(passes, np.split(kept, ends), strict=True)
+    return [one.take(np.flatnonzero(good)) for one, good in parts if good.any()]
 
 
-def _moment(place: GranuleHeader, row: int, lines: int) -> datetime | None:
-    """Return when a line was recorded: between the granule's start and end, to the second."""
+def _moments(place: GranuleHeader, rows: Whole, lines: int) -> Times:
+    """Return when lines were recorded: between the granule's start and end, to the second."""
     if place.start == UNDATED:
-        return None
+        return np.full(rows.shape, "NaT", "M8[ms]")
+    start = np.datetime64(place.start.replace(tzinfo=None), "ms")
     if place.end is None or place.end <= place.start:
-        return place.start
-    return (place.start + (place.end - place.start) * ((row + 0.5) / lines)).replace(microsecond=0)
+        return np.full(rows.shape, start)
+    length = (place.end - place.start) / timedelta(milliseconds=1)
+    after = (length * ((rows + 0.5) / lines)).astype("m8[ms]")
+    return (start + after).astype("M8[s]").astype("M8[ms]")
 
 
 def _points(sites: Sequence[Site]) -> tuple[Floats, Floats]:
@@ -450,41 +597,3 @@ def _footprints_in(site: Site, geolocation: Geolocation) -> tuple[Whole, Whole]:
     rows, cols = np.nonzero(near)
     there = shapely.contains_xy(site.area, lon[rows, cols], lat[rows, cols])
     return rows[there].astype(np.int64), cols[there].astype(np.int64)
-
-
-def _qualities(
-    granule: Granule, layer: Layer, window: _Window, rows: Whole, columns: Whole
-) -> list[tuple[int, str] | None]:
-    """Return the QA value of each pixel and its bit fields in words; empty if none is known."""
-    name = layer.qa if layer.qa is not None and layer.qa in granule.layers else layer.base_name
-    about = granule.layers[name]
-    if not rows.size or not qa.decode(granule, name, 0) or about.dtype.kind not in "iu":
-        return []
-    try:
-        down, across = qa.placement(granule, layer, about)
-    except ChoiceRefusedError:
-        return []
-    rows, columns = (
-        rows if down is None else down[rows],
-        columns if across is None else across[columns],
-    )
-    bands = list(np.ndindex(*(size for _, size in about.bands)))
-    held = [window.at(replace(about, index=index), rows, columns) for index in bands]
-    words: dict[int, str] = {}
-    told: list[tuple[int, str] | None] = []
-    for pixel in range(rows.size):
-        numbers = [int(band[pixel]) for band in held]
-        number = numbers[0]
-        if len(numbers) > 1:
-            number = sum((one & 0xFF) << (8 * place) for place, one in enumerate(numbers))
-        if number not in words:
-            words[number] = _in_words(granule, name, numbers)
-        told.append((number, words[number]))
-    return told
-
-
-def _in_words(granule: Granule, name: str, numbers: Sequence[int]) -> str:
-    fields = qa.decode(granule, name, numbers[0] if len(numbers) == 1 else numbers)
-    return "; ".join(
-        f"{one.name}={one.value}" + (f" ({one.meaning})" if one.meaning else "") for one in fields
-    )

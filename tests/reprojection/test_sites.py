@@ -1,7 +1,9 @@
 """Values at sites: those of the delivered raster, with what lies around them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,10 +16,62 @@ from reprojection.grid.grids import Grid
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
 from reprojection.reproject import Options, reproject
-from reprojection.warp.sites import Reading, Site, Wanted, read_sites
+from reprojection.warp import sites as reading
+from reprojection.warp.sites import REASONS, Site, Wanted
 from reprojection.write.write import write_cog
 
 GOOD = {"FparLai_QC": {"MODLAND": [0]}}
+
+
+class Reading(NamedTuple):
+    """What one layer holds at one site."""
+
+    layer: str
+    granule: str
+    site: int
+    time: datetime | None
+    row: int
+    column: int
+    distance: float
+    value: float | None
+    mean: float | None
+    std: float | None
+    valid: int
+    pixels: int
+    reason: str
+    quality: int | None
+    decoded: str
+
+
+def read_sites(paths: list[Path], layers: Sequence[Wanted], sites: list[Site]) -> list[Reading]:
+    """Read layers at sites, and turn the arrays into rows, sorted by layer, site and time."""
+    found = []
+    for part in reading.read_sites(paths, layers, sites):
+        for n, site in enumerate(part.site.tolist()):
+            numbers = (part.value[n].item(), part.mean[n].item(), part.std[n].item())
+            value, mean, std = (None if np.isnan(one) else one for one in numbers)
+            known = part.quality
+            found.append(
+                Reading(
+                    layer=part.layer,
+                    granule=part.granule,
+                    site=site,
+                    time=part.time[n].item(),
+                    row=part.row[n].item(),
+                    column=part.column[n].item(),
+                    distance=part.distance[n].item(),
+                    value=value,
+                    mean=mean,
+                    std=std,
+                    valid=part.valid[n].item(),
+                    pixels=part.pixels[n].item(),
+                    reason=REASONS[part.reason[n].item()],
+                    quality=None if known is None else known.stored[n].item(),
+                    decoded="" if known is None else known.words[known.word[n]],
+                )
+            )
+    order = [wanted.layer for wanted in layers]
+    return sorted(found, key=lambda one: (order.index(one.layer), one.site, str(one.time)))
 
 
 def scattered(count: int) -> list[Site]:

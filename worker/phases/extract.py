@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from reprojection.read.completeness import WHOLE
-from reprojection.warp.sites import Reading, Site, Wanted, read_sites
+from reprojection.warp.sites import REASONS, Readings, Site, Wanted, read_sites
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import ExtractSpec, SitesSpec
@@ -87,35 +87,50 @@ def schema() -> Any:
     )
 
 
-def _write(spec: ExtractSpec, readings: Sequence[Reading], path: Path) -> None:
+def _write(spec: ExtractSpec, readings: Sequence[Readings], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    count = len(readings)
     named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
-    columns: dict[str, list[object]] = {
-        "n": [one.site for one in readings],
-        "product": [spec.product] * count,
-        "collection": [spec.collection] * count,
-        "layer": [named[one.layer] for one in readings],
-        "date": [spec.day] * count,
-        "time": [one.time for one in readings],
-        "day_night": [one.day_night for one in readings],
-        "value": [one.value for one in readings],
-        "units": [one.units for one in readings],
-        "mean": [one.mean for one in readings],
-        "std": [one.std for one in readings],
-        "valid": [one.valid for one in readings],
-        "pixels": [one.pixels for one in readings],
-        "reason": [one.reason for one in readings],
-        "quality": [one.quality for one in readings],
-        "quality_decoded": [one.decoded for one in readings],
-        "distance_m": [one.distance for one in readings],
-        "granule": [one.granule for one in readings],
-        "row": [one.row for one in readings],
-        "column": [one.column for one in readings],
+    empty = schema().empty_table()
+    pq.write_table(
+        pa.concat_tables([empty, *(_rows(spec, one, named[one.layer]) for one in readings)]), path
+    )
+
+
+def _rows(spec: ExtractSpec, found: Readings, layer: str) -> Any:
+    """Return the rows of one layer and granule."""
+    import pyarrow as pa
+
+    count = len(found.site)
+    words: Any = pa.repeat("", count)
+    if found.quality is not None:
+        words = pa.array(found.quality.words).take(pa.array(found.quality.word))
+    columns = {
+        "n": found.site,
+        "product": pa.repeat(spec.product, count),
+        "collection": pa.repeat(spec.collection, count),
+        "layer": pa.repeat(layer, count),
+        "date": pa.repeat(spec.day, count),
+        "time": found.time,
+        "day_night": pa.repeat(found.day_night, count),
+        "value": found.value,
+        "units": pa.repeat(found.units, count),
+        "mean": found.mean,
+        "std": found.std,
+        "valid": found.valid,
+        "pixels": found.pixels,
+        "reason": pa.array([REASONS[n] for n in sorted(REASONS)]).take(pa.array(found.reason)),
+        "quality": pa.nulls(count) if found.quality is None else found.quality.stored,
+        "quality_decoded": words,
+        "distance_m": found.distance,
+        "granule": pa.repeat(found.granule, count),
+        "row": found.row,
+        "column": found.column,
     }
-    pq.write_table(pa.Table.from_pydict(columns, schema=schema()), path)
+    # NaN stands for no value.
+    made = [pa.array(columns[one.name], one.type, from_pandas=True) for one in schema()]
+    return pa.table(made, schema=schema())
 
 
 def _band(spec: ExtractSpec) -> str:

@@ -1,9 +1,12 @@
 """Aggregation of sites: one tidy table as CSV and Parquet, and a picture of each layer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import TableSpec
@@ -12,7 +15,7 @@ from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.extract import ROWS, schema, sites_among
 
-_MOST_PANELS = 36
+_MOST_PANELS = 12
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -45,7 +48,7 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
 
     found = pa.concat_tables([schema().empty_table(), *(pq.read_table(path) for path in paths)])
     order = ("n", "product", "collection", "layer", "date", "time", "granule")
-    rows = found.sort_by([(name, "ascending") for name in order])
+    rows = found.take(_order([found[name] for name in order]))
     numbers = rows["n"].combine_chunks()
 
     def of_site(values: Sequence[object], kind: Any) -> Any:
@@ -62,37 +65,91 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
     return pa.table(columns)
 
 
+def _order(columns: Sequence[Any]) -> Any:
+    """Return the order of rows by columns, the first one first; what is empty comes last."""
+    return np.lexsort([_ranks(column) for column in reversed(columns)])
+
+
+def _ranks(column: Any) -> Any:
+    """Return numbers in the order of a column's values: numbers are sorted faster than texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coded = column.combine_chunks().dictionary_encode()
+    order = pc.sort_indices(coded.dictionary)
+    ranks = np.empty(len(order) + 1, np.int64)
+    ranks[order.to_numpy()] = np.arange(len(order))
+    ranks[-1] = len(order)
+    return ranks[pc.fill_null(coded.indices, pa.scalar(len(order), coded.indices.type)).to_numpy()]
+
+
 def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
     """Plot the values of each layer over time, a panel for each of the first sites."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    series: dict[tuple[str, str, str], dict[str, list[tuple[Any, float]]]] = {}
-    names = ("product", "collection", "layer", "units", "site", "date", "time", "value")
-    columns = [rows[name].to_pylist() for name in names]
-    units: dict[tuple[str, str, str], str] = {}
-    for product, collection, layer, unit, site, day, time, value in zip(*columns, strict=True):
-        what = product, collection, layer
-        units[what] = unit
-        if value is not None:
-            points = series.setdefault(what, {}).setdefault(site, [])
-            points.append((time.replace(tzinfo=None) if time else day, value))
-    for what, by_site in series.items():
-        shown = [site.name for site in sites if site.name in by_site][:_MOST_PANELS]
+    there = rows.filter(pc.is_valid(rows["value"]))
+    keys = ("product", "collection", "layer", "units")
+    for what in there.group_by(keys, use_threads=False).aggregate([]).to_pylist():
+        of_layer = there.filter(_equal(there, what))
+        with_value = {*pc.unique(of_layer["site"]).to_pylist()}
+        shown = [site.name for site in sites if site.name in with_value][:_MOST_PANELS]
         across = min(3, len(shown))
         down = -(-len(shown) // across)
-        figure = Figure(figsize=(4.2 * across, 2.4 * down + 0.6), layout="constrained")
+        height = 1.7 * down + 1.6
+        figure = Figure(figsize=(4.0 * across + 0.6, height))
         FigureCanvasAgg(figure)
-        more = len(by_site) - len(shown)
-        text = f"{what[0]} {what[2]}" + (f" ({units[what]})" if units[what] else "")
+        more = len(with_value) - len(shown)
+        text = f"{what['product']} {what['layer']}"
+        text += f" ({what['units']})" if what["units"] else ""
         figure.suptitle(text + (f"; {more} more sites are in the table" if more else ""))
-        panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-        for panel, name in zip(panels.flat, shown, strict=False):
-            panel.plot(*zip(*by_site[name], strict=True), marker=".", linewidth=0.8)
-            panel.set_title(name, fontsize="medium")
-            panel.tick_params(axis="x", labelrotation=30, labelbottom=True)
+        # Fixed margins and limits: matplotlib takes seconds to lay out and to share so many axes.
+        panels = figure.subplots(down, across, squeeze=False)
+        figure.subplots_adjust(
+            left=0.6 / (4.0 * across + 0.6),
+            right=0.98,
+            bottom=0.9 / height,
+            top=1 - 0.7 / height,
+            wspace=0.06,
+            hspace=0.25,
+        )
+        drawn = of_layer.filter(pc.is_in(of_layer["site"], pa.array(shown)))
+        limits = _limits(_times(drawn).to_numpy()), _limits(drawn["value"].to_numpy())
+        for number, (panel, name) in enumerate(zip(panels.flat, shown, strict=False)):
+            here = of_layer.filter(pc.equal(of_layer["site"], name))
+            times = _times(here).to_numpy()
+            panel.plot(times, here["value"].to_numpy(), marker=".", linewidth=0.8)
+            panel.set(xlim=limits[0], ylim=limits[1])
+            panel.set_title(name, fontsize="medium", y=1.0, pad=3)
+            last = number + across >= len(shown)
+            panel.tick_params(axis="x", labelrotation=30, labelbottom=last)
+            panel.tick_params(axis="y", labelleft=number % across == 0)
             panel.grid(alpha=0.3)
         for panel in panels.flat[len(shown) :]:
             panel.set_visible(False)
-        file = _UNSAFE.sub("_", ".".join(what)) + ".png"
-        figure.savefig(folder / file, dpi=110, metadata={"Software": None})
+        file = _UNSAFE.sub("_", ".".join((what["product"], what["collection"], what["layer"])))
+        figure.savefig(folder / f"{file}.png", dpi=110, metadata={"Software": None})
+
+
+def _times(rows: Any) -> Any:
+    """Return the time of each row; its date where no time is known."""
+    import pyarrow.compute as pc
+
+    return pc.coalesce(rows["time"], rows["date"].cast(rows["time"].type))
+
+
+def _limits(values: Any) -> tuple[Any, Any]:
+    """Return the ends of an axis that shows the values, with a margin of a twentieth."""
+    low, high = values.min(), values.max()
+    margin = (high - low) / 20
+    if not margin:
+        margin = np.timedelta64(1, "D") if values.dtype.kind == "M" else 1.0
+    return low - margin, high + margin
+
+
+def _equal(rows: Any, values: Mapping[str, str]) -> Any:
+    import pyarrow.compute as pc
+
+    return reduce(pc.and_, (pc.equal(rows[name], value) for name, value in values.items()))
