@@ -153,9 +153,18 @@ def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def deflated_places(path: Path) -> tuple[tuple[int, int], ...]:
-    """List offset and length in bytes of every deflated stream of an HDF4 file."""
+    """List offset and length in bytes of every deflated stream of an HDF4 file.
+
+    Of a stream in linked blocks, each block is listed.
+    """
     with path.open("rb") as file:
-        return tuple(at for (tag, _), at in _descriptors(file).items() if tag == _DEFLATED)
+        directory = _descriptors(file)
+        elements = _Elements(file, directory)
+        places = [at for (tag, _), at in directory.items() if tag == _DEFLATED]
+        for tag, number in directory:
+            if tag == _DEFLATED | _SPECIAL:
+                places += elements.block_places(_DEFLATED, number)
+        return tuple(places)
 
 
 class _Elements:
@@ -230,6 +239,15 @@ class _Elements:
                 del data[end:]
                 return data
         raise _UnknownError
+
+    def block_places(self, tag: int, number: int) -> list[tuple[int, int]]:
+        """Return offset and length of each block of an element in linked blocks."""
+        head = self.special(tag, number)
+        if head is None:
+            return []
+        *_, per_table, table = struct.unpack(">HIIIH", head)
+        blocks = ((_LINKED, link) for link in self._links(table, per_table))
+        return [self._directory[block] for block in blocks if block in self._directory]
 
     def _links(self, table: int, per_table: int) -> Iterator[int]:
         seen: set[int] = set()

@@ -13,7 +13,12 @@ from pyhdf.SD import SD, SDC
 
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.hdf4 import Hdf4Container
-from reprojection.read.hdf4_data import DamagedStreamError, StoredData, _descriptors
+from reprojection.read.hdf4_data import (
+    DamagedStreamError,
+    StoredData,
+    _descriptors,
+    deflated_places,
+)
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.sample import swath_granules, tile_granules
 
@@ -220,6 +225,33 @@ def test_damage_to_a_stream_is_noticed(tmp_path: Path) -> None:
         for part in (None, ((0, 0), (1, 80))):  # also where only the first row is wanted
             with pytest.raises(DamagedStreamError):
                 read(path, VALUES_HERE.shape, part=part)
+
+
+def test_a_stream_in_linked_blocks_is_checked_and_its_blocks_are_listed(tmp_path: Path) -> None:
+    """As MOD10A1 and MOD10A2 store their layers."""
+    whole = deflated(VALUES_HERE)
+    stream = whole.pop((DEFLATED, 1))
+    blocks = [stream[at : at + 1000].ljust(1000, b"\0") for at in range(0, len(stream), 1000)]
+    whole[DEFLATED | SPECIAL, 1] = struct.pack(">HIIIH", 1, len(stream), 1000, len(blocks), 90)
+    numbers = range(91, 91 + len(blocks))
+    whole[LINKED, 90] = struct.pack(f">{len(blocks) + 1}H", 0, *numbers)
+    whole |= {(LINKED, n): one for n, one in zip(numbers, blocks, strict=True)}
+    path = build(tmp_path / "linked.hdf", whole)
+    found = read(path, VALUES_HERE.shape)
+    assert found is not None
+    assert np.array_equal(found, VALUES_HERE)
+    places = deflated_places(path)
+    data = bytearray(path.read_bytes())
+    listed = b"".join(bytes(data[at : at + length]) for at, length in places)
+    assert len(places) == len(blocks) > 2
+    assert listed[: len(stream)] == stream
+    for at, _ in places:
+        damaged = bytearray(data)
+        damaged[at + 5] ^= 0xFF
+        copy = tmp_path / "damaged.hdf"
+        copy.write_bytes(damaged)
+        with pytest.raises(DamagedStreamError):
+            read(copy, VALUES_HERE.shape)
 
 
 @pytest.mark.real_data
