@@ -19,14 +19,15 @@ from setuptools.errors import SetupError
 
 KERNELS = "reprojection.kernels.libkernels"  # loaded by reprojection/kernels/kernels.py
 CSRC = Path("reprojection/kernels/csrc")
-MAP = Path("portal/static/vendor/land-50m.json")
+FROM_NPM = (Path("portal/static/vendor/land-50m.json"), Path("tasks/request/places.zip"))
 OLDEST_GLIBC = (2, 17)  # of manylinux2014; the wheels of numpy and rasterio ask for no less
 
 
-def refuse_without_map() -> None:
-    """Refuse to pack a portal without the files that browsers need."""
-    if not MAP.is_file():
-        raise SetupError(f"{MAP} is missing: run `make setup` first, which copies it from npm")
+def refuse_without_maps() -> None:
+    """Refuse to pack a portal without the files that browsers need, or places without outlines."""
+    for path in FROM_NPM:
+        if not path.is_file():
+            raise SetupError(f"{path} is missing: run `make setup` first, which takes it from npm")
 
 
 def needed_glibc(library: Path) -> tuple[int, int]:
@@ -63,7 +64,7 @@ class Wheel(bdist_wheel):
 
     def run(self) -> None:
         """Pack the wheel."""
-        refuse_without_map()
+        refuse_without_maps()
         super().run()
 
     def get_tag(self) -> tuple[str, str, str]:
@@ -84,7 +85,7 @@ class SourceDistribution(sdist):
 
     def run(self) -> None:
         """Pack the source distribution."""
-        refuse_without_map()
+        refuse_without_maps()
         super().run()
 
 

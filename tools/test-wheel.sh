@@ -19,7 +19,7 @@ esac
 {
     # shellcheck disable=SC2086
     git -C "$work/clone" ls-files $packages | grep -v '/csrc/'
-    ls -d portal/static/vendor/*
+    ls -d portal/static/vendor/* tasks/request/places.zip
     echo reprojection/kernels/libkernels.so
 } | sort >"$work/expected"
 diff "$work/expected" "$work/packed"

@@ -12,7 +12,8 @@ from starlette.datastructures import FormData
 from modis.collection import Collection
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
-from tasks.request.document import Reduction, Request, other_notation, parse_request
+from tasks.request.document import Reduction, Request, parse_request
+from tasks.request.region_files import is_notation
 from tasks.request.request_guide import WANTED
 
 Document = dict[str, object]
@@ -468,7 +469,7 @@ def _pairs(name: str, text: str) -> dict[str, str]:
 def _yaml_mapping(name: str, text: str) -> object:
     if not text:
         raise NotFilledError(name, "is empty.", "Fill it in, or choose another option.")
-    if other_notation(text):
+    if is_notation(text):
         return text  # the check of the document reports it with its name
     try:
         return yaml.safe_load(text)

@@ -47,8 +47,15 @@ TokenOption = Annotated[
     ),
 ]
 
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RegionOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the region, in place of the document's: GeoJSON, zipped shapefile, "
+        "GeoPackage, KML, WKT, or a CSV table of sites.",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager

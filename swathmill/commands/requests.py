@@ -18,6 +18,7 @@ from swathmill.commands.counts import Counts, lines_of
 from swathmill.commands.options import (
     DataOption,
     JsonOption,
+    RegionOption,
     TokenOption,
     about,
     data_folder,
@@ -47,12 +48,13 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count granules, tasks, bytes and gaps.")
     ] = False,
+    region: RegionOption = None,
     as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Submit a request to a running stack, and print its id."""
-    document = load_request(request)
+    document = load_request(request, region)
     client = client_for(data_folder(data), token)
     if dry_run:
         counts = client.preview(document)

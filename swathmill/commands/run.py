@@ -9,6 +9,7 @@ from rich.console import Console
 from swathmill.commands.options import (
     DataOption,
     JsonOption,
+    RegionOption,
     SlotsOption,
     StorageOption,
     WorkersOption,
@@ -40,13 +41,14 @@ def run(
     workers: WorkersOption = 1,
     slots: SlotsOption = 0,
     storage: StorageOption = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start the stack, run one request, write its results, stop everything.
 
     Exits 0 if the request completed, 3 if it completed with gaps, 1 if it failed.
     """
-    document = load_request(request)
+    document = load_request(request, region)
     output_folder(out, "--out")
     console = Console(highlight=False, soft_wrap=True, quiet=as_json)
     options = stack_options(

@@ -179,20 +179,10 @@ def _no_place(request: Request, there: Sequence[Held]) -> RequestRefusedError:
     names = listed([named(each) for each in there])
     said = [_places(each) for each in there]
     return RequestRefusedError(
-        region_field(request),
+        request.region.field,
         f"the archive has granules of {names} on these days, but none touches the region.",
         " ".join(["Choose another region.", *filter(None, said)]),
     )
-
-
-def region_field(request: Request) -> str:
-    """Return the name of the field that gives a request's region."""
-    region = request.region
-    if region.bbox is not None:
-        return "region.bbox"
-    if region.sites is not None:
-        return "region.sites"
-    return "region.tiles" if region.tiles is not None else "region.geojson"
 
 
 def _places(held: Held) -> str:

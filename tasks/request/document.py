@@ -28,7 +28,15 @@ from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
 from tasks.model.requires import RequiresField
-from tasks.refusal_wording import refusal
+from tasks.refusal_wording import listed, refusal
+from tasks.request.places import place_area
+from tasks.request.region_files import (
+    ReadRegion,
+    RegionFileError,
+    is_notation,
+    names_file,
+    read_region,
+)
 from tasks.request.request_guide import RequestGuide
 from tasks.request.sites import parse_sites
 from tasks.request.yaml_text import load_yaml
@@ -132,16 +140,22 @@ Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
 Box = tuple[Longitude, Latitude, Longitude, Latitude]
 
 
-class Region(_Document):
-    """Exactly one of a longitude/latitude box, MODIS tiles, a GeoJSON polygon, or sites.
+REGION_KINDS = ("bbox", "tiles", "geojson", "place", "sites")
+"""The ways to give a region."""
 
-    `sites` is the text of a CSV table, or a GeoJSON FeatureCollection; in a file, also the name of
-    a file beside it.
+
+class Region(_Document):
+    """Exactly one of a longitude/latitude box, MODIS tiles, a polygon, a named place, or sites.
+
+    `geojson` may also be the text of a polygon as WKT or KML. `place` is a country, or a state with
+    its country: "Bayern, Germany". `sites` is the text of a CSV table, or a GeoJSON
+    FeatureCollection. In a file, `geojson` and `sites` may also name a file beside it.
     """
 
     bbox: Box | None = None
     tiles: tuple[str, ...] | None = None
     geojson: dict[str, Any] | None = None
+    place: str | None = Field(None, max_length=200)
     sites: str | dict[str, Any] | None = None
     clip: bool = False
 
@@ -162,16 +176,22 @@ class Region(_Document):
             )
         return box
 
-    @field_validator("geojson", mode="before")
+    @field_validator("geojson", mode="before", json_schema_input_type=dict[str, Any] | str | None)
     @classmethod
     def _notation(cls, document: object) -> object:
-        notation = other_notation(document) if isinstance(document, str) else ""
-        if notation:
-            raise ValueError(
-                f"this is {notation}, not GeoJSON; save the polygon as GeoJSON (QGIS and "
-                "geojson.io do) and give that"
-            )
-        return document
+        if not isinstance(document, str) or not (is_notation(document) or "{" in document[:9]):
+            return document
+        read = read_region(document.encode())
+        if read.geojson is None:
+            raise ValueError("these are points, which have no area; give them as sites")
+        return read.geojson
+
+    @field_validator("place")
+    @classmethod
+    def _place(cls, name: str | None) -> str | None:
+        if name is not None:
+            place_area(name)
+        return name
 
     @field_validator("sites")
     @classmethod
@@ -189,16 +209,20 @@ class Region(_Document):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [n for n in ("bbox", "tiles", "geojson", "sites") if getattr(self, n) is not None]
+        given = [name for name in REGION_KINDS if getattr(self, name) is not None]
+        one = f"give one of {listed(REGION_KINDS)}"
         if not given:
-            raise ValueError("names no place; give one of bbox, tiles, geojson or sites")
+            raise ValueError(f"names no place; {one}")
         if len(given) > 1:
-            raise ValueError(
-                f"has {' and '.join(given)}; give one of bbox, tiles, geojson or sites"
-            )
+            raise ValueError(f"has {' and '.join(given)}; {one}")
         if self.tiles is not None and not self.tiles:
             raise ValueError("tiles is empty; name at least one, like h18v04")
         return self
+
+    @property
+    def field(self) -> str:
+        """The field of the document that says where: `region.bbox`."""
+        return next(f"region.{kind}" for kind in REGION_KINDS if getattr(self, kind) is not None)
 
 
 def _day_of_year(value: object) -> object:
@@ -542,20 +566,12 @@ def parse_request(document: object) -> Request:
         raise refusal(error, document, GUIDE) from None
 
 
-def other_notation(text: str) -> str:
-    """Return the notation of a polygon that is no GeoJSON: "KML" or "WKT"; empty for neither."""
-    start = text.lstrip().upper()
-    if start.startswith("<"):
-        return "KML" if "<KML" in start or "<COORDINATES" in start else "XML"
-    wkt = ("POLYGON", "MULTIPOLYGON", "GEOMETRYCOLLECTION", "POINT", "LINESTRING", "SRID=")
-    return "WKT" if start.startswith(wkt) else ""
-
-
-def load_request(path: Path) -> Request:
+def load_request(path: Path, region: Path | None = None) -> Request:
     """Read a request from a YAML or JSON file.
 
     Args:
         path: The file, in UTF-8.
+        region: A file of polygons or sites that takes the place of the document's region.
 
     Returns:
         The request, checked for itself; archives are not asked.
@@ -580,28 +596,65 @@ def load_request(path: Path) -> Request:
             f"is not YAML: {' '.join(str(error).split())}.",
             "Mend the document; examples/ has some to copy.",
         ) from None
-    return parse_request(_with_sites(document, path.parent))
+    if region is not None:
+        return parse_request(_with_region(document, region))
+    return parse_request(_with_files(document, path.parent))
 
 
-def _with_sites(document: object, folder: Path) -> object:
-    """Put the content of a file in place of its name in `region.sites`.
+def _with_region(document: object, path: Path) -> object:
+    """Put the region of a file in place of a document's own.
+
+    Raises RequestRefusedError for a file that gives no region.
+    """
+    if not isinstance(document, dict):
+        return document
+    region = document.get("region")
+    clip = {"clip": region["clip"]} if isinstance(region, dict) and "clip" in region else {}
+    read = _read_file(path, "region")
+    if read.geojson is None:
+        return {**document, "region": {"sites": read.sites}}
+    return {**document, "region": {"geojson": read.geojson, **clip}}
+
+
+def _read_file(path: Path, field: str) -> ReadRegion:
+    """Read the region of a file; raise RequestRefusedError with the field if there is none."""
+    try:
+        return read_region(path.read_bytes(), path.name)
+    except OSError as error:
+        raise RequestRefusedError(
+            field,
+            f"{path.name} cannot be read: {error.strerror}.",
+            "Name a file by its path from the request's folder.",
+        ) from None
+    except RegionFileError as error:
+        problem, _, remedy = str(error).partition("; ")
+        remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
+        raise RequestRefusedError(field, f"{path.name}: {problem}.", remedy) from None
+
+
+def _with_files(document: object, folder: Path) -> object:
+    """Put the content of a file in place of its name in `region.geojson` or `region.sites`.
 
     Raises RequestRefusedError for a file that cannot be read.
     """
     region = document.get("region") if isinstance(document, dict) else None
-    name = region.get("sites") if isinstance(region, dict) else None
-    if not isinstance(name, str) or "\n" in name.strip() or name.lstrip().startswith("{"):
+    if not isinstance(region, dict):
         return document
-    try:
-        text = (folder / name.strip()).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise RequestRefusedError(
-            "region.sites",
-            f"{name.strip()} cannot be read: {why}.",
-            "Name a CSV or GeoJSON file by its path from the request's folder.",
-        ) from None
-    return {**document, "region": {**region, "sites": text}}  # type: ignore[dict-item]
+    for kind in ("geojson", "sites"):
+        name = region.get(kind)
+        if not isinstance(name, str) or not names_file(name):
+            continue
+        path = folder / name.strip()
+        read = _read_file(path, f"region.{kind}")
+        if kind == "sites" and read.geojson is not None:  # polygons with names
+            read = ReadRegion(sites=path.read_text("utf-8-sig"))
+        given = read.geojson if kind == "geojson" else read.sites
+        if given is None:
+            raise RequestRefusedError(
+                "region.geojson", f"{path.name} holds points.", "Give it as region.sites."
+            )
+        return {**document, "region": {**region, kind: given}}  # type: ignore[dict-item]
+    return document
 
 
 def dump_request(request: Request) -> str:

@@ -21,18 +21,15 @@ from reprojection.grid.sinusoidal import tiles_touching
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import shown
 from tasks.request.document import Region
+from tasks.request.places import place_area
 from tasks.request.request_guide import WANTED
 from tasks.request.sites import parse_sites
-
-Area = Polygon | MultiPolygon
+from tasks.request.vertices import MAX_VERTICES, Area, union
 
 AROUND_SITE = 0.05
 """Degrees around a site in which granules are looked for: a swath's pixels are large."""
 
 _POINT_MARGIN = 1e-6  # degrees: a point as an area
-
-MAX_VERTICES = 20_000
-"""Of a GeoJSON region: it is part of each mosaic's specification."""
 
 
 def region_area(region: Region) -> Area:
@@ -45,9 +42,11 @@ def region_area(region: Region) -> Area:
         asked = LonLatBox(*region.bbox)
         return box(asked.west, asked.south, asked.unwrapped_east, asked.north)
     if region.tiles is not None:
-        return _unwrap(_union(*(tile_area(Tile.parse(tile)) for tile in region.tiles)))
+        return _unwrap(union(*(tile_area(Tile.parse(tile)) for tile in region.tiles)))
     if region.sites is not None:
-        return _unwrap(_union(*site_areas(region)))
+        return _unwrap(union(*site_areas(region)))
+    if region.place is not None:
+        return _unwrap(place_area(region.place))
     return _unwrap(_geojson(region.geojson or {}))
 
 
@@ -98,7 +97,7 @@ def area_geojson(area: Area) -> str:
     if east > 180.0:
         over = shapely.intersection(area, box(180.0, south, 540.0, north))
         here = shapely.intersection(area, box(-180.0, south, 180.0, north))
-        area = _union(here, shapely.transform(over, _west))
+        area = union(here, shapely.transform(over, _west))
     text = json.dumps(mapping(shapely.normalize(area)))
     document = json.loads(text, parse_float=lambda digits: round(float(digits), 9))
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
@@ -121,7 +120,7 @@ def tile_area(tile: Tile) -> Area:
     sides = [*zip(west[there], lat[there], strict=True)]
     back = [*zip(east[there][::-1], lat[there][::-1], strict=True)]
     area = shapely.make_valid(Polygon([*sides, *back]))
-    return _union(area)
+    return union(area)
 
 
 def _geojson(document: Mapping[str, object]) -> Area:
@@ -136,7 +135,7 @@ def _geojson(document: Mapping[str, object]) -> Area:
         if not isinstance(area, Polygon | MultiPolygon):
             raise _refused(f"is a {area.geom_type}, which has no area")
         _check_area(area)
-    return _union(*areas)
+    return union(*areas)
 
 
 def _geometries(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -213,14 +212,6 @@ def _refused(problem: str, remedy: str = "") -> RequestRefusedError:
     )
 
 
-def _union(*areas: shapely.Geometry) -> Area:
-    """Return the union as an area, without the lines and points that touch it."""
-    whole = shapely.union_all(areas)
-    if isinstance(whole, Polygon | MultiPolygon):
-        return whole
-    return MultiPolygon([p for p in shapely.get_parts(whole) if isinstance(p, Polygon)])
-
-
 def _unwrap(area: Area) -> Area:
     """Join an area that is cut at 180 degrees across the cut.
 
@@ -238,7 +229,7 @@ def _unwrap(area: Area) -> Area:
         reach = max(reach, part.bounds[2])
     if not gap:
         return area
-    return _union(
+    return union(
         *(shapely.transform(part, _east) if part.bounds[0] <= after else part for part in parts)
     )
 

@@ -85,7 +85,7 @@ WANTED: Mapping[str, ExpectedValue] = {
     "products.*.look_ahead": _LOOK,
     "region": ExpectedValue(
         what="a region",
-        remedy="Give one of bbox, tiles, geojson or sites: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
+        remedy="Give one of bbox, tiles, geojson, place or sites: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
     ),
     "region.bbox": ExpectedValue(what="a box of four numbers", remedy=_BBOX),
     "region.bbox.0": _LONGITUDE,
@@ -94,7 +94,11 @@ WANTED: Mapping[str, ExpectedValue] = {
     "region.bbox.3": _LATITUDE,
     "region.tiles": ExpectedValue(what="a list of tiles", remedy=_TILES),
     "region.tiles.*": ExpectedValue(what="the name of a tile", remedy=_TILES),
-    "region.geojson": ExpectedValue(what="a GeoJSON polygon", remedy=_GEOJSON),
+    "region.geojson": ExpectedValue(what="a polygon as GeoJSON, WKT or KML", remedy=_GEOJSON),
+    "region.place": ExpectedValue(
+        what="a country or a state",
+        remedy="Name a country, or a state with its country: Bayern, Germany.",
+    ),
     "region.sites": ExpectedValue(
         what="a table of sites",
         remedy="Give a CSV table that begins with id,latitude,longitude, or a FeatureCollection.",
@@ -164,6 +168,7 @@ _LABELS: Mapping[str, str] = {
     "region.bbox.3": "North",
     "region.tiles": "Tiles",
     "region.geojson": "Polygon",
+    "region.place": "Place",
     "region.sites": "Sites",
     "time": "Time",
     "products.*.use": "Dates of a product",

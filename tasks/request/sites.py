@@ -52,7 +52,10 @@ def parse_sites(given: str | Mapping[str, object]) -> tuple[SiteChoice, ...]:
             given = json.loads(given)
         except ValueError as error:
             raise ValueError(f"this is no GeoJSON: {error}; mend the text") from None
-    sites = _of_table(given) if isinstance(given, str) else _of_features(given)
+    try:
+        sites = _of_table(given) if isinstance(given, str) else _of_features(given)
+    except csv.Error as error:
+        raise ValueError(f"this is no CSV table: {error}; mend the text") from None
     if not sites:
         raise ValueError("there is no site; write a line for each: id,latitude,longitude")
     if len(sites) > MOST_SITES:

@@ -22,7 +22,8 @@ from reprojection.grid.grids import (
 )
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Request
-from tasks.request.regions import Area, region_area
+from tasks.request.regions import region_area
+from tasks.request.vertices import Area
 
 _MOST = 2.0**40  # pixels that a grid may have at all
 _FINEST = 10.0  # metres
@@ -90,7 +91,7 @@ def target(request: Request) -> Target:
         grid = lattice.snap(bounds)
         widened = _widened(lattice, grid)
     except GridError as error:
-        raise _refused(_region_field(request), error) from None
+        raise _refused(request.region.field, error) from None
     if request.grid.modis is None:
         _check_domain(request, lattice.crs, area)
     small = widened.pixels <= _SMALL * lattice.cell_size**2
@@ -325,19 +326,10 @@ def _check_domain(request: Request, crs: str, area: Area) -> None:
         there &= (lat >= use.south - _FAR) & (lat <= use.north + _FAR)
     if not there.any():
         raise RequestRefusedError(
-            _region_field(request),
+            request.region.field,
             f"lies outside the domain of CRS {parse_crs(crs).name!r}.",
             "Choose a CRS made for that region.",
         )
-
-
-def _region_field(request: Request) -> str:
-    region = request.region
-    if region.bbox is not None:
-        return "region.bbox"
-    if region.sites is not None:
-        return "region.sites"
-    return "region.tiles" if region.tiles is not None else "region.geojson"
 
 
 def _refused(field: str, error: GridError) -> RequestRefusedError:

@@ -68,7 +68,7 @@ def test_collections_have_one_spelling(written: object, meant: str) -> None:
         ({"region": {"bbox": [-8, 58.5, 6, 50.5]}}, "region.bbox", "south before north"),
         ({"region": {"bbox": [-8, 50, 606, 58]}}, "region.bbox.2", "606 is not a longitude"),
         ({"region": {"bbox": [5, 50, 5, 58]}}, "region.bbox", "same longitude"),
-        ({"region": {}}, "region", "Give one of bbox, tiles, geojson or sites"),
+        ({"region": {}}, "region", "Give one of bbox, tiles, geojson, place or sites"),
         ({"region": {"tiles": []}}, "region", "empty"),
         ({"region": {"tiles": ["h18v4"]}}, "region.tiles", "h18v04"),
         ({"region": {"tiles": ["h36v04"]}}, "region.tiles", "off the tile grid"),

@@ -52,6 +52,7 @@ def test_polygons_have_a_point_inside_and_come_back_from_a_specification() -> No
 @pytest.mark.parametrize(
     ("sites", "problem"),
     [
+        ('id,latitude,longitude\nA\rB,1,2\n"', "no CSV table"),
         ("", "no column 'id'"),
         ("id,latitude,longitude", "there is no site"),
         ("id,lat\nA,1", "no column 'longitude'"),
@@ -76,6 +77,12 @@ def test_what_is_no_list_of_sites(sites: object, problem: str) -> None:
 def test_what_concerns_rasters_alone_is_refused(more: dict[str, Any]) -> None:
     with pytest.raises(RequestRefusedError, match="has no meaning for sites"):
         parse_request({**REQUEST, **more})
+
+
+def test_overpasses_of_sites_are_always_rows_of_their_own() -> None:
+    products = [{**REQUEST["products"][0], "overpasses": "all"}]
+    with pytest.raises(RequestRefusedError, match="`overpasses` has no meaning for sites"):
+        parse_request({**REQUEST, "products": products})
 
 
 def test_a_request_without_sites_still_needs_a_grid() -> None:

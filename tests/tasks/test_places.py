@@ -1,0 +1,81 @@
+"""Countries and states by name. Areas are compared with published ones, in square kilometres."""
+
+import pytest
+import shapely
+from pyproj import Geod
+
+from tasks.errors import RequestRefusedError
+from tasks.request.document import parse_request
+from tasks.request.places import DATA, place_area, search_places
+from tasks.request.regions import region_area, region_tiles
+from tasks.request.vertices import MAX_VERTICES
+
+pytestmark = pytest.mark.skipif(not DATA.is_file(), reason="no places.zip: run make setup")
+
+REQUEST = {
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "time": {"start": "2012-01-01", "end": "2012-01-31"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "thousands"),
+    [
+        ("Kenya", 580),
+        ("ken", 580),
+        ("Bayern, Germany", 70.5),
+        ("Democratic Republic Congo", 2345),
+        ("South Sudan", 620),
+        ("Iceland", 103),
+        ("California, United States of America", 410),
+        ("Canada", 9985),
+        ("Russia", 17098),
+    ],
+)
+def test_outlines_have_about_the_area_of_the_place(name: str, thousands: float) -> None:
+    area = place_area(name)
+    assert area.is_valid
+    assert shapely.get_num_coordinates(area) <= MAX_VERTICES
+    square_metres, _ = Geod(ellps="WGS84").geometry_area_perimeter(shapely.orient_polygons(area))
+    assert abs(square_metres) / 1e9 == pytest.approx(thousands, rel=0.07)
+
+
+def test_states_are_found_without_accents_and_capitals() -> None:
+    assert place_area("isere, FRANCE") == place_area("Isère, France")
+
+
+def test_a_place_across_the_antimeridian_is_one_region() -> None:
+    west, _, east, _ = region_area(
+        parse_request({**REQUEST, "region": {"place": "Fiji"}}).region
+    ).bounds
+    assert east - west < 10
+    assert east > 180
+
+
+def test_the_region_of_a_place_is_its_tiles_and_its_name_is_kept() -> None:
+    region = parse_request({**REQUEST, "region": {"place": "Netherlands"}}).region
+    assert {tile.name for tile in region_tiles(region)} >= {"h18v03"}
+    assert region.model_dump(exclude_defaults=True) == {"place": "Netherlands"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Kenia", "did you mean Kenya"),
+        ("California", "California, United States of America"),
+        ("Tuvalu", "too small for an outline"),
+    ],
+)
+def test_other_names_are_refused_with_what_was_meant(name: str, said: str) -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        parse_request({**REQUEST, "region": {"place": name}})
+    assert refused.value.field == "region.place"
+    assert said.lower() in f"{refused.value.problem} {refused.value.remedy}".lower()
+
+
+def test_search_finds_names_by_their_beginning_first() -> None:
+    assert search_places("keny")[0] == "Kenya"
+    assert "Bayern, Germany" in search_places("bay")
+    assert search_places("isere fra") == ("Isère, France",)
+    assert search_places(" ") == ()

@@ -1,0 +1,284 @@
+"""Regions from files: each notation gives the same area, hostile ones give an error in words."""
+
+import io
+import json
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapefile
+import shapely
+from pyproj import Transformer
+from shapely.geometry import shape
+
+from tasks.errors import RequestRefusedError
+from tasks.request import region_files
+from tasks.request.document import load_request, parse_request
+from tasks.request.region_files import RegionFileError, names_file, read_region
+from tasks.request.regions import region_area
+
+FIELD = shapely.from_wkt("POLYGON ((5 50, 8 50, 8 53, 5 53, 5 50), (6 51, 7 51, 7 52, 6 52, 6 51))")
+UTM = "EPSG:32632"
+
+
+def projected(geometry: shapely.Geometry, crs: str) -> shapely.Geometry:
+    there = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
+    dense = shapely.segmentize(geometry, 0.01)
+    xy = shapely.get_coordinates(dense)
+    return shapely.set_coordinates(dense, np.stack(there.transform(*xy.T), axis=-1))
+
+
+def prj(crs: str) -> str:
+    from pyproj import CRS
+
+    return CRS.from_user_input(crs).to_wkt("WKT1_ESRI")
+
+
+def zipped_shapefile(
+    geometry: shapely.Geometry, wkt: str | None, folder: str = "my fields/", name: str = "A"
+) -> bytes:
+    parts = {kind: io.BytesIO() for kind in ("shp", "shx", "dbf")}
+    with shapefile.Writer(**parts) as writer:
+        writer.field("NAME", "C")
+        for part in shapely.get_parts(geometry):
+            if part.geom_type == "Point":
+                writer.point(part.x, part.y)
+            else:
+                writer.shape(shapely.geometry.mapping(part))
+            writer.record(name)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for kind, content in parts.items():
+            archive.writestr(f"{folder}Fields.{kind}", content.getvalue())
+        if wkt is not None:
+            archive.writestr(f"{folder}Fields.prj", wkt)
+    return made.getvalue()
+
+
+def geopackage(geometry: shapely.Geometry, epsg: int, *, layers: int = 1) -> bytes:
+    """A GeoPackage by its specification; a box of two axes stands in each geometry's header."""
+    store = sqlite3.connect(":memory:")
+    store.executescript(
+        "CREATE TABLE gpkg_spatial_ref_sys (srs_name, srs_id INTEGER, organization, "
+        "organization_coordsys_id INTEGER, definition, description);"
+        "CREATE TABLE gpkg_geometry_columns (table_name, column_name, geometry_type_name, srs_id, "
+        "z, m);"
+    )
+    store.execute(
+        "INSERT INTO gpkg_spatial_ref_sys VALUES ('x', ?, 'EPSG', ?, 'undefined', '')", (epsg, epsg)
+    )
+    for number in range(layers):
+        table = f'the "field" {number}'
+        quoted = table.replace('"', '""')
+        store.execute(f'CREATE TABLE "{quoted}" (fid INTEGER, name TEXT, geom BLOB)')
+        store.execute(
+            "INSERT INTO gpkg_geometry_columns VALUES (?, 'geom', 'POLYGON', ?, 0, 0)",
+            (table, epsg),
+        )
+        header = b"GP\x00" + bytes([0b011]) + epsg.to_bytes(4, "little") + bytes(32)
+        store.execute(
+            f'INSERT INTO "{quoted}" VALUES (1, ?, ?)', ("A", header + shapely.to_wkb(geometry))
+        )
+    store.commit()
+    data = bytearray(store.serialize())
+    data[18:20] = b"\x02\x02"  # as QGIS leaves them, in write-ahead mode
+    return bytes(data)
+
+
+KML = """<?xml version="1.0" encoding="UTF-8"?>
+<kml xmlns="http://www.opengis.net/kml/2.2"><Document><Placemark><name>A</name><MultiGeometry>
+<Polygon><outerBoundaryIs><LinearRing><coordinates>
+5,50,0 8,50,0 8,53,0 5,53,0 5,50,0</coordinates></LinearRing></outerBoundaryIs>
+<innerBoundaryIs><LinearRing><coordinates>6,51 7,51 7,52 6,52 6,51</coordinates></LinearRing>
+</innerBoundaryIs></Polygon></MultiGeometry></Placemark></Document></kml>"""
+
+
+def kmz() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("doc.kml", KML)
+    return made.getvalue()
+
+
+def old_geojson(crs: str) -> bytes:
+    """GeoJSON before RFC 7946, which names its coordinate reference system."""
+    named = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:{crs.replace(':', '::')}"}}
+    geometry = json.loads(shapely.to_geojson(projected(FIELD, crs)))
+    feature = {"type": "Feature", "properties": {}, "geometry": geometry}
+    return json.dumps({"type": "FeatureCollection", "crs": named, "features": [feature]}).encode()
+
+
+CASES = {
+    "geojson": shapely.to_geojson(FIELD).encode(),
+    "old geojson": old_geojson(UTM),
+    "wkt": FIELD.wkt.encode(),
+    "ewkt": b"SRID=32632;" + shapely.to_wkt(projected(FIELD, UTM), 6).encode(),
+    "kml": KML.encode(),
+    "kmz": kmz(),
+    "shapefile": zipped_shapefile(FIELD, prj("EPSG:4326")),
+    "shapefile in metres": zipped_shapefile(projected(FIELD, UTM), prj(UTM)),
+    "shapefile without prj": zipped_shapefile(FIELD, None, folder=""),
+    "geopackage": geopackage(FIELD, 4326),
+    "geopackage in metres": geopackage(projected(FIELD, UTM), 32632, layers=2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_notation_gives_the_same_area(name: str) -> None:
+    read = read_region(CASES[name], name)
+    assert read.geojson is not None
+    area = shape(read.geojson)
+    assert area.is_valid
+    assert area.symmetric_difference(FIELD).area < 1e-4 * FIELD.area
+    # It is what a request may have for its region.
+    made = {**REQUEST, "region": {"geojson": read.geojson}}
+    assert region_area(parse_request(made).region).equals(area)
+
+
+def test_what_is_assumed_or_left_out_is_said() -> None:
+    assert "no .prj file" in read_region(CASES["shapefile without prj"]).notes[0]
+    assert read_region(CASES["geopackage in metres"]).notes == (
+        'Of 2 layers the "field" 0 was taken.',
+    )
+
+
+def test_an_outline_of_too_many_vertices_is_simplified_and_the_shift_is_said() -> None:
+    island = shapely.Point(20, 60).buffer(5, quad_segs=10_000)
+    read = read_region(island.wkt.encode())
+    simple = shape(read.geojson or {})
+    assert shapely.get_num_coordinates(simple) <= 20_000
+    assert simple.hausdorff_distance(island) < 0.0011
+    assert "simplified from 40,001 to" in read.notes[0]
+
+
+def test_fields_that_cannot_be_simplified_are_refused() -> None:
+    fields = [shapely.box(x / 4, y, x / 4 + 0.1, y + 0.5) for x in range(150) for y in range(40)]
+    with pytest.raises(RegionFileError, match=r"20,000 are the most: give fewer polygons"):
+        read_region(shapely.MultiPolygon(fields).wkt.encode())
+
+
+def test_crossed_polygons_are_mended() -> None:
+    read = read_region(b"POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))")
+    assert shape(read.geojson or {}).area == pytest.approx(2.0)
+    assert "Polygons that crossed themselves were mended." in read.notes
+
+
+def test_points_become_sites_with_ids() -> None:
+    points = shapely.MultiPoint([(5, 50), (6, 51)])
+    metres = zipped_shapefile(projected(points, UTM), prj(UTM), name="Tower")
+    assert read_region(metres).sites == (
+        "id,latitude,longitude\nTower,50.0,5.0\nTower 2,51.0,6.0\n"
+    )
+    assert read_region(b"MULTIPOINT (5 50, 6 51)").sites.splitlines()[1] == "1,50.0,5.0"
+    table = "id,latitude,longitude\nmoor,56.6,-4\n"
+    assert read_region(table.encode()).sites == table.strip()
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "said"),
+    [
+        (b"LINESTRING (0 0, 1 1)", "", "has LineString alone"),
+        (b'{"type": "FeatureCollection", "features": []}', "", "has no geometry"),
+        (b"<html></html>", "a.html", "is XML, but no KML"),
+        (b'<!DOCTYPE kml [<!ENTITY a "b">]><kml/>', "a.kml", "declares a document type"),
+        (b"\x00\x00\x27\x0a" + bytes(96), "fields.shp", "zip the .shp, .shx, .dbf and .prj"),
+        (b"\xff\xfe\x00", "picture.png", "picture.png cannot be read"),
+        (b"PK\x03\x04broken", "a.zip", "a.zip cannot be read"),
+        (CASES["shapefile"][:-200], "a.zip", "a.zip cannot be read"),
+        (CASES["geopackage"][:5000], "a.gpkg", "a.gpkg cannot be read"),
+        (b"SRID=99999999;POLYGON ((0 0, 1 0, 1 1, 0 0))", "", "cannot be read"),
+        (b"POLYGON ((0 0, 1 0", "", "cannot be read"),
+        (b"x" * (region_files.MOST_BYTES + 1), "", "larger than 32 MiB"),
+    ],
+)
+def test_other_files_are_refused_in_words(data: bytes, name: str, said: str) -> None:
+    with pytest.raises(RegionFileError, match=said.replace(".", r"\.")):
+        read_region(data, name)
+
+
+def test_an_archive_that_unpacks_to_more_than_it_may_is_refused() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.shp", bytes(region_files.MOST_BYTES + 1))
+    with pytest.raises(RegionFileError, match="larger than 32 MiB unpacked"):
+        read_region(made.getvalue())
+
+
+def test_a_geopackage_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_files, "_SQLITE_STEPS", 2)
+    store = sqlite3.connect(":memory:")
+    store.executescript(
+        "CREATE TABLE gpkg_spatial_ref_sys (srs_id, organization, organization_coordsys_id, "
+        "definition);"
+        "CREATE VIEW gpkg_geometry_columns AS WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT 'a' AS table_name, i AS column_name, 4326 AS srs_id FROM n WHERE i < 0;"
+    )
+    with pytest.raises(RegionFileError, match="interrupted"):
+        read_region(store.serialize(), "a.gpkg")
+
+
+def test_a_file_has_a_bounded_number_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_files, "_MOST_FEATURES", 2)
+    many = {"type": "FeatureCollection", "features": [json.loads(shapely.to_geojson(FIELD))] * 3}
+    with pytest.raises(RegionFileError, match="more than 2 features"):
+        read_region(json.dumps(many).encode())
+
+
+REQUEST = {
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "time": {"start": "2012-01-01", "end": "2012-01-31"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+@pytest.mark.parametrize("text", [FIELD.wkt, KML, shapely.to_geojson(FIELD)])
+def test_a_document_takes_the_text_of_a_polygon(text: str) -> None:
+    region = parse_request({**REQUEST, "region": {"geojson": text, "clip": True}}).region
+    assert region_area(region).equals(FIELD)
+    assert region.geojson is not None  # what is stored is always GeoJSON
+    assert region.geojson["type"] == "Polygon"
+
+
+def test_points_are_no_polygon() -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        parse_request({**REQUEST, "region": {"geojson": "POINT (5 50)"}})
+    assert refused.value.field == "region.geojson"
+    assert "Give them as sites" in refused.value.remedy
+
+
+def test_a_document_names_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "my fields.zip").write_bytes(CASES["shapefile in metres"])
+    (tmp_path / "towers.gpkg").write_bytes(geopackage(shapely.Point(5, 50), 4326))
+    document = tmp_path / "request.json"
+    document.write_text(json.dumps({**REQUEST, "region": {"geojson": "my fields.zip"}}))
+    area = region_area(load_request(document).region)
+    assert area.symmetric_difference(FIELD).area < 1e-4
+    without_grid = {name: part for name, part in REQUEST.items() if name != "grid"}
+    document.write_text(json.dumps({**without_grid, "region": {"sites": "towers.gpkg"}}))
+    assert load_request(document).region.sites == "id,latitude,longitude\nA,50.0,5.0"
+    document.write_text(json.dumps({**REQUEST, "region": {"geojson": "towers.gpkg"}}))
+    with pytest.raises(RequestRefusedError, match=r"Give it as region\.sites"):
+        load_request(document)
+
+
+def test_a_file_takes_the_place_of_a_documents_region(tmp_path: Path) -> None:
+    document = tmp_path / "request.json"
+    document.write_text(json.dumps({**REQUEST, "region": {"tiles": ["h18v03"], "clip": True}}))
+    field = tmp_path / "field.kml"
+    field.write_text(KML)
+    region = load_request(document, field).region
+    assert region_area(region).equals(FIELD)
+    assert region.clip
+    with pytest.raises(RequestRefusedError, match=r"absent\.kml cannot be read: No such file"):
+        load_request(document, tmp_path / "absent.kml")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_name"),
+    [("fields.zip", True), ("POLYGON ((0 0))", False), ("<kml/>", False), ("a\nb", False)],
+)
+def test_names_of_files_are_told_from_regions(text: str, is_name: bool) -> None:
+    assert names_file(text) is is_name
