@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-# --- Set-up: everything goes into .venv, node_modules and portal/static/vendor ---
+# --- Set-up: everything goes into .venv, node_modules, portal/static/vendor and tasks/request/places.zip ---
 
 .PHONY: setup
 setup: $(STAMP)/package $(STAMP)/browser ## Install into .venv and node_modules; run again after an update
@@ -280,4 +280,4 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 
 .PHONY: clean
 clean: ## Remove what set-up and tests made; a data folder (.swathmill) stays
-	rm -rf $(VENV) .venv-* node_modules portal/static/vendor build dist *.egg-info
+	rm -rf $(VENV) .venv-* node_modules portal/static/vendor tasks/request/places.zip build dist *.egg-info

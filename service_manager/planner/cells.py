@@ -29,7 +29,8 @@ from reprojection.grid.crs import (
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.request.document import Region
-from tasks.request.regions import Area, region_tiles
+from tasks.request.regions import region_tiles
+from tasks.request.vertices import Area
 from tasks.request.target import Target, cell_name
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from archives.model import Archive, GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from service_manager.planner.granules import is_lit
-from tasks.request.regions import Area
+from tasks.request.vertices import Area
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 
 STRETCH = 5000  # tasks, about

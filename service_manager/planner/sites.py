@@ -21,7 +21,8 @@ from tasks.errors import RequestRefusedError
 from tasks.model.absence import Absent, bounded
 from tasks.model.spec import ExtractSpec, Input, SitesSpec, TableSpec
 from tasks.request.document import Request
-from tasks.request.regions import Area, site_areas
+from tasks.request.regions import site_areas
+from tasks.request.vertices import Area
 from tasks.request.sites import SiteChoice, parse_sites, sites_text
 
 FOLDER = "sites"

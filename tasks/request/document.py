@@ -620,16 +620,16 @@ def _read_file(path: Path, field: str) -> ReadRegion:
     """Read the region of a file; raise RequestRefusedError with the field if there is none."""
     try:
         return read_region(path.read_bytes(), path.name)
-    except OSError as error:
-        raise RequestRefusedError(
-            field,
-            f"{path.name} cannot be read: {error.strerror}.",
-            "Name a file by its path from the request's folder.",
-        ) from None
     except RegionFileError as error:
         problem, _, remedy = str(error).partition("; ")
         remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
         raise RequestRefusedError(field, f"{path.name}: {problem}.", remedy) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise RequestRefusedError(
+            field,
+            f"{path.name} cannot be read: {getattr(error, 'strerror', error)}.",
+            "Name a file by its path from the request's folder.",
+        ) from None
 
 
 def _with_files(document: object, folder: Path) -> object:
@@ -646,12 +646,13 @@ def _with_files(document: object, folder: Path) -> object:
             continue
         path = folder / name.strip()
         read = _read_file(path, f"region.{kind}")
-        if kind == "sites" and read.geojson is not None:  # polygons with names
-            read = ReadRegion(sites=path.read_text("utf-8-sig"))
-        given = read.geojson if kind == "geojson" else read.sites
-        if given is None:
+        given: object = read.geojson if kind == "geojson" else read.sites
+        if kind == "sites" and path.suffix.lower() in (".json", ".geojson"):
+            given = path.read_text("utf-8-sig")  # with the names of its points and polygons
+        if not given:
+            has, other = ("points", "sites") if kind == "geojson" else ("polygons", "geojson")
             raise RequestRefusedError(
-                "region.geojson", f"{path.name} holds points.", "Give it as region.sites."
+                f"region.{kind}", f"{path.name} holds {has}.", f"Give it as region.{other}."
             )
         return {**document, "region": {**region, kind: given}}  # type: ignore[dict-item]
     return document

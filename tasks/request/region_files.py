@@ -117,9 +117,10 @@ def is_notation(text: str) -> bool:
 
 
 def names_file(text: str) -> bool:
-    """Whether a text is the name of a file, rather than a region or a table itself."""
+    """Whether a text is the name of a file with its suffix, not a region or a table itself."""
     plain = text.strip()
-    return bool(plain) and "\n" not in plain and plain[0] != "{" and not is_notation(plain)
+    one_line = "\n" not in plain and not plain.startswith("{") and not is_notation(plain)
+    return one_line and bool(PurePath(plain).suffix)
 
 
 def _parsed(data: bytes, name: str) -> _Read | str:

@@ -588,7 +588,7 @@ SHAPE = [
         "GeoJSON that is a word",
         region(geojson="Ireland"),
         "region.geojson",
-        "'Ireland' is not a GeoJSON polygon",
+        "'Ireland' is not a polygon as GeoJSON, WKT or KML",
         {"region_kind": "geojson", "geojson": "Ireland"},
         "geojson",
     ),

@@ -262,6 +262,12 @@ def test_a_document_names_files_beside_it(tmp_path: Path) -> None:
     document.write_text(json.dumps({**REQUEST, "region": {"geojson": "towers.gpkg"}}))
     with pytest.raises(RequestRefusedError, match=r"Give it as region\.sites"):
         load_request(document)
+    document.write_text(json.dumps({**without_grid, "region": {"sites": "my fields.zip"}}))
+    with pytest.raises(RequestRefusedError, match=r"Give it as region\.geojson"):
+        load_request(document)
+    document.write_text(json.dumps({**REQUEST, "region": {"geojson": "a\0b.zip"}}))
+    with pytest.raises(RequestRefusedError, match="cannot be read"):
+        load_request(document)
 
 
 def test_a_file_takes_the_place_of_a_documents_region(tmp_path: Path) -> None:
@@ -278,7 +284,13 @@ def test_a_file_takes_the_place_of_a_documents_region(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "is_name"),
-    [("fields.zip", True), ("POLYGON ((0 0))", False), ("<kml/>", False), ("a\nb", False)],
+    [
+        ("fields.zip", True),
+        ("Ireland", False),
+        ("POLYGON ((0 0.5))", False),
+        ("<kml/>", False),
+        ("a.csv\nb.csv", False),
+    ],
 )
 def test_names_of_files_are_told_from_regions(text: str, is_name: bool) -> None:
     assert names_file(text) is is_name
