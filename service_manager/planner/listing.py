@@ -17,8 +17,8 @@ from archives.model import Archive, GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from service_manager.planner.granules import is_lit
-from tasks.request.vertices import Area
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
+from tasks.request.vertices import Area
 
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre

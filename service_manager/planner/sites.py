@@ -22,8 +22,8 @@ from tasks.model.absence import Absent, bounded
 from tasks.model.spec import ExtractSpec, Input, SitesSpec, TableSpec
 from tasks.request.document import Request
 from tasks.request.regions import site_areas
-from tasks.request.vertices import Area
 from tasks.request.sites import SiteChoice, parse_sites, sites_text
+from tasks.request.vertices import Area
 
 FOLDER = "sites"
 MOST_DATES = 15_000  # the table's specification names each
