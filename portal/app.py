@@ -7,9 +7,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
+from starlette.middleware.sessions import SessionMiddleware
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from portal.core import openid
 from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
 from portal.core.identity import find_person
@@ -25,6 +27,7 @@ from portal.web import (
     health,
     map_page,
     openapi,
+    openid_page,
     operations_page,
     packages_api,
     packages_page,
@@ -38,6 +41,7 @@ from portal.web import (
     submit_page,
     takeaway,
     task_page,
+    tokens,
 )
 from portal.web.context import Portal
 from portal.web.openapi import describe
@@ -92,6 +96,9 @@ _ROUTERS = (
     health.router,
     health.pages,
     session_page.router,
+    openid_page.router,
+    tokens.pages,
+    tokens.api,
     submit_page.router,
     packages_page.router,
     retries.pages,
@@ -135,6 +142,7 @@ def create_app(
         board=Board(runtime),
         manager=manager,
         desk=SignInDesk(runtime, settings),
+        provider=openid.provider(settings),
     )
     app.state.settings = settings
     app.state.clock = runtime.clock
@@ -151,6 +159,15 @@ def create_app(
     app.openapi = description  # type: ignore[method-assign] # as FastAPI's documentation has it
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
+    if portal.provider is not None:
+        app.add_middleware(
+            SessionMiddleware,
+            secret_key=f"{settings.secret.get_secret_value()} sign-in",
+            session_cookie="swathmill_sign_in",
+            path=openid_page.PATH,
+            max_age=600,
+            https_only=settings.portal_url.startswith("https://"),
+        )
     app.add_middleware(Unchanged)
     app.add_middleware(Compressed)
     app.add_middleware(OpenToPages)

@@ -64,16 +64,17 @@ def local_token(folder: DataFolder) -> str:
 
 
 def api_token(folder: DataFolder, owner: str, role: tokens.Role) -> str:
-    """Make a token for the HTTP API; raise StackError if no signing key is known."""
-    return tokens.issue(_secret(folder), owner, role)
+    """Sign a token for the HTTP API, good for an hour; raise StackError without a signing key."""
+    return tokens.issue(signing_key(folder), owner, role)
 
 
 def sign_in_link(portal_url: str, folder: DataFolder, owner: str, role: tokens.Role) -> str:
     """Make an address that signs its visitor in; raise StackError if no signing key is known."""
-    return tokens.sign_in_link(portal_url, _secret(folder), owner, role)
+    return tokens.sign_in_link(portal_url, signing_key(folder), owner, role)
 
 
-def _secret(folder: DataFolder) -> str:
+def signing_key(folder: DataFolder) -> str:
+    """Return the key of the settings or the data folder; raise StackError where there is none."""
     secret = Settings().secret.get_secret_value()
     if secret:
         return secret

@@ -79,6 +79,31 @@ class Settings(BaseSettings):
         SecretStr(""),
         description="Key that signs sign-in links and sessions; at least 32 characters.",
     )
+    oidc_issuer: str = Field(
+        "",
+        description="OpenID provider at which people sign in, such as "
+        "`https://login.microsoftonline.com/TENANT/v2.0`; empty: there is none.",
+    )
+    oidc_name: str = Field(
+        "your organisation", description="The provider's name, as the sign-in page has it."
+    )
+    oidc_client_id: str = Field("", description="What the provider calls this portal.")
+    oidc_client_secret: SecretStr = Field(
+        SecretStr(""), description="Secret that the provider has given this portal."
+    )
+    oidc_owner_claim: str = Field(
+        "email", description="Claim that is the owner of a person's requests."
+    )
+    oidc_groups_claim: str = Field("groups", description="Claim that lists a person's groups.")
+    oidc_scopes: str = Field(
+        "openid email profile", description="Scopes that the provider is asked for."
+    )
+    oidc_groups: str = Field(
+        "", description="Groups that may sign in, separated by commas; empty: everyone."
+    )
+    oidc_operators: str = Field(
+        "", description="Groups whose members are operators, separated by commas."
+    )
     smtp_host: str = Field("", description="Mail server; empty: mail is only kept in the outbox.")
     smtp_port: int = Field(25, ge=1, le=65535, description="Mail server's port.")
     smtp_user: str = Field("", description="User name at the mail server; empty: no sign-in.")

@@ -118,6 +118,13 @@ var signingSecrets = [
     identity: identityId
   }
 ]
+var oidcSecrets = [
+  {
+    name: 'oidc-client-secret'
+    keyVaultUrl: '${vaultUri}secrets/oidc-client-secret'
+    identity: identityId
+  }
+]
 var mailSecrets = [
   {
     name: 'smtp-password'
@@ -182,6 +189,12 @@ var secretSigning = [
     secretRef: 'signing-secret'
   }
 ]
+var secretOidc = [
+  {
+    name: 'SWATHMILL_OIDC_CLIENT_SECRET'
+    secretRef: 'oidc-client-secret'
+  }
+]
 var secretMail = [
   {
     name: 'SWATHMILL_SMTP_PASSWORD'
@@ -202,7 +215,7 @@ var managerPlain = [for item in items(union(defaults, settings, known, signingPl
   value: string(item.value)
 }]
 var workerEnvironment = concat(workerPlain, secretSettings)
-var portalEnvironment = concat(portalPlain, secretSettings, secretSigning)
+var portalEnvironment = concat(portalPlain, secretSettings, secretSigning, secretOidc)
 var managerEnvironment = concat(managerPlain, secretSettings, secretSigning, secretMail)
 
 // Of manager and worker. Storage that does not answer makes them unready and
@@ -270,7 +283,7 @@ resource portal 'Microsoft.App/containerApps@2025-01-01' = {
     workloadProfileName: 'Consumption'
     configuration: {
       activeRevisionsMode: 'Single'
-      secrets: concat(secrets, signingSecrets)
+      secrets: concat(secrets, signingSecrets, oidcSecrets)
       registries: registries
       ingress: {
         external: true

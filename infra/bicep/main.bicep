@@ -43,6 +43,10 @@ param smtpUser string = ''
 @secure()
 param smtpPassword string = ''
 
+@description('Secret that an OpenID provider has given the portal; SWATHMILL_OIDC_* in settings name the provider.')
+@secure()
+param oidcClientSecret string = ''
+
 @description('How the connection to the mail server is encrypted.')
 @allowed([
   'none'
@@ -175,6 +179,7 @@ module vault 'vault.bicep' = {
     recoverVault: recoverVault
     signingSecret: signingSecret
     smtpPassword: smtpPassword
+    oidcClientSecret: oidcClientSecret
     earthdataToken: earthdataToken
   }
 }

@@ -10,6 +10,8 @@ param signingSecret string
 @secure()
 param smtpPassword string
 @secure()
+param oidcClientSecret string
+@secure()
 param earthdataToken string
 
 @description('Leave a secret as it is in the vault when none is given here.')
@@ -64,6 +66,15 @@ module smtp 'secret.bicep' = if (!keepSecrets || !empty(smtpPassword)) {
     vaultName: vault.name
     name: 'smtp-password'
     value: empty(smtpPassword) ? 'none' : smtpPassword
+  }
+}
+
+module oidc 'secret.bicep' = if (!keepSecrets || !empty(oidcClientSecret)) {
+  name: 'secret-oidc'
+  params: {
+    vaultName: vault.name
+    name: 'oidc-client-secret'
+    value: empty(oidcClientSecret) ? 'none' : oidcClientSecret
   }
 }
 

@@ -15,6 +15,8 @@ from portal.core.tokens import Person, Role, Use
 from tasks.run import reader_links
 from tasks.settings import Settings
 from tasks.storage.clock import Clock
+from tasks.tables.runtime import Runtime
+from tasks.tables.token_table import MARK, Scope, TokenTable
 
 COOKIE = "swathmill_session"
 READER_COOKIE = "swathmill_reader"
@@ -46,11 +48,29 @@ def find_person(request: Request) -> Person | None:
     secret = _settings(request).secret.get_secret_value()
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
+        if token.startswith(MARK):
+            return _bearer(request, token.strip())
         return tokens.read(secret, token.strip(), use=Use.API)
-    found = tokens.read(secret, request.cookies.get(COOKIE, ""), use=Use.SESSION)
+    session = request.cookies.get(COOKIE, "")
+    found = tokens.read(secret, session, use=Use.SESSION) or tokens.read(
+        secret, session, use=Use.PROVIDED
+    )
     if found is not None and request.method not in _SAFE:
         check_origin(request)
     return found
+
+
+def _bearer(request: Request, token: str) -> Person | None:
+    """Return the owner of a stored token; raise ForbiddenError where it only reads."""
+    runtime: Runtime = request.app.state.portal.runtime
+    row = TokenTable(runtime.store).find(token, runtime.clock.now())
+    if row is None:
+        return None
+    if row.scope is Scope.READ and request.method not in _SAFE:
+        raise ForbiddenError(
+            f"The token {row.name!r} only reads.", "Make one that may write, on the page /tokens."
+        )
+    return Person(owner=row.owner, role=Role(row.role), by_token=True)
 
 
 def reader(request: Request) -> Person:
@@ -77,21 +97,29 @@ def operator(caller: Annotated[Person, Depends(person)]) -> Person:
     return caller
 
 
+def human(caller: Annotated[Person, Depends(person)]) -> Person:
+    """Return the caller, who must not be a program with a token; raise ForbiddenError otherwise."""
+    if caller.by_token:
+        raise ForbiddenError(
+            "A token cannot see, make or revoke tokens.", "Sign in and open the page /tokens."
+        )
+    return caller
+
+
 Caller = Annotated[Person, Depends(person)]
+Human = Annotated[Person, Depends(human)]
 Reader = Annotated[Person, Depends(reader)]
 Operator = Annotated[Person, Depends(operator)]
 
 
-def sign_in(request: Request, response: Response, found: Person) -> None:
+def sign_in(request: Request, response: Response, found: Person, *, use: Use = Use.SESSION) -> None:
     """Give the browser a session cookie."""
     settings = _settings(request)
-    session = tokens.issue(
-        settings.secret.get_secret_value(), found.owner, found.role, use=Use.SESSION
-    )
+    session = tokens.issue(settings.secret.get_secret_value(), found.owner, found.role, use=use)
     response.set_cookie(
         COOKIE,
         session,
-        max_age=tokens.LIFETIMES[Use.SESSION],
+        max_age=tokens.LIFETIMES[use],
         httponly=True,
         samesite="lax",
         secure=settings.portal_url.startswith("https://"),

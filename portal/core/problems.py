@@ -122,6 +122,12 @@ class NoManagerError(PortalError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
+class ProviderError(PortalError):
+    """The OpenID provider does not answer."""
+
+    status = HTTPStatus.BAD_GATEWAY
+
+
 class AlsoAnswer(BaseModel):
     """Another error of a request document."""
 

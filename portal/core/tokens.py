@@ -1,5 +1,8 @@
 """Signed tokens: who someone is, and in which role, without a table of accounts.
 
+They are for sign-in links, sessions, and programs of the machine that has the signing key. Tokens
+that people make for their programs are stored (`tasks/tables/token_table.py`).
+
 A token is `itsdangerous` text: owner and role, the time of signing, and a signature by the
 installation's secret. Each use has its own salt, so that a sign-in link is not a valid API token. A
 new secret invalidates all tokens.
@@ -28,12 +31,14 @@ class Use(StrEnum):
     API = "swathmill.api"
     LINK = "swathmill.link"
     SESSION = "swathmill.session"
+    PROVIDED = "swathmill.provided"  # a session of whom an OpenID provider knows
 
 
 LIFETIMES = {
-    Use.API: 365 * 86400,
+    Use.API: 3600,
     Use.LINK: 7 * 86400,
     Use.SESSION: 30 * 86400,
+    Use.PROVIDED: 86400,  # a group that somebody has left ends within it
 }
 """Seconds after which a token is refused."""
 
@@ -43,12 +48,14 @@ class Person:
     """The caller: an owner of requests (for example a mail address) and a role.
 
     `reads` is the id of a request that this person may read by the link in its mail, whoever owns
-    it. A guest has only that, and no owner's name.
+    it. A guest has only that, and no owner's name. `by_token`: a program with a token that this
+    person made.
     """
 
     owner: str
     role: Role
     reads: str = ""
+    by_token: bool = False
 
     @property
     def is_guest(self) -> bool:

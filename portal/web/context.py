@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from authlib.integrations.starlette_client import StarletteOAuth2App
 from fastapi import Depends, Request
 
 from portal.core.board import Board
@@ -43,6 +44,7 @@ class Portal:
     board: Board
     manager: ManagerWatch
     desk: SignInDesk
+    provider: StarletteOAuth2App | None
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
     )

@@ -19,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _REQUEST_PAGE = re.compile(r"/requests/[A-Za-z0-9_-]{1,40}")
 # The address holds a token: browsers must neither pass it on as referrer nor cache it.
-_UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
 
 @router.get("/sign-in")
@@ -41,7 +41,7 @@ def enter(
             "This sign-in link is incomplete or has expired.",
             "Copy the whole link, or have a new one sent to you.",
         )
-    response = RedirectResponse(request_page(then) or "/", 303, _UNTOLD)
+    response = RedirectResponse(request_page(then) or "/", 303, UNTOLD)
     sign_in(request, response, found)
     return response
 
@@ -78,7 +78,7 @@ def ask(
 @router.get("/open")
 def open_request(request: Request, token: str = "") -> Response:
     """Show a request, read-only, to whoever has the link in its mail."""
-    response = RedirectResponse("/", 303, _UNTOLD)
+    response = RedirectResponse("/", 303, UNTOLD)
     response.headers["Location"] = f"/requests/{show_request(request, response, token)}"
     return response
 
@@ -121,6 +121,7 @@ def _form(
         "",
         status,
         sends_mail=portal.desk.sends_mail,
+        provider=portal.settings.oidc_name if portal.provider else "",
         address=address,
         then=request_page(then),
         wrong=wrong,

@@ -43,12 +43,10 @@ _OF_STORAGE = (Experiment.BLOBS, Experiment.TABLES, Experiment.QUEUE, Experiment
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands to the application."""
-    group = typer.Typer(
-        name="bench", help="Measure the platform below the service.", no_args_is_help=True
-    )
+    group = typer.Typer(help="Measure the platform below the service.", no_args_is_help=True)
     group.command()(platform)
     group.command()(answer)
-    app.add_typer(group)
+    app.add_typer(group, name="bench")
 
 
 def platform(

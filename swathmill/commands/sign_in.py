@@ -1,14 +1,17 @@
-"""`swathmill sign-in`: print a link or a token for somebody; the signing key is needed."""
+"""`swathmill sign-in`: print a link, which the signing key makes, or a token, which is stored."""
 
+import time
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from portal.core.tokens import Role
-from swathmill.access import api_token, sign_in_link
+from swathmill.access import sign_in_link, signing_key
+from swathmill.commands.backup import open_storage
 from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
 from tasks.settings import Settings
+from tasks.tables.token_table import Scope, make_token
 
 
 def register(app: typer.Typer) -> None:
@@ -22,13 +25,24 @@ def sign_in(
     token: Annotated[
         bool, typer.Option("--token", help="Print a token for the HTTP API instead of a link.")
     ] = False,
+    scope: Annotated[Scope, typer.Option(help="What the token may do.")] = Scope.WRITE,
+    days: Annotated[int, typer.Option(min=1, help="For how many days the token is good.")] = 365,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Print a link that signs somebody in at the portal."""
     folder = data_folder(data)
     url = folder.state().portal_url or Settings().portal_url
-    text = api_token(folder, owner, role) if token else sign_in_link(url, folder, owner, role)
+    if token:
+        if not Settings().storage.get_secret_value():
+            signing_key(folder)  # a folder without one has no stack, and is not to get a storage
+        with open_storage(folder, alone=False) as runtime:
+            text, _ = make_token(
+                runtime.store, owner=owner, role=role, scope=scope, name="by the command",
+                now=time.time(), days=days,
+            )  # fmt: skip
+    else:
+        text = sign_in_link(url, folder, owner, role)
     if as_json:
         print_json({"owner": owner, "role": role, "token" if token else "link": text})
         return

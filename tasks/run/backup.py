@@ -42,7 +42,15 @@ from tasks.storage.store import (
     Store,
     Upsert,
 )
-from tasks.tables import history, outbox, package_table, request_table, task_table, workers
+from tasks.tables import (
+    history,
+    outbox,
+    package_table,
+    request_table,
+    task_table,
+    token_table,
+    workers,
+)
 from tasks.tables.request_table import RESTORING, RequestTable
 from tasks.tables.task_table import TaskTable
 
@@ -54,6 +62,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     outbox.TABLE: (outbox.PARTITION,),
     history.TABLE: (history.PARTITION,),
     package_table.TABLE: (package_table.PARTITION,),
+    token_table.TABLE: (token_table.PARTITION,),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first

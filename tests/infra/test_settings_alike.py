@@ -38,7 +38,7 @@ PLAIN = {
     "worker": ("defaults", "known"),
 }
 SECRET = {
-    "portal": ("secretSettings", "secretSigning"),
+    "portal": ("secretSettings", "secretSigning", "secretOidc"),
     "manager": ("secretSettings", "secretSigning", "secretMail"),
     "worker": ("secretSettings",),
 }
@@ -75,11 +75,11 @@ def test_a_process_in_azure_gets_its_own_lists(process: str) -> None:
 
 def test_a_worker_has_neither_the_signing_key_nor_the_mail_password(bicep: Files) -> None:
     """It runs other people's programs."""
-    kept = {"SWATHMILL_SECRET", "SWATHMILL_SMTP_PASSWORD"}
+    kept = {"SWATHMILL_SECRET", "SWATHMILL_SMTP_PASSWORD", "SWATHMILL_OIDC_CLIENT_SECRET"}
     assert not kept & compose_settings("worker")
     assert not kept & bicep_settings(bicep, "worker")
-    assert kept & compose_settings("portal") == {"SWATHMILL_SECRET"}
-    assert kept <= compose_settings("manager")
+    assert kept & compose_settings("portal") == kept - {"SWATHMILL_SMTP_PASSWORD"}
+    assert kept & compose_settings("manager") == kept - {"SWATHMILL_OIDC_CLIENT_SECRET"}
     text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
     worker = text.partition("resource worker 'Microsoft.App/containerApps")[2]
     assert "      secrets: secrets\n" in worker
@@ -136,7 +136,7 @@ def test_secrets_of_a_parameter_file_come_from_the_environment_alone(
         for name, one in bicep["main.bicep"]["parameters"].items()
         if any(each["type"] == "secure" for each in one.get("decorators", ()))
     }
-    assert secure == {"signingSecret", "smtpPassword", "earthdataToken"}
+    assert secure == {"signingSecret", "smtpPassword", "earthdataToken", "oidcClientSecret"}
     for name in secure:
         assert re.fullmatch(r"readEnvironmentVariable\('SWATHMILL_\w+', ''\)", given(path)[name])
 

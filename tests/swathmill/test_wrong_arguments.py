@@ -96,7 +96,9 @@ CASES = (
     Case(line="upgrade --data {file}/x", names="{file}/x"),
     Case(line="deploy mill. --location here --operator ada --sources cmr", names="mill."),
     Case(line="sign-in ada@example.org --data {absent}", names="{absent}", code=FAILED),
+    Case(line="sign-in ada@example.org --token --data {absent}", names="{absent}", code=FAILED),
     Case(line="sign-in ada@example.org --role king", names="king"),
+    Case(line="bench platform --out {new} --tcp host", names="host"),
     Case(line="doctor --data", names="--data"),
     Case(line="fly", names="fly"),
     *(

@@ -39,6 +39,9 @@ containers:
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SECRET" "key" "signing-secret") | nindent 6 }}
       - {name: SWATHMILL_SMTP_HOST, value: {{ $root.Values.smtp.host | quote }}}
       {{- end }}
+      {{- if eq .name "portal" }}
+      {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_OIDC_CLIENT_SECRET" "key" "oidc-client-secret" "optional" true) | nindent 6 }}
+      {{- end }}
       {{- if eq .name "manager" }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SMTP_PASSWORD" "key" "smtp-password" "optional" true) | nindent 6 }}
       {{- end }}

@@ -1,0 +1,118 @@
+"""The table `tokens`: the API tokens that people have made. Its RowKeys are spelt here alone.
+
+A row is named by the SHA-256 of its token, which is shown once and stored nowhere. It is there as
+long as the token is good, so deleting the row revokes the token.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tasks.storage.codec import Codec
+from tasks.storage.store import Delete, Insert, Store
+from tasks.tables.updates import prefix_range
+
+TABLE = "tokens"
+PARTITION = "tokens"
+MARK = "swathmill_"
+"""What each token begins with, so that people and scanners of leaked secrets know it."""
+_BYTES = 32
+_DAY = 86400.0  # seconds
+_SHOWN = 12
+_ROW = "t|"
+_ALL = prefix_range(_ROW)
+
+
+class Scope(StrEnum):
+    """What the bearer of a token may do, of what its owner may."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRow:
+    """A token: whose it is, what it may do, and until when, in POSIX seconds."""
+
+    digest: str
+    owner: str
+    role: str
+    scope: Scope
+    name: str
+    created: float
+    expires: float
+
+    @property
+    def id(self) -> str:
+        """What tells it from the others of its owner; it is no secret."""
+        return self.digest[:_SHOWN]
+
+
+_CODEC = Codec(TokenRow, "token")
+
+
+def new_token() -> str:
+    """Make a token of 256 random bits."""
+    return MARK + secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(token: str) -> str:
+    """Return what a token is stored under. It is random, so it needs no salt."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def make_token(
+    store: Store, *, owner: str, role: str, scope: Scope, name: str, now: float, days: float
+) -> tuple[str, TokenRow]:
+    """Make and store a token that is good for some days; return its text, and its row.
+
+    Raises:
+        ValueError: the owner is empty.
+        StoreError: it is not certain that the token is stored.
+    """
+    if not owner:
+        raise ValueError("a token needs an owner")
+    text = new_token()
+    row = TokenRow(
+        digest=digest_of(text),
+        owner=owner,
+        role=role,
+        scope=scope,
+        name=name,
+        created=now,
+        expires=now + days * _DAY,
+    )
+    TokenTable(store).add(row)
+    return text, row
+
+
+class TokenTable:
+    """The table `tokens` in a store. Every call may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, row: TokenRow) -> None:
+        """Store a token."""
+        insert = Insert(row=_ROW + row.digest, entity=_CODEC.dump(row))
+        self._store.transact(TABLE, PARTITION, (insert,))
+
+    def find(self, token: str, now: float) -> TokenRow | None:
+        """Return the row of a token that is good now."""
+        found = self._store.get(TABLE, PARTITION, _ROW + digest_of(token))
+        row = _CODEC.load(found) if found else None
+        return row if row is not None and row.expires > now else None
+
+    def of(self, owner: str) -> list[TokenRow]:
+        """Return the tokens of an owner, the newest first."""
+        rows = (_CODEC.load(row) for row in self._store.scan(TABLE, PARTITION, *_ALL))
+        return sorted((row for row in rows if row.owner == owner), key=lambda row: -row.created)
+
+    def revoke(self, owner: str, token_id: str) -> bool:
+        """Delete an owner's token; False where there is none of this id."""
+        found = next((row for row in self.of(owner) if row.id == token_id), None)
+        if found is None:
+            return False
+        self._store.transact(TABLE, PARTITION, (Delete(row=_ROW + found.digest),))
+        return True

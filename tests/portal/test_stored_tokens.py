@@ -1,0 +1,100 @@
+"""Tokens that people make: shown once, stored as digests, with a scope and an end, revocable."""
+
+import re
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from tasks.storage.clock import ManualClock
+from tasks.tables.runtime import Runtime
+from tasks.tables.token_table import MARK, TABLE, Scope, TokenTable, digest_of, make_token
+from tests.portal.scripted import PATIENCE, LivePortal, live_portal, live_runtime, settings
+
+
+def bearer(portal: LivePortal, token: str) -> httpx.Client:
+    return httpx.Client(
+        base_url=portal.url,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=PATIENCE,
+        trust_env=False,
+    )
+
+
+def made(portal: LivePortal, scope: str = "read", owner: str = "ada@example.org") -> str:
+    with portal.browser(owner) as browser:
+        page = browser.post("/tokens", data={"name": "notebook", "scope": scope, "days": "5"})
+        assert page.headers["cache-control"] == "no-store"
+        shown = re.search(rf'value="({MARK}[^"]+)"', page.text)
+        assert shown
+        assert shown[1] not in browser.get("/tokens").text
+        return shown[1]
+
+
+def test_the_page_shows_a_token_once_and_storage_holds_its_digest(portal: LivePortal) -> None:
+    token = made(portal)
+    rows = list(portal.runtime.store.scan(TABLE, "tokens", "", "\uffff"))
+    assert [row.row for row in rows] == [f"t|{digest_of(token)}"]
+    assert token not in str(rows)
+    with bearer(portal, token) as program:
+        assert program.get("/api/requests").status_code == 200
+
+
+def test_a_token_that_reads_changes_nothing(portal: LivePortal) -> None:
+    with bearer(portal, made(portal)) as program:
+        refused = program.post("/api/requests?dry_run=true", json={})
+        assert refused.status_code == 403
+        assert "only reads" in refused.json()["detail"]
+    with bearer(portal, made(portal, "write")) as program:
+        assert program.post("/api/requests?dry_run=true", json={}).status_code == 422
+
+
+def test_a_revoked_token_is_refused_at_once(portal: LivePortal) -> None:
+    token = made(portal)
+    with portal.browser() as browser, bearer(portal, token) as program:
+        (known,) = browser.get("/api/tokens", headers={"Accept": "application/json"}).json()
+        assert browser.post(f"/tokens/{known['id']}/revoke").status_code == 200
+        assert program.get("/api/requests").status_code == 401
+
+
+def test_nobody_revokes_or_sees_anothers_token(portal: LivePortal) -> None:
+    token = made(portal)
+    (row,) = TokenTable(portal.runtime.store).of("ada@example.org")
+    for role in ("scientist", "operator"):
+        with portal.client("eve@example.org", role) as eve:
+            assert eve.get("/api/tokens").json() == []
+            assert eve.delete(f"/api/tokens/{row.id}").status_code == 404
+    with bearer(portal, token) as program:
+        assert program.get("/api/requests").status_code == 200
+
+
+def test_a_program_cannot_make_or_see_tokens(portal: LivePortal) -> None:
+    with bearer(portal, made(portal, "write")) as program:
+        assert program.post("/api/tokens", json={"name": "another"}).status_code == 403
+        assert program.get("/api/tokens").status_code == 403
+        assert program.get("/tokens").status_code == 403
+
+
+def test_a_token_of_a_scientist_is_no_operators(portal: LivePortal) -> None:
+    with bearer(portal, made(portal, "write")) as program:
+        assert program.get("/api/operations").status_code == 403
+
+
+def test_a_token_ends() -> None:
+    clock = ManualClock()
+    runtime: Runtime = replace(live_runtime(), clock=clock)
+    text, _ = make_token(
+        runtime.store, owner="ada", role="scientist", scope=Scope.READ, name="x",
+        now=clock.now(), days=1,
+    )  # fmt: skip
+    with live_portal(runtime, settings()) as portal, bearer(portal, text) as program:
+        assert program.get("/api/requests").status_code == 200
+        clock.sleep(86_401)
+        assert program.get("/api/requests").status_code == 401
+
+
+@pytest.mark.parametrize("text", [MARK, MARK + "x" * 43, MARK + "/" * 43, MARK + "é"])
+def test_an_invented_token_is_refused(portal: LivePortal, text: str) -> None:
+    with httpx.Client(base_url=portal.url, timeout=PATIENCE, trust_env=False) as program:
+        headers = {b"Authorization": f"Bearer {text}".encode()}
+        assert program.get("/api/requests", headers=headers).status_code == 401
