@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from swathmill.client import Client, RequestStatus, ResultFile
 
-_DATE = re.compile(r"\d{4}(-\d{2}){0,2}")
+_DATE = re.compile(r"\d{4}(-\d{2}){0,2}(T\d{4})?")
 _MADE = (RequestState.COMPLETE, RequestState.GAPS)
 
 
@@ -189,17 +189,18 @@ def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
 
 
 def _date(name: str) -> str:
-    """Return the date in a file's name, such as 2012-04-14 or 2012-04; "" if there is none."""
+    """Return the date in a file's name, such as 2012-04-14, 2012-04-14T1035 or 2012-04, or ""."""
     last = PurePosixPath(name).stem.rpartition(".")[2]
     return last if _DATE.fullmatch(last) else ""
 
 
 def _times(paths: Iterable[Path]) -> list[datetime] | None:
-    """Return the dates that the names of files have, or None if one has none.
+    """Return the times that the names of files have, or None if one has none.
 
     The layers of a day are of one date then, even if their granules started at different times.
     """
     dates = [_date(path.name) for path in paths]
     if not all(dates):
         return None
-    return [datetime.fromisoformat(f"{date}-01-01"[:10]).replace(tzinfo=UTC) for date in dates]
+    starts = [date if "T" in date else f"{date}-01-01"[:10] for date in dates]
+    return [datetime.fromisoformat(start).replace(tzinfo=UTC) for start in starts]

@@ -15,14 +15,15 @@ from tasks.model.gaps import in_percent
 from tasks.model.plan import Gap
 from tasks.tables.task_rows import Interest
 
-_WHEN = re.compile(r"[._-]?(\d{4}(-\d\d){0,2}(_\d{4}-\d\d-\d\d)?)$")
+_WHEN = re.compile(r"[._-]?(\d{4}(-\d\d){0,2}(T\d{4}|_\d{4}-\d\d-\d\d)?)$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultLayer:
     """One layer of the results: its folder, the start of its files' names, its rasters by date.
 
-    A date is "2012-01-09", "2012-01" or "2012"; it is "" for a raster without one.
+    A date is "2012-01-09", "2012-01" or "2012", of an overpass that began at 10:35
+    "2012-01-09T1035"; it is "" for a raster without one.
     """
 
     folder: str
@@ -123,7 +124,7 @@ def selected(
 ) -> dict[str, ResultFile]:
     """Select results by layer id and by date, inclusive; "" and no layers select everything.
 
-    A file without a date is selected by its layer's folder alone.
+    A file without a date is selected by its layer's folder alone. The last day's overpasses count.
     """
     folders = {layer.rpartition("/")[0] for layer in layers}
     found = {}
@@ -131,7 +132,7 @@ def selected(
         folder, name, when = _parts(path)
         of_layer = f"{folder}/{name}".lstrip("/") in layers or (not when and folder in folders)
         early = bool(start and when) and when < start[: len(when)]
-        late = bool(end and when) and when > end[: len(when)]
+        late = bool(end and when) and when[: len(end)] > end[: len(when)]
         if (of_layer or not layers) and not early and not late:
             found[path] = file
     return found
@@ -235,7 +236,7 @@ def _failed(failures: Iterable[Interest]) -> dict[tuple[str, str], str]:
     """Return the reasons by folder and date of the results that failed."""
     found: dict[tuple[str, str], str] = {}
     for interest in failures:
-        days = [word for word in re.findall(r"\d{4}-\d\d(?:-\d\d)?", interest.name)]
+        days = re.findall(r"\d{4}-\d\d(?:-\d\d)?(?:T\d{4})?", interest.name)
         if interest.output and days:
             category = interest.category.value if interest.category else "failed"
             why = f"{category}: {interest.message}" if interest.message else category

@@ -31,6 +31,7 @@ class ProductCard:
     layers: tuple[str, ...] = ()
     more: str = ""
     day_night: str = "any"
+    overpasses: str = "merged"
     use: str = "same-day"
     look_back: str = ""
     look_ahead: str = ""
@@ -120,6 +121,7 @@ def _card(data: FormData, value: str) -> ProductCard:
         layers=tuple(str(layer) for layer in data.getlist(f"layer-{uid}")),
         more=str(data.get(f"more-{uid}", "")).strip(),
         day_night=str(data.get(f"day_night-{uid}", "any")),
+        overpasses=str(data.get(f"overpasses-{uid}", "merged")),
         use=str(data.get(f"use-{uid}", "same-day")),
         look_back=str(data.get(f"look_back-{uid}", "")).strip(),
         look_ahead=str(data.get(f"look_ahead-{uid}", "")).strip(),
@@ -144,6 +146,7 @@ def form_of(request: Request) -> Form:
             replace(
                 new_card(p.name, p.collection, p.layers),
                 day_night=p.day_night,
+                overpasses=p.overpasses,
                 use=p.use,
                 look_back="" if p.look_back is None else str(p.look_back),
                 look_ahead="" if p.look_ahead is None else str(p.look_ahead),
@@ -324,7 +327,7 @@ def _products(form: Form) -> list[Document]:
     made, refused = [], []
     for index, card in enumerate(form.products):
         try:
-            made.append(_product(index, card, reduced=bool(form.package or form.steps)))
+            made.append(_product(index, card, form))
         except RequestRefusedError as error:
             refused.append(error)
     if refused:
@@ -378,7 +381,7 @@ def layers_of(card: ProductCard) -> list[str]:
     return [name for name in dict.fromkeys([*card.layers, *typed]) if name]
 
 
-def _product(index: int, card: ProductCard, *, reduced: bool) -> Document:
+def _product(index: int, card: ProductCard, form: Form) -> Document:
     layers = layers_of(card)
     if not layers:
         raise NotFilledError(
@@ -389,7 +392,9 @@ def _product(index: int, card: ProductCard, *, reduced: bool) -> Document:
     made: Document = {"name": card.name, "collection": card.collection, "layers": layers}
     if card.day_night != "any":
         made["day_night"] = card.day_night
-    if reduced and card.use != "same-day":
+    if card.overpasses != "merged" and form.region_kind != "sites":
+        made["overpasses"] = card.overpasses
+    if (form.package or form.steps) and card.use != "same-day":
         made["use"] = card.use
         for name in LOOKS.get(card.use, ()):
             if value := getattr(card, name):

@@ -76,16 +76,16 @@ class Series:
     def points(self, width: float, height: float) -> list[tuple[str, float, float, float]]:
         """Return date, value and the place in a chart of this size, of each value that is there."""
         low, high = min(self.known, default=0.0), max(self.known, default=1.0)
-        days = [np.datetime64(day).astype("datetime64[D]").astype(int) for day in self.dates]
-        span, first = max(days[-1] - days[0], 1), days[0]
+        times = [_minute(date) for date in self.dates]
+        span, first = max(times[-1] - times[0], 1), times[0]
         return [
             (
                 date,
                 value,
-                width * float(day - first) / float(span),
+                width * (time - first) / span,
                 height * (1 - (value - low) / (high - low)) if high > low else height / 2,
             )
-            for date, day, value in zip(self.dates, days, self.values, strict=True)
+            for date, time, value in zip(self.dates, times, self.values, strict=True)
             if value is not None
         ]
 
@@ -266,6 +266,13 @@ def _first(layers: Mapping[str, ResultLayer]) -> ResultLayer:
         if entry is None or entry.kind is not LayerKind.BITFIELD:
             return layer
     return next(iter(layers.values()))
+
+
+def _minute(date: str) -> int:
+    """Return the first minute of a result's date, counted from 1970."""
+    day, _, clock = date.partition("T")
+    moment = np.datetime64(f"{day}T{clock[:2]}:{clock[2:]}" if clock else day)
+    return int(moment.astype("datetime64[m]").astype(int))
 
 
 def _layer(layers: Mapping[str, ResultLayer], name: str) -> ResultLayer:

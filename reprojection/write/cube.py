@@ -7,6 +7,7 @@ zarr (Zarr) are needed.
 """
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,6 +39,9 @@ _CF_UNITS = {
     **dict.fromkeys(("deg", "degrees", "degree"), "degree"),
     **dict.fromkeys(("meters", "meter"), "m"),
 }
+_SINCE = re.compile(
+    r"(\w+) since (\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d\d:\d\d:\d\d))?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +278,18 @@ def _missing(said: Completeness) -> dict[str, Attribute]:
     return {"completeness": said.share, "missing_inputs": "\n".join(lines)}
 
 
+def _since(units: str) -> str:
+    """Write units of time as CF 4.4 has them; others stay.
+
+    Granules have "Seconds since 1993-1-1 00:00:00.0 0", which xarray refuses to open.
+    """
+    found = _SINCE.match(units)
+    if found is None:
+        return units
+    unit, year, month, day, clock = found.groups()
+    return f"{unit.lower()} since {year}-{month:0>2}-{day:0>2} {clock or '00:00:00'}"
+
+
 def _plain(value: object) -> Attribute:
     if isinstance(value, list | tuple):
         return [float(item) for item in value]
@@ -302,7 +318,7 @@ def _title(first: Opened) -> dict[str, Attribute]:
 def _quantity(said: Description) -> dict[str, Attribute]:
     """Return units and name of the quantity that a layer's values are, as CF spells them."""
     about: dict[str, Attribute] = {}
-    units = _CF_UNITS.get(said.units.strip().lower(), said.units)
+    units = _CF_UNITS.get(said.units.strip().lower(), _since(said.units))
     if units:
         about["units"] = units
     product = product_of(said.provenance)

@@ -28,7 +28,7 @@ class Cubes:
         self.add(draft.rasters)
         for folder, found in self._folders.items():
             part = next(one for one in self._parts if folder.endswith(one.folder("")))
-            rasters = sorted(found, key=lambda raster: raster.day)
+            rasters = sorted(found, key=lambda raster: (raster.day, raster.time))
             named, unnamed = dates.absent(folder, (raster.day for raster in rasters))
             spec = CubeSpec(
                 inputs=tuple(Input(key=r.key, name=r.file, file=r.file) for r in rasters),
@@ -38,5 +38,6 @@ class Cubes:
                 form=self._form,
                 grid=part.grid,
                 days=tuple(raster.day for raster in rasters),
+                times=tuple(raster.time for raster in rasters if raster.time),
             )
             draft.add(spec, folder)

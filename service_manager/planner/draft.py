@@ -1,5 +1,6 @@
 """A stretch of a plan while it is made: each task once, inputs first."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
 from typing import NamedTuple
@@ -23,24 +24,30 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRaster:
-    """A raster among the results: its task and file, the folder it goes to, its first day."""
+    """A raster among the results: its task and file, the folder it goes to, its first day.
+
+    `time` is the start of the overpass that it is of, HH:MM in UTC; empty: it is of no single one.
+    """
 
     key: str
     file: str
     folder: str
     day: date
+    time: str = ""
 
 
 @dataclass(kw_only=True)
 class Draft:
     """The tasks of the stretch so far, and the rasters among its results.
 
-    `limit` is the largest number of tasks it may have.
+    `limit` is the largest number of tasks it may have. `overpasses` counts those that are each by
+    itself, by product choice.
     """
 
     limit: int
     lines: dict[str, Line] = field(default_factory=dict)  # by task key
     rasters: list[PlannedRaster] = field(default_factory=list)
+    overpasses: Counter[int] = field(default_factory=Counter)
 
     def add(self, spec: Spec, output: str = "") -> str:
         """Put a task at the end unless it is there; its key.
@@ -69,9 +76,10 @@ class Draft:
         key = self.add(spec, folder)
         self.result(key, spec.name, folder, day)
 
-    def result(self, key: str, name: str, folder: str, day: date) -> None:
+    def result(self, key: str, name: str, folder: str, day: date, time: str = "") -> None:
         """Make the raster of a task that was put one of the results, `<name>.tif`."""
-        self.rasters.append(PlannedRaster(key=key, file=f"{name}.tif", folder=folder, day=day))
+        made = PlannedRaster(key=key, file=f"{name}.tif", folder=folder, day=day, time=time)
+        self.rasters.append(made)
 
     def expect(self, more: int) -> None:
         """Refuse at once what will come to too many tasks; errors as `add`."""

@@ -15,7 +15,8 @@ from service_manager.planner.counts import CountedClass, kind_of, raster_bytes
 from service_manager.planner.draft import Draft, Line
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
-from service_manager.planner.naming import layer_names, product_name
+from service_manager.planner.naming import layer_names, moment_name, product_name
+from service_manager.planner.overpasses import overpasses
 from tasks.model.absence import Absent, bounded
 from tasks.model.classes import sized
 from tasks.model.model import Phase
@@ -41,13 +42,15 @@ _SOMETHING = {"missing": (Absent(part="", what="", why=""),)}
 class Made:
     """One reprojected cell of a plan, which a reduction groups.
 
-    It holds the numbers of its product choice, of the layer there, and of its place.
+    It holds the numbers of its product choice, of the layer there, and of its place. `time` is the
+    start of the overpass that it is of, HH:MM in UTC; empty: of the whole day.
     """
 
     choice: int
     layer: int
     place: int
     day: date
+    time: str
     key: str
 
 
@@ -195,6 +198,11 @@ class ProductLayers:
         return self.resolved.choice
 
     @property
+    def by_overpass(self) -> bool:
+        """Whether each overpass of a day is by itself."""
+        return self.choice.overpasses == "all" and self.geometry == "swath"
+
+    @property
     def geometry(self) -> Geometry:
         """The geometry of its granules."""
         return self.resolved.geometry
@@ -281,6 +289,29 @@ def plan_date(
     together. Returns the cells, where a reduction groups them; None when no granule touches a
     place.
     """
+    if not wanted.by_overpass:
+        return _plan_moment(wanted, day, "", band, records, locator, draft, mosaics=mosaics)
+    made: list[Made] | None = None
+    for time, passed in overpasses(record for record in records if locator.touches(record)):
+        found = _plan_moment(wanted, day, time, band, passed, locator, draft, mosaics=mosaics)
+        if found is not None:
+            made = [*(made or ()), *found]
+            draft.overpasses[wanted.number] += 1
+    return made
+
+
+def _plan_moment(
+    wanted: ProductLayers,
+    day: date,
+    time: str,
+    band: int,
+    records: Sequence[GranuleRecord],
+    locator: Locator,
+    draft: Draft,
+    *,
+    mosaics: bool,
+) -> list[Made] | None:
+    """Add the tasks of a date, or of one overpass of it, as `plan_date` does."""
     near = {reach: _near(records, locator, reach) for reach in {_PLAIN, *wanted.reaches}}
     touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
     if not touched:
@@ -302,13 +333,15 @@ def plan_date(
     made: list[Made] = []
     for number, layer in enumerate(wanted.layers):
         reach = layer.reach, layer.whole_pixel
-        keys = _cells(wanted, number, band, day, inputs[reach], numbers[reach], lacking, draft)
+        keys = _cells(
+            wanted, number, band, day, time, inputs[reach], numbers[reach], lacking, draft
+        )
         if mosaics:
             for part in wanted.layout.parts:
-                _mosaic(wanted, layer.name, part, day, keys, lacking, draft)
+                _mosaic(wanted, layer.name, part, day, time, keys, lacking, draft)
         if wanted.layout.request.steps:
             made += [
-                Made(choice=wanted.number, layer=number, place=place, day=day, key=key)
+                Made(choice=wanted.number, layer=number, place=place, day=day, time=time, key=key)
                 for place, key in keys.items()
             ]
     return made
@@ -388,6 +421,7 @@ def _cells(
     number: int,
     band: int,
     day: date,
+    time: str,
     inputs: dict[int, Given],
     numbers: Mapping[int, int],
     lacking: Mapping[int, Sequence[Absent]],
@@ -408,7 +442,8 @@ def _cells(
         text = pattern.text(given.text, grid.text, quoted_day, absent)
         output = ""
         if layout.request.hands_over_cells and layout.request.delivers_layers(day):
-            output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
+            when = moment_name(day, time)
+            output = f"{wanted.product}/{layer}/cells/{when}/{layout.places[place].name}"
         kind = _kind(work, layout.pixels[place], numbers[place])
         draft.put(key, Line(output, text, kind))
     return keys
@@ -425,11 +460,12 @@ def _mosaic(
     layer: str,
     part: RasterPart,
     day: date,
+    time: str,
     keys: Mapping[int, str],
     lacking: Mapping[int, Sequence[Absent]],
     draft: Draft,
 ) -> None:
-    layout, when = wanted.layout, day.isoformat()
+    layout, when = wanted.layout, moment_name(day, time)
     given = [
         Given.of(key, f"{layout.places[place].name} {when}", CELL_FILE)
         for place, key in keys.items()
@@ -447,8 +483,8 @@ def _mosaic(
         for one in lacking[place]
     ]
     pattern = part.mosaic_lacking if absent else part.mosaic
-    values = quoted(name), quoted(when), _text(absent)
+    values = quoted(name), quoted(day.isoformat()), _text(absent)
     key = pattern.key(cells.identity, *values)
     text = pattern.text(cells.text, *values)
     draft.put(key, Line(folder, text, part.mosaic_kind))
-    draft.result(key, name, folder, day)
+    draft.result(key, name, folder, day, time)

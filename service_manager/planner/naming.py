@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import date
 
 from modis.collection import Collection
 from tasks.request.document import ProductChoice
@@ -13,6 +14,11 @@ def product_name(choice: ProductChoice) -> str:
     """ "MCD15A2.005"; with the half of the day where one is asked for, "MYD11_L2.006.night"."""
     half = "" if choice.day_night == "any" else f".{choice.day_night}"
     return f"{choice.name}.{Collection(choice.collection).padded}{half}"
+
+
+def moment_name(day: date, time: str) -> str:
+    """ "2012-04-13"; of an overpass that began at 10:35, "2012-04-13T1035"."""
+    return f"{day}T{time.replace(':', '')}" if time else day.isoformat()
 
 
 def safe(text: str) -> str:

@@ -5,8 +5,9 @@ records say where each lies. What is kept in memory are the days seen, and the c
 whose window has not ended.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Protocol, runtime_checkable
 
@@ -39,7 +40,7 @@ from tasks.model.packages import PackageSource
 from tasks.model.plan import Gap, PlannedTask, PlannedWindow
 from tasks.model.spec import load_spec
 from tasks.model.task_keys import canonical, digest_of
-from tasks.request.checks import Limits, check_request, request_notes
+from tasks.request.checks import Limits, check_overpasses, check_request, request_notes
 from tasks.request.document import Request, Time
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest, resolve
@@ -54,7 +55,8 @@ class PlanOutcome:
     """What is known of a planned stretch without its tasks.
 
     `geometries` are those of products the catalogue does not know; `rasters` are the inputs of
-    cubes; `windows` are those of a reduction that closed, and `gaps` what they lack.
+    cubes; `windows` are those of a reduction that closed, and `gaps` what they lack. `overpasses`
+    counts those that are each by itself, by product choice.
     """
 
     first: date
@@ -67,6 +69,7 @@ class PlanOutcome:
     rasters: tuple[PlannedRaster, ...] = ()
     gaps: tuple[Gap, ...] = ()
     windows: tuple[PlannedWindow, ...] = ()
+    overpasses: Mapping[int, int] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -142,6 +145,7 @@ class PlanStream:
         self._same: dict[frozenset[Tile], frozenset[Tile]] = {}
         self._geometries: dict[int, Geometry] = {}
         self._window_gaps: list[Gap] = []
+        self._overpasses: Counter[int] = Counter()
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.windows: list[PlannedWindow] = []
@@ -170,7 +174,12 @@ class PlanStream:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scientist should know; all of it once the stretches are planned."""
-        return (*self._notes, *(self._groups.notes if self._groups is not None else ()))
+        passed = (
+            f"{one.product}: {self._overpasses[one.number]:,} overpasses, each by itself."
+            for one in self._wanted
+            if one.by_overpass
+        )
+        return (*self._notes, *passed, *(self._groups.notes if self._groups is not None else ()))
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -281,6 +290,7 @@ class PlanStream:
     def _learn(self, number: int, kind: Geometry) -> None:
         self._geometries[number] = kind
         learned = self._resolved.with_geometry(number, kind)
+        check_overpasses(learned)
         self._wanted[number] = ProductLayers(resolved=learned, layout=self._layout)
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
@@ -322,6 +332,7 @@ class PlanStream:
             rasters=tuple(draft.rasters) if self._cubes or self._sites else (),
             gaps=self._groups.take_gaps() if self._groups is not None else (),
             windows=self._groups.take_windows() if self._groups is not None else (),
+            overpasses=dict(draft.overpasses),
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
@@ -370,6 +381,7 @@ class PlanStream:
         self.counts.merge(outcome.counts)
         self._window_gaps += outcome.gaps
         self.windows += outcome.windows
+        self._overpasses.update(outcome.overpasses)
         for number, days in outcome.seen.items():
             mine = self._seen.setdefault(number, {})
             for day, tiles in days.items():

@@ -20,6 +20,7 @@ from service_manager.planner.layers import (
     plan_date,
 )
 from service_manager.planner.located import Locator
+from service_manager.planner.naming import moment_name
 from tasks.model.absence import Absent, bounded
 from tasks.model.packages import layer_labels
 from tasks.model.plan import Gap, PlannedWindow
@@ -30,14 +31,14 @@ from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_layer
 from tasks.request.windows import Window, windows
 
-_Member = tuple[int, date, int, bytes, float]
-"""A cell in a window: product choice, day, layer, task key, weight."""
+_Member = tuple[int, date, str, int, bytes, float]
+"""A cell in a window: product choice, day, start of its overpass, layer, task key, weight."""
 
 _Held = tuple[int, Sequence[GranuleRecord]]
 """The granules of a date that is not planned yet, and its band in them."""
 
-_Cell = tuple[int, int, bytes]
-"""A planned cell of a date: place, layer, task key."""
+_Cell = tuple[int, str, int, bytes]
+"""A planned cell of a date: place, start of its overpass (empty: none), layer, task key."""
 
 _Roots = dict[str, str]
 """What is missing at the root, by name, and why."""
@@ -265,9 +266,9 @@ class Groups:
         else:
             for one in used:
                 for day, weight in picked[one.number]:
-                    for place, layer, key in self._planned(one, day, draft):
+                    for place, time, layer, key in self._planned(one, day, draft):
                         if chosen.takes(one.number, one.layers[layer]):
-                            member = one.number, day, layer, key, weight
+                            member = one.number, day, time, layer, key, weight
                             there.members.setdefault(place, []).append(member)
             there.take_outputs()
             for index in there.places:
@@ -415,7 +416,7 @@ class _There:
     def group(self, index: int, wanted: Sequence[ProductLayers], region: str) -> GroupSpec:
         """Return the specification of a place's group; `region` is the request's, as GeoJSON."""
         name = self._layout.places[index].name
-        members = sorted(self.members.get(index, ()))  # by product, day, layer
+        members = sorted(self.members.get(index, ()))  # by product, day, overpass, layer
         outputs = sorted(self.outputs.get(index, ()))
         inputs = self.course.chosen.package.inputs
         around = list(self._around(index, inputs.halo))
@@ -424,7 +425,7 @@ class _There:
             (cell, one)
             for cell, other in around
             for one in sorted(self.members.get(other, ()))
-            if one[:3] in {member[:3] for member in members}
+            if one[:4] in {member[:4] for member in members}
         ]
         made = [(name, one) for one in outputs]
         made += [
@@ -448,8 +449,8 @@ class _There:
             ),
         )
         cells = (
-            Input(key=key.hex(), name=f"{cell} {day}", file=CELL_FILE)
-            for cell, (_, day, _, key, _) in stacked
+            Input(key=key.hex(), name=f"{cell} {moment_name(day, time)}", file=CELL_FILE)
+            for cell, (_, day, time, _, key, _) in stacked
         )
         rasters = (
             Input(key=one.key, name=f"{steps[one.step]} {cell} {one.window}", file=one.file)
@@ -534,15 +535,15 @@ def _stem(file: str) -> str:
 
 
 def _dates(members: Iterable[_Member]) -> list[tuple[int, date]]:
-    return [(choice, day) for choice, day, _, _, _ in members]
+    return [(choice, day) for choice, day, *_ in members]
 
 
 def _cells(made: Iterable[Made]) -> list[_Cell]:
-    return [(cell.place, cell.layer, bytes.fromhex(cell.key)) for cell in made]
+    return [(cell.place, cell.time, cell.layer, bytes.fromhex(cell.key)) for cell in made]
 
 
 def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
-    number, day, layer, _, weight = member
+    number, day, time, layer, _, weight = member
     choice = wanted[number].choice
     return Band(
         product=choice.name,
@@ -551,6 +552,7 @@ def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
         day=day,
         cell=cell,
         weight=weight,
+        time=time,
     )
 
 

@@ -349,7 +349,11 @@ def _dump_outcome(outcome: PlanOutcome) -> dict[str, object]:
         "counts": outcome.counts.to_json(),
         "seen": dump_seen(outcome.seen),
         "geometries": {str(number): kind for number, kind in outcome.geometries.items()},
-        "rasters": [[r.key, r.file, r.folder, r.day.isoformat()] for r in outcome.rasters],
+        "rasters": [
+            [r.key, r.file, r.folder, r.day.isoformat(), *([r.time] if r.time else [])]
+            for r in outcome.rasters
+        ],
+        "overpasses": {str(number): count for number, count in outcome.overpasses.items()},
         "gaps": [[gap.what, gap.reason] for gap in outcome.gaps],
         "windows": [asdict(window) for window in outcome.windows],
     }
@@ -368,9 +372,12 @@ def _load_outcome(data: dict[str, Any]) -> PlanOutcome:
             for number, kind in data["geometries"].items()
         },
         rasters=tuple(
-            PlannedRaster(key=key, file=file, folder=folder, day=date.fromisoformat(day))
-            for key, file, folder, day in data.get("rasters", ())
+            PlannedRaster(
+                key=key, file=file, folder=folder, day=date.fromisoformat(day), time="".join(time)
+            )
+            for key, file, folder, day, *time in data.get("rasters", ())
         ),
+        overpasses={int(number): count for number, count in data.get("overpasses", {}).items()},
         gaps=tuple(Gap(what=what, reason=reason) for what, reason in data.get("gaps", ())),
         windows=tuple(PlannedWindow(**window) for window in data.get("windows", ())),
     )

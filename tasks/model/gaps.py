@@ -13,7 +13,7 @@ from reprojection.read.completeness import WHOLE, Completeness
 from tasks.model.plan import Gap
 
 _FEW = 4  # dates that are named one by one
-_WHEN = re.compile(r"\d{4}(-\d\d){0,2}(_\d{4}-\d\d-\d\d)?$")
+_WHEN = re.compile(r"\d{4}(-\d\d){0,2}(T\d{4}|_\d{4}-\d\d-\d\d)?$")
 _CUBES = (".nc", ".zarr.zip")
 
 

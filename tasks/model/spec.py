@@ -304,14 +304,18 @@ class CubeSpec(_Spec):
     """Put the rasters of one layer of all dates into one file over time.
 
     The file is `<name>.nc` (CF NetCDF) or `<name>.zarr.zip` (Zarr). `days` runs parallel to
-    `inputs`: it has the first day of each.
+    `inputs`: it has the first day of each. So does `times`, HH:MM in UTC, where the rasters are of
+    single overpasses; else it is empty.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "times"})
 
     kind: Literal["cube"] = "cube"
     name: str  # file name without ending
     form: Literal["netcdf", "zarr"]
     grid: GridSpec
     days: tuple[date, ...]
+    times: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
 
     @property
     def phase(self) -> Phase:
@@ -327,17 +331,19 @@ class CubeSpec(_Spec):
 
     def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
         days = tuple(self.days[i] for i in sorted(kept))
-        return super().over(kept, lost).model_copy(update={"days": days})
+        times = tuple(self.times[i] for i in sorted(kept)) if self.times else ()
+        return super().over(kept, lost).model_copy(update={"days": days, "times": times})
 
 
 class Band(_Model):
     """One input raster of a group: which layer of which product, on which day, in which cell.
 
     Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
-    `window` the name of its window and `day` the first day of that; it has no collection.
+    `window` the name of its window and `day` the first day of that; it has no collection. `time` is
+    the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day.
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"window"})
+    later: ClassVar[frozenset[str]] = frozenset({"window", "time"})
     """Part of an identity only where it is not empty, so that older keys stay."""
 
     product: str
@@ -347,18 +353,24 @@ class Band(_Model):
     cell: str
     weight: float = 1.0  # days of the composite inside the window, as a share
     window: str = Field(default="", exclude_if=lambda value: not value)
+    time: str = Field(default="", exclude_if=lambda value: not value)
+
+    @property
+    def when(self) -> str:
+        """The day, of an overpass with its start: 2012-04-13T10:35."""
+        return f"{self.day}T{self.time}" if self.time else self.day.isoformat()
 
     @property
     def text(self) -> str:
         """Name it for people."""
         if self.window:
             return f"{self.product} {self.layer} {self.window}"
-        return f"{self.product}.{self.collection} {self.layer} {self.day}"
+        return f"{self.product}.{self.collection} {self.layer} {self.when}"
 
     @property
-    def of(self) -> tuple[str, str, str, date]:
+    def of(self) -> tuple[str, str, str, str]:
         """What it holds, in whichever cell."""
-        return self.product, self.collection, self.layer, self.day
+        return self.product, self.collection, self.layer, self.when
 
 
 class GroupSpec(_Spec):

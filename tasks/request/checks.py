@@ -149,6 +149,7 @@ def _check_product(product: ResolvedProduct) -> None:
         )
     if known is None:
         return
+    check_overpasses(product)
     for place, layer in enumerate(choice.layers):
         field = f"products.{index}.layers.{place}"
         if not is_listed(known, layer):
@@ -159,6 +160,22 @@ def _check_product(product: ResolvedProduct) -> None:
         elif lengths := known.bands_of(layer):
             what = " by ".join(axis.of for axis in known.axes_of(layer))
             check_bands(field, choice.name, *split_index(layer), lengths, what)
+
+
+def check_overpasses(product: ResolvedProduct) -> None:
+    """Refuse single overpasses of a product that is not of swaths."""
+    choice = product.choice
+    if choice.overpasses == "merged" or product.geometry == "swath":
+        return
+    orbits = product.entry is not None and any(
+        product.entry.orbits_of(layer) is not None for layer in choice.layers
+    )
+    raise RequestRefusedError(
+        f"products.{product.number}.overpasses",
+        f"{choice.name} lies on a grid, where a granule is not of one overpass.",
+        "Leave overpasses out"
+        + (f", and name single orbits as bands: {choice.layers[0]}[0]." if orbits else "."),
+    )
 
 
 def _check_days(field: str, product: ResolvedProduct) -> None:

@@ -73,6 +73,8 @@ Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]
 class ProductChoice(_Document):
     """A product and the layers wanted of it; `Name[*]` stands for every band of a layer.
 
+    `overpasses` says what becomes of the several overpasses of a day: "merged" makes one raster of
+    a layer and day, "all" one of each overpass.
     `use` says which dates of it a window of a reduction takes. `look_back` and `look_ahead` are
     the days around a window in which `nearest`, `previous` and `static` look for a date.
     """
@@ -83,6 +85,7 @@ class ProductChoice(_Document):
         min_length=1, max_length=_MOST_LAYERS
     )
     day_night: Literal["any", "day", "night"] = "any"
+    overpasses: Literal["merged", "all"] = "merged"
     use: Use = "same-day"
     look_back: Annotated[int, Field(ge=0, le=3700)] | None = None
     look_ahead: Annotated[int, Field(ge=0, le=3700)] | None = None
@@ -482,6 +485,7 @@ class Request(_Document):
         ]
         given += ["grid"] if self.grid != GridChoice(**_SEARCH_GRID) else []
         given += ["region.clip"] if self.region.clip else []
+        given += ["overpasses"] if any(one.overpasses != "merged" for one in self.products) else []
         if given:
             raise ValueError(
                 f"`{given[0]}` has no meaning for sites, which are read in the granules' own "

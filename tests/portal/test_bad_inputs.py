@@ -488,6 +488,14 @@ SHAPE = [
         {"day_night-u": "dusk"},
         "card-u",
     ),
+    case(
+        "overpasses",
+        {"products": [{**product(), "overpasses": "each"}]},
+        "products.0.overpasses",
+        "Choose merged or all",
+        {"overpasses-u": "each"},
+        "card-u",
+    ),
     case("products as a name", {"products": "MCD15A2"}, "products", "is not a list of products"),
     case("no edge", {"region": {}}, "region", "bbox, tiles, geojson, place or sites"),
     case(

@@ -33,7 +33,13 @@ FULL = [
         **PLAIN,
         "title": "All of it: ü",
         "products": [
-            {"name": "MYD04_L2", "collection": "6.1", "layers": ["A", "B[1]"], "day_night": "day"},
+            {
+                "name": "MYD04_L2",
+                "collection": "6.1",
+                "layers": ["A", "B[1]"],
+                "day_night": "day",
+                "overpasses": "all",
+            },
             {"name": "MOD13A2", "collection": "61", "layers": ["1 km 16 days NDVI"]},
         ],
         "resampling": {"A": "average"},

@@ -13,11 +13,13 @@ import pytest
 from portal.core.layers import matrix, result_layers, selected, without_items
 from portal.core.results import ResultFile
 from portal.core.takeaway import citation, class_names
+from portal.web.map_page import Series
 from reprojection.read.completeness import WHOLE, Completeness, Missing
-from tasks.model.model import ArtifactFile, RequestState
+from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.request.document import parse_request
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 from tests.portal.scripted import LivePortal, put_result, set_row
 from tests.portal.submissions import DOCUMENT, submitted
 
@@ -69,6 +71,33 @@ def test_results_are_selected_by_layer_and_date() -> None:
     files = {path: result(path) for path in paths}
     assert list(selected(files, [LAYER], "2012-01-02", "2012-01-09")) == [paths[1], paths[4]]
     assert list(selected(files, [], "", "")) == paths
+
+
+def test_overpasses_are_dates_of_a_layer_and_belong_to_their_day() -> None:
+    whens = ("2012-01-08", "2012-01-09T0430", "2012-01-09T1310", "2012-01-10T0005")
+    files = {path: result(path) for path in (f"{LAYER}.{when}.tif" for when in whens)}
+    (layer,) = result_layers(files.values()).values()
+    assert layer.dates == whens
+    assert layer.nearest("2012-01-09T0500") == "2012-01-09T0430"
+    assert [*selected(files, [], "2012-01-09", "2012-01-09")] == [*files][1:3]
+    assert [*selected(files, [], "2012-01", "2012-01")] == [*files]
+    failed = Interest(
+        request="r",
+        key="k",
+        phase=Phase.AGGREGATION,
+        name=f"{LAYER.rpartition('/')[2]}.2012-01-10T0140",
+        output=LAYER.rpartition("/")[0],
+        outcome=TaskOutcome.FAILED,
+    )
+    rows = dict(matrix([layer], [], [failed], 1, 50).rows)
+    assert [*rows] == [*whens, "2012-01-10T0140"]
+    assert rows["2012-01-10T0140"][0].state == "failed"
+
+
+def test_a_series_places_overpasses_by_their_minute() -> None:
+    dates = ("2012-01-09T0000", "2012-01-09T1200", "2012-01-10")
+    points = Series(dates=dates, values=(1.0, 2.0, 3.0)).points(100, 10)
+    assert [x for _, _, x, _ in points] == [0.0, 50.0, 100.0]
 
 
 @pytest.fixture

@@ -37,6 +37,17 @@ def written(folder: Path, *rasters: Raster) -> list[Path]:
     return paths
 
 
+def test_layers_that_hold_times_open_in_xarray(tmp_path: Path) -> None:
+    """Scan_Start_Time has units that xarray refuses as they are."""
+    units = "Seconds since 1993-1-1 00:00:00.0 0"
+    paths = written(tmp_path, monthly(1, units=units), monthly(2, units=units))
+    write_cube(paths, tmp_path / "cube.nc", times=TIMES)
+    with xarray.open_dataset(tmp_path / "cube.nc") as cube:
+        (name,) = (name for name in cube.data_vars if cube[name].ndim == 3)
+        assert cube[name].encoding["units"] == "seconds since 1993-01-01 00:00:00"
+        assert str(cube[name].values[0, 0, 0])[:10] == "1993-01-01"
+
+
 @pytest.mark.parametrize("kind", ["netcdf", "zarr"])
 def test_bands_agree_by_number_and_role_not_by_name(
     tmp_path: Path, kind: Literal["netcdf", "zarr"]

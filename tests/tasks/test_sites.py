@@ -79,6 +79,12 @@ def test_what_concerns_rasters_alone_is_refused(more: dict[str, Any]) -> None:
         parse_request({**REQUEST, **more})
 
 
+def test_overpasses_of_sites_are_always_rows_of_their_own() -> None:
+    products = [{**REQUEST["products"][0], "overpasses": "all"}]
+    with pytest.raises(RequestRefusedError, match="`overpasses` has no meaning for sites"):
+        parse_request({**REQUEST, "products": products})
+
+
 def test_a_request_without_sites_still_needs_a_grid() -> None:
     with pytest.raises(RequestRefusedError, match="grid"):
         parse_request({**REQUEST, "region": {"bbox": [0, 50, 1, 51]}})

@@ -1,6 +1,7 @@
 """What a group holds for a reduction, and what a package gets of it."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -58,6 +59,42 @@ def group(tmp_path: Path) -> Path:
 
 def files(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in folder.iterdir()}
+
+
+def test_each_overpass_is_a_band_with_its_start(tmp_path: Path) -> None:
+    grid = grid_spec().model_copy(update={"width": 8, "height": 8})
+    granule = tmp_path / "MCD15A2.A2012065.h17v03.005.2012153130500.hdf"
+    write_granule(granule, small_tile(date="2012065"))
+    write_cog(reproject([granule], LAYERS[0], grid_of(grid), Options()), tmp_path / "cell.tif")
+    starts = ("04:30", "02:50", "")  # the last is of the next day, of which there is no single one
+    bands = [
+        Band(
+            product="MCD15A2",
+            collection="5",
+            layer=LAYERS[0],
+            day=DAYS[1] if not time else DAYS[0],
+            cell=cell,
+            time=time,
+        )
+        for cell in ("r0c0", "r0c1")
+        for time in starts
+    ]
+    spec = GroupSpec(
+        group="r0c0 all", cell="r0c0", window="all", grid=grid, bands=tuple(bands), halo=2
+    )
+    paths = {number: tmp_path / "cell.tif" for number in range(3)}
+    paths |= {number: tmp_path / f"around-{number}.tif" for number in range(3, 6)}
+    (layer,) = sort_layers(spec, paths)
+    whens = ["2012-03-05T02:50", "2012-03-05T04:30", "2012-03-13"]
+    assert [band.when for band, _ in layer.bands] == whens
+    # Around an overpass lies the same overpass in the neighbouring cells.
+    assert [layer.around[when] for when in whens] == [(paths[4],), (paths[3],), (paths[5],)]
+    shares = {layer.file: stack(replace(layer, around={}), 1, tmp_path / layer.file)}
+    with rasterio.open(tmp_path / layer.file) as made:
+        assert list(made.descriptions) == whens
+    found = json.loads(manifest(spec, [layer], shares).model_dump_json())["bands"]
+    assert [band.get("overpass") for band in found] == [*whens[:2], None]
+    assert [band["date"] for band in found] == ["2012-03-05", "2012-03-05", "2012-03-13"]
 
 
 def test_codes_and_extra_bands_reach_a_reduction(group: Path, tmp_path: Path) -> None:

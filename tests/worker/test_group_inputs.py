@@ -167,20 +167,23 @@ def test_the_mask_of_the_region_is_on_the_cells_grid(mill: Mill) -> None:
         np.testing.assert_array_equal(mask.read(1), expected)
 
 
-def test_a_stack_as_netcdf_opens_in_xarray(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "days", [("2012-03-05", "2012-03-13"), ("2012-03-05T10:35", "2012-03-05T12:10")]
+)
+def test_a_stack_as_netcdf_opens_in_xarray(tmp_path: Path, days: tuple[str, str]) -> None:
     stored = np.array([[[1, 2], [3, 255]], [[4, 255], [5, 6]]], np.uint8)
     profile = {"driver": "GTiff", "dtype": "uint8", "nodata": 255, "count": 2}
     place = {"crs": "EPSG:32633", "transform": rasterio.Affine(500, 0, 1e5, 0, -500, 5e6)}
     with rasterio.open(tmp_path / "L.tif", "w", width=2, height=2, **profile, **place) as out:
         out.write(stored)
         out.scales, out.offsets, out.units = [0.1] * 2, [-1.0] * 2, ["m"] * 2
-        for number, day in enumerate(("2012-03-05", "2012-03-13"), 1):
+        for number, day in enumerate(days, 1):
             out.set_band_description(number, day)
     write_netcdf(tmp_path / "L.tif", tmp_path / "L.nc")
     with xarray.open_dataset(tmp_path / "L.nc") as found:
         expected = np.where(stored == 255, np.nan, stored * 0.1 - 1)
         np.testing.assert_allclose(found["values"], expected, rtol=1e-6)
-        assert [str(day)[:10] for day in found["time"].values] == ["2012-03-05", "2012-03-13"]
+        assert [*found["time"].values] == [np.datetime64(day) for day in days]
         assert found["x"].values.tolist() == [100250.0, 100750.0]
         assert found["y"].values.tolist() == [4999750.0, 4999250.0]
         assert CRS.from_cf(found["crs"].attrs) == CRS("EPSG:32633")

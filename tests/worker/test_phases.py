@@ -2,7 +2,7 @@
 
 import json
 import time
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -169,10 +169,20 @@ def test_dates_become_one_cube_with_equal_bytes(
             stored, nodata = dataset.read(1), dataset.nodata
             expected = np.where(stored == nodata, np.nan, stored * dataset.scales[0])
         np.testing.assert_allclose(plane, expected, atol=1e-6)
+    passes = made.model_copy(
+        update={"days": (days[0],) * 2, "times": ("12:10", "10:35"), "name": "passes"}
+    )
+    (file,) = mill.make(passes)
+    (tmp_path / file.name).write_bytes(mill.fetch(file).read_bytes())
+    if form == "netcdf":
+        with xarray.open_dataset(tmp_path / file.name, engine="netcdf4") as opened:
+            found = [str(when)[:16] for when in opened.time.values]
+        assert found == ["2012-01-09T10:35", "2012-01-09T12:10"]
     time.sleep(1.1)  # HDF5 and zip note times to the second, if they do
     (tmp_path / "again").mkdir()
     rasters = [mill.fetch(*mill.world.task(given.key).files) for given in inputs]
-    again = worker.phases.cube.write(made, rasters, days, tmp_path / "again")
+    times = [datetime(2012, 1, day.day, tzinfo=UTC) for day in days]
+    again = worker.phases.cube.write(made, rasters, times, tmp_path / "again")
     assert again.read_bytes() == path.read_bytes()
 
 

@@ -2,7 +2,7 @@
 
 import zipfile
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime, time
 from pathlib import Path
 
 from reprojection.read.completeness import WHOLE, Completeness
@@ -22,7 +22,7 @@ def cube(spec: CubeSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Join the rasters into `<name>.nc` or `<name>.zarr.zip`."""
     fetched = context.fetch_inputs()
     paths = [path for _, files in sorted(fetched.items()) for path in files]
-    days = [spec.days[index] for index, files in sorted(fetched.items()) for _ in files]
+    moments = [_moment(spec, index) for index, files in sorted(fetched.items()) for _ in files]
     if not paths:
         raise AttemptError(
             Category.CHOICE_REFUSED,
@@ -32,20 +32,25 @@ def cube(spec: CubeSpec, context: Context) -> tuple[ArtifactFile, ...]:
     context.tell(0.5, f"putting {len(paths)} dates together")
     parts = [open_raster(path).said.completeness for path in paths]
     said = completeness_of(spec, parts, without_file(spec, fetched))
-    made = write(spec, paths, days, context.folder("cube"), said)
+    made = write(spec, paths, moments, context.folder("cube"), said)
     context.tell(0.9, f"storing {made.name}")
     return (context.upload(made, keep=False, completeness=said),)
+
+
+def _moment(spec: CubeSpec, index: int) -> datetime:
+    """Return the time of an input: its day's begin, or the start of its overpass."""
+    clock = time.fromisoformat(spec.times[index]) if spec.times else time()
+    return datetime.combine(spec.days[index], clock, UTC)
 
 
 def write(
     spec: CubeSpec,
     paths: Sequence[Path],
-    days: Sequence[date],
+    times: Sequence[datetime],
     folder: Path,
     completeness: Completeness = WHOLE,
 ) -> Path:
     """Write the cube's file into a folder; equal rasters give equal bytes."""
-    times = [datetime.combine(day, time(), UTC) for day in days]
     if spec.form == "netcdf":
         file = folder / f"{spec.name}.nc"
         write_cube(paths, file, kind="netcdf", times=times, completeness=completeness)

@@ -1,12 +1,12 @@
 """Aggregation into a group: the complete input of one run of a reduction.
 
-`manifest.json` describes the group. For each layer there is one GeoTIFF with a band per day, and
+`manifest.json` describes the group. For each layer there is one GeoTIFF with a band per day (of
+swaths, where they were asked for, a band per overpass), and
 one for each further band of its cells (codes, count, source, reason).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -71,7 +71,8 @@ class ManifestBand(_Model):
     already, and scale and offset are 1 and 0. `valid_share` is the share of its pixels that have a
     value. `completeness` is the share of its expected granules that it was made from. Of an output
     of an earlier step, `step` and `window` are its step and window, `layer` is the output and
-    `date` the first day of the window.
+    `date` the first day of the window. Of a single overpass, `overpass` is its start in UTC, the
+    same in all cells: 2012-04-13T10:35.
     """
 
     file: str
@@ -95,6 +96,7 @@ class ManifestBand(_Model):
     completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
     step: str = Field(default="", exclude_if=lambda name: not name)
     window: str = Field(default="", exclude_if=lambda name: not name)
+    overpass: str = Field(default="", exclude_if=lambda name: not name)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -132,15 +134,15 @@ class Manifest(_Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One stack to be written: its file, and its bands with their rasters, by day.
+    """One stack to be written: its file, and its bands with their rasters, by day or overpass.
 
-    `around` has the rasters of neighbouring cells by day. `further` lists the stacks of the
+    `around` has the rasters of neighbouring cells by `Band.when`. `further` lists the stacks of the
     rasters' further bands, by the band's number there.
     """
 
     file: str
     bands: tuple[tuple[Band, Path], ...]
-    around: Mapping[date, tuple[Path, ...]] = field(default_factory=dict)
+    around: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     further: tuple[tuple[int, FurtherRole, str], ...] = ()
 
     @property
@@ -183,18 +185,18 @@ def sort_layers(spec: GroupSpec, paths: Mapping[int, Path]) -> tuple[Layer, ...]
     own = set(spec.own) if spec.halo else set(range(len(spec.bands)))
     labels = layer_labels([spec.bands[index] for index in sorted(own)])
     chosen: dict[str, list[tuple[Band, Path]]] = {label: [] for label in labels.values()}
-    around: dict[str, dict[date, tuple[Path, ...]]] = {label: {} for label in labels.values()}
+    around: dict[str, dict[str, tuple[Path, ...]]] = {label: {} for label in labels.values()}
     for index, band in enumerate(spec.bands):
         label = labels.get((band.product, band.collection, band.layer), "")
         if index in own:
             chosen[label].append((band, paths[index]))
         elif label:
-            others = around[label].get(band.day, ())
-            around[label][band.day] = (*others, paths[index])
+            others = around[label].get(band.when, ())
+            around[label][band.when] = (*others, paths[index])
     return tuple(
         Layer(
             file=f"{label}.tif",
-            bands=tuple(sorted(found, key=lambda item: item[0].day)),
+            bands=tuple(sorted(found, key=lambda item: item[0].when)),
             around=around[label],
             further=tuple(_further(label, found[0][1])),
         )
@@ -297,6 +299,7 @@ def _described(
         completeness=raster.completeness.share,
         step=band.product if band.window else "",
         window=band.window,
+        overpass=band.when if band.time else "",
     )
 
 
@@ -337,7 +340,7 @@ def stack(layer: Layer, number: int, to: Path, grid: GridSpec | None = None) -> 
                 if found != shown:
                     raise AttemptError(
                         Category.CHOICE_REFUSED,
-                        f"{layer.file}: {band.day} has type, nodata and shape {found}, the first "
+                        f"{layer.file}: {band.when} has type, nodata and shape {found}, the first "
                         f"day has {shown}",
                     )
                 valid = 0
@@ -348,14 +351,14 @@ def stack(layer: Layer, number: int, to: Path, grid: GridSpec | None = None) -> 
                         valid += _valid(values, cell.nodata)
                         out.write(values, n, window=rows)
                 else:
-                    values = _around(number, grid, [path, *layer.around.get(band.day, ())])
+                    values = _around(number, grid, [path, *layer.around.get(band.when, ())])
                     valid = _valid(values, cell.nodata)
                     out.write(values, n)
                 shares.append(float(f"{valid / (out.width * out.height):.6g}"))
                 scales.append(cell.scales[number - 1])
                 offsets.append(cell.offsets[number - 1])
                 units.append(cell.units[number - 1] or "")
-            out.set_band_description(n, band.day.isoformat())
+            out.set_band_description(n, band.when)
         out.scales, out.offsets, out.units = scales, offsets, units
     return tuple(shares)
 

@@ -1,4 +1,4 @@
-"""Stacks as NetCDF, for programs that prefer it: one file for each layer, a value for each day.
+"""Stacks as NetCDF, for programs that prefer it: one file for each layer, a value for each band.
 
 Conventions: CF-1.11, sections 4 (coordinates) and 5.6 (grid mapping). Values are float32 in
 physical units, NaN where there is none. The optional package netCDF4 writes them.
@@ -16,7 +16,8 @@ from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
 from worker.phases.flat import physical
 
-_EPOCH = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)
+_DAY, _MINUTE = dt.timedelta(days=1), dt.timedelta(minutes=1)
 _ROWS = 512
 
 
@@ -41,7 +42,7 @@ def write_netcdf(source: Path, to: Path) -> None:
         mapping.setncatts(
             {**crs.to_cf(), "GeoTransform": " ".join(map(repr, (c, a, 0.0, f, 0.0, e)))}
         )
-        days = [_day(text) for text in stack.descriptions]
+        moments = [_moment(text) for text in stack.descriptions]
         sides = {"time": stack.count, "y": stack.height, "x": stack.width}
         for name, size in sides.items():
             out.createDimension(name, size)
@@ -51,11 +52,13 @@ def write_netcdf(source: Path, to: Path) -> None:
             axis = out.createVariable(name, "f8", (name,))
             axis.setncatts(_axis(crs, name))
             axis[:] = values
-        if all(day is not None for day in days):
+        if all(moment is not None for moment in moments):
+            by_overpass = any("T" in (text or "") for text in stack.descriptions)
+            unit, step = ("minutes", _MINUTE) if by_overpass else ("days", _DAY)
             time = out.createVariable("time", "i4", ("time",))
-            time.setncatts({"standard_name": "time", "units": "days since 1970-01-01"})
+            time.setncatts({"standard_name": "time", "units": f"{unit} since 1970-01-01"})
             time.calendar = "standard"
-            time[:] = [(day - _EPOCH).days for day in days if day is not None]
+            time[:] = [(moment - _EPOCH) // step for moment in moments if moment is not None]
         found = out.createVariable(
             "values", "f4", ("time", "y", "x"), zlib=True, complevel=1, fill_value=np.float32("nan")
         )
@@ -69,9 +72,10 @@ def write_netcdf(source: Path, to: Path) -> None:
                 found[number - 1, row : row + rows] = physical(stack, number, window)
 
 
-def _day(text: str | None) -> dt.date | None:
+def _moment(text: str | None) -> dt.datetime | None:
+    """Read a band's day, or the start of its overpass."""
     try:
-        return dt.date.fromisoformat(text or "")
+        return dt.datetime.fromisoformat(text or "")
     except ValueError:
         return None
 
