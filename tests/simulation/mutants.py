@@ -247,9 +247,9 @@ def _rest_dropped() -> Undo:
     """A batch whose transaction met a conflict takes all of its tasks for lost."""
     original = batch._Work._write
 
-    def write(self: batch._Work, number: str, part: Mapping[str, Change]) -> bool:
+    def write(self: batch._Work, part: Mapping[str, Change]) -> bool:
         refused = self.refused
-        answered = original(self, number, part)
+        answered = original(self, part)
         if self.refused > refused and len(part) > 1:
             for key in part:
                 self.found[key] = None
