@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
@@ -110,6 +110,11 @@ _ROUTERS = (
     docs_page.router,
     openapi.router,
 )
+# FastAPI works out a router's routes once for each router that includes it: for this one once, for
+# all applications of the process.
+_ALL = APIRouter(generate_unique_id_function=openapi.operation_id)
+for _router in _ROUTERS:
+    _ALL.include_router(_router)
 
 
 def create_app(
@@ -126,7 +131,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        generate_unique_id_function=openapi.operation_id,
+        routes=_ALL.routes,
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
     results = ResultIndex()
@@ -147,8 +152,6 @@ def create_app(
     app.state.settings = settings
     app.state.clock = runtime.clock
     app.state.portal = portal
-    for router in _ROUTERS:
-        app.include_router(router)
     described: dict[str, Any] = {}
 
     def description() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Fixtures every room's tests share."""
 
+import gc
 import os
 import signal
 import sys
@@ -20,6 +21,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("SWATHMILL_SANDBOX", "limits")
 # What a portal in this process logs is no part of what a command prints.
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.__stderr__))
+
+
+# What is imported and collected lives until the end: looking through it for garbage is in vain.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave out what collecting made from all later searches for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 SLOWEST = ("slow", "integration", "browser")
