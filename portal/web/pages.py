@@ -10,7 +10,14 @@ from pathlib import Path
 
 import structlog
 from fastapi import Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import (
+    BytecodeCache,
+    Environment,
+    FileSystemLoader,
+    StrictUndefined,
+    select_autoescape,
+)
+from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from portal.core.expected import Expected
@@ -48,6 +55,25 @@ _TONES = {
 }
 
 
+class _Compiled(BytecodeCache):
+    """Compiled templates by their key, so that a process compiles each one once."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Fill the bucket with the kept code if the template's source is still the same."""
+        if bucket.key in self._codes:
+            bucket.bytecode_from_string(self._codes[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep the bucket's code."""
+        self._codes[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
 class Pages:
     """The portal's templates over one clock.
 
@@ -59,6 +85,7 @@ class Pages:
         self._manager = manager
         self._env = Environment(
             loader=FileSystemLoader(ROOT / "templates"),
+            bytecode_cache=_COMPILED,
             autoescape=select_autoescape(),
             undefined=StrictUndefined,
             trim_blocks=True,

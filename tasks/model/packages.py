@@ -13,6 +13,7 @@ import shutil
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Literal, Protocol
 
@@ -304,19 +305,26 @@ def load_package(folder: Path) -> Package:
     """Load the manifest in a package's folder; PackageError names the offending field."""
     path = folder / MANIFEST
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        return _read_manifest(path.read_text("utf-8"))
     except FileNotFoundError:
         raise PackageError(
             f"{folder} has no {MANIFEST}; add one, see docs/reductions.md."
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PackageError(f"{path} is not YAML: {error}. Mend it.") from None
+    except PackageError as error:
+        raise PackageError(f"{path}: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _read_manifest(text: str) -> Package:
+    # The loader in C is quicker, but a manifest may be a stranger's, and deep nesting crashes it.
+    document = yaml.safe_load(text)
     try:
-        package = Package.model_validate(document)
+        return Package.model_validate(document)
     except ValidationError as error:
         wrong = refusal(error, document, NoGuide())
-        raise PackageError(f"{path}: {wrong.field}: {wrong.problem} {wrong.remedy}") from None
-    return package
+        raise PackageError(f"{wrong.field}: {wrong.problem} {wrong.remedy}") from None
 
 
 def pack(folder: Path) -> PackageArchive:
