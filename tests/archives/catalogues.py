@@ -18,6 +18,8 @@ from tests.archives.servers import Act, FileServer, Request
 
 TOKEN = "an-earthdata-token-that-nobody-may-see"
 QUICK = Timing(connect=2.0, stall=0.6, pause=0.01)
+# For tests of silence alone, in which an answer that comes late may count as silence too.
+HASTY = Timing(connect=2.0, stall=0.15, pause=0.01)
 
 Json = dict[str, Any]
 
@@ -27,11 +29,16 @@ def credentials(*servers: FileServer) -> Credentials:
     return Credentials(SecretStr(TOKEN), [urlsplit(server.url).netloc for server in servers])
 
 
-def web(own: Credentials, server: FileServer, waits: list[float] | None = None) -> Web:
+def web(
+    own: Credentials,
+    server: FileServer,
+    waits: list[float] | None = None,
+    timing: Timing = QUICK,
+) -> Web:
     return Web(
         own,
         LocalLimits(rate=10_000.0),
-        timing=QUICK,
+        timing=timing,
         context=server.context,
         sleep=(waits if waits is not None else []).append,
     )

@@ -2,9 +2,11 @@
 
 from datetime import date, timedelta
 
+from archives.fetch.timing import Timing
 from archives.kinds.cmr import CmrArchive
 from archives.model import GranuleRecord
 from tests.archives.catalogues import (
+    QUICK,
     Cmr,
     Json,
     credentials,
@@ -22,9 +24,16 @@ RING = ((0.0, 0.0), (20.0, 2.0), (18.0, 20.0), (-2.0, 18.0))
 MODERN = umm_collection("MYD04_L2", "6.1", "LAADS", "2002-07-04T00:00:00.000Z")
 
 
-def archive(cmr: Cmr, server: FileServer, waits: list[float] | None = None) -> CmrArchive:
+def archive(
+    cmr: Cmr,
+    server: FileServer,
+    waits: list[float] | None = None,
+    timing: Timing = QUICK,
+) -> CmrArchive:
     own = credentials(server)
-    return CmrArchive(web(own, server, waits), downloader(own, server), url=cmr.mount(server))
+    return CmrArchive(
+        web(own, server, waits, timing), downloader(own, server), url=cmr.mount(server)
+    )
 
 
 def swaths(count: int, day: int = 1) -> list[Json]:

@@ -7,7 +7,7 @@ import pytest
 from archives import errors
 from tasks.model.categories import Category
 from tasks.run.classify import classify
-from tests.archives.catalogues import Cmr
+from tests.archives.catalogues import HASTY, QUICK, Cmr
 from tests.archives.cmr_searches import MODERN, archive, found, swaths
 from tests.archives.servers import (
     Act,
@@ -71,7 +71,7 @@ def test_each_fault_of_a_search_has_its_own_error(
 ) -> None:
     cmr = Cmr(collections=[MODERN], granules=swaths(8), faults=dict.fromkeys((2, 3, 4), act))
     with pytest.raises(errors.ArchiveError) as caught:
-        found(archive(cmr, server))
+        found(archive(cmr, server, timing=HASTY if act is silence else QUICK))
     assert type(caught.value) is kind
     assert classify(caught.value).category is category
     if kind is errors.ServerBusyError:

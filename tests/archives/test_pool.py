@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from archives import errors
+from archives.fetch.timing import Timing
 from archives.formats.checksums import Cksum
 from archives.kinds.pool import PoolArchive
 from tasks.model.categories import Category
 from tasks.run.classify import classify
-from tests.archives.catalogues import TOKEN, credentials, downloader, web
+from tests.archives.catalogues import HASTY, QUICK, TOKEN, credentials, downloader, web
 from tests.archives.servers import (
     Act,
     FileServer,
@@ -36,9 +37,11 @@ def server() -> Iterator[FileServer]:
         yield running
 
 
-def archive(server: FileServer) -> PoolArchive:
+def archive(server: FileServer, timing: Timing = QUICK) -> PoolArchive:
     own = credentials(server)
-    return PoolArchive(web(own, server), downloader(own, server), url=f"{server.url}/MOTA")
+    return PoolArchive(
+        web(own, server, timing=timing), downloader(own, server), url=f"{server.url}/MOTA"
+    )
 
 
 def page(*links: str) -> Act:
@@ -115,7 +118,7 @@ def test_a_page_that_fails_is_no_empty_page(
     mount(server)
     server.always[f"{FOLDER}/2020.01.05/"] = act
     with pytest.raises(errors.ArchiveError) as caught:
-        list(archive(server).search("MCD15A3H", "6", DAY, DAY))
+        list(archive(server, HASTY if act is silence else QUICK).search("MCD15A3H", "6", DAY, DAY))
     assert type(caught.value) is kind
     assert classify(caught.value).category is category
 

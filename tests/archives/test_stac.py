@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from archives import errors
+from archives.fetch.timing import Timing
 from archives.formats.checksums import digest
 from archives.kinds.stac import Signing, StacArchive
 from tasks.model.categories import Category
 from tasks.run.classify import classify
 from tests.archives.catalogues import (
+    HASTY,
+    QUICK,
     TOKEN,
     Json,
     Stac,
@@ -48,11 +51,13 @@ def server() -> Iterator[FileServer]:
         yield running
 
 
-def archive(stac: Stac, server: FileServer, *, signed: bool = False) -> StacArchive:
+def archive(
+    stac: Stac, server: FileServer, *, signed: bool = False, timing: Timing = QUICK
+) -> StacArchive:
     own = credentials()
     signing = Signing(url=f"{server.url}/sas", hosts=(urlsplit(server.url).netloc,))
     return StacArchive(
-        web(own, server),
+        web(own, server, timing=timing),
         downloader(own, server),
         url=stac.mount(server),
         collection="modis-{suffix}-{version}",
@@ -265,8 +270,9 @@ def test_each_fault_of_a_search_has_its_error(
     server: FileServer, act: Act, kind: type[errors.ArchiveError], category: Category
 ) -> None:
     stac = Stac("modis-04_L2-061", items=swaths(5, server), faults=dict.fromkeys((2, 3, 4), act))
+    of = archive(stac, server, timing=HASTY if act is silence else QUICK)
     with pytest.raises(errors.ArchiveError) as caught:
-        list(archive(stac, server).search("MYD04_L2", "61", DAY, DAY))
+        list(of.search("MYD04_L2", "61", DAY, DAY))
     assert type(caught.value) is kind
     assert classify(caught.value).category is category
 
