@@ -252,8 +252,11 @@ class PlanWriter:
         )
 
     def _stale(self, step: _Step, before: Task | None) -> bool:
-        """Whether an input's event may have been processed before this task could be notified."""
-        revived = before is not None and not before.state.live
+        """Whether an input's event may have been processed before this task could be notified.
+
+        A task that waits for no input any more was left as it is, while nobody wanted it.
+        """
+        revived = before is not None and not (before.state.live and before.missing)
         ended = any(
             self._states[i.key] not in (State.DONE, State.READY, State.WAITING, State.RUNNING)
             for i in step.planned.spec.inputs

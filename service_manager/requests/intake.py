@@ -296,12 +296,13 @@ def recount(runtime: Runtime, live: Live) -> list[Interest]:
     or are not made yet.
     """
     telling = []
-    fresh = replace(live, ledger=Ledger(), run_failures=set())
+    fresh = replace(live, ledger=Ledger(), run_failures=set(), repeated=set())
     for interest in request_operations.interests(runtime, live.id):
         fresh.note(interest)
         if interest.output or interest.outcome not in (None, TaskOutcome.DONE):
             telling.append(interest)
     live.ledger, live.run_failures, live.changed = fresh.ledger, fresh.run_failures, True
+    live.repeated = fresh.repeated
     return telling
 
 

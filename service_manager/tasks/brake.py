@@ -48,9 +48,11 @@ def common_failure(live: Live) -> Failure | None:
     """Return how the runs of a request's reduction failed, when enough failed and all are alike.
 
     It is None as soon as one run succeeded or failed in another way. Runs that took too long are
-    not alike: they say nothing about smaller groups. It is None, too, while an outcome is unsure.
+    not alike: they say nothing about smaller groups. It is None, too, while an outcome is unsure,
+    and while a run that had a fallback task is made again: that fallback task may have succeeded,
+    and it is withdrawn.
     """
-    if live.unsure or len(live.run_failures) != 1:
+    if live.unsure or live.repeated or len(live.run_failures) != 1:
         return None
     outcomes = dict.fromkeys((None, TaskOutcome.DONE, TaskOutcome.FAILED), 0)
     for entry, number in live.ledger.counts():

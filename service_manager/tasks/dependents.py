@@ -211,7 +211,7 @@ class Dependents:
             if task.missing or not task.lacking:
                 return
             if not self._wanted(task):
-                return  # about to be dropped; a new interest in it revives its inputs, too
+                return  # about to be dropped; a plan that has it looks at it again
             spec = self._tasks.spec(key)
             revived = self._revived(task, spec)
             if revived:

@@ -27,6 +27,8 @@ class Live:
     """In how many ways runs of its reduction have failed: category and message, two at most."""
     unsure: set[str] = field(default_factory=set)
     """Keys of tasks whose outcome may be recorded, though storage gave no answer."""
+    repeated: set[str] = field(default_factory=set)
+    """Keys of runs of its reduction that had a fallback task and have begun again."""
 
     @property
     def id(self) -> str:
@@ -57,6 +59,9 @@ class Live:
         entry = Entry(interest.phase, interest.outcome, interest.reused, bool(interest.output))
         self.ledger.put(interest.key, entry)
         self.changed = True
+        self.repeated.discard(interest.key)
+        if interest.phase is Phase.REDUCTION and interest.fallbacks and not interest.outcome:
+            self.repeated.add(interest.key)
         if interest.outcome is TaskOutcome.FAILED and not interest.stopped:
             self._failed(interest.phase, interest.category, interest.message)
 
@@ -66,6 +71,7 @@ class Live:
         if entry is None or entry.outcome:
             return
         self.ledger.put(key, replace(entry, outcome=outcome))
+        self.repeated.discard(key)
         self.changed = self.heard = True
         if outcome is TaskOutcome.FAILED and event is not None and event.number:
             self._failed(event.phase, event.category, event.message)
@@ -77,6 +83,7 @@ class Live:
     def forget(self, key: str) -> None:
         """Forget a task in which the request has no interest any more."""
         self.ledger.remove(key)
+        self.repeated.discard(key)
         self.changed = True
 
     def with_progress(self, running: Iterable[str]) -> RequestRow:

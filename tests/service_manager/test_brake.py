@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import pytest
+
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import RequestState
+from tasks.model.model import Phase, RequestState
 from tasks.model.plan import Plan
 from tasks.model.spec import ReduceSpec, Spec
 from tasks.model.task_keys import shard
@@ -254,6 +256,52 @@ def test_a_retry_while_the_request_runs_runs_what_was_stopped() -> None:
     assert runs(found, but=but) == 60
     holding.clear()
     assert found.until_ended(request).state is RequestState.FAILED
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_run_made_again_in_place_of_its_fallback_is_not_stopped(well: bool) -> None:
+    """Another request's retry begins it again; its fallback alone had ended well."""
+    absent, late = collect("absent"), collect("late")
+    part, last = mosaic("part", absent, GRANULE), mosaic("last", late)
+    again, waiting = reduction(3, part), [reduction(n, last) for n in range(4, 8)]
+    specs: list[Spec] = [GRANULE, LAYER, *RUNS[:3], absent, part, again, late, last, *waiting]
+    plans = {
+        "runs": plan_of(*specs),
+        "other": plan_of(absent, late, mosaic("other", absent, late)),
+    }
+    crashing = {run.key for run in (*RUNS[:3], *waiting)} | (set() if well else {again.key})
+    held = {LAYER.key, late.key}
+    missing = {absent.key}
+
+    def decide(claimed: protocol.Claimed) -> Category | None:
+        key = claimed.task.key
+        if key in held:
+            return Category.CANCELLED  # handed back, again and again
+        if key in missing:
+            return Category.SOURCE_NOT_PUBLISHED
+        return Category.USER_CODE_FAILED if key in crashing else None
+
+    found = Bench(plans=plans, decide=decide, say=lambda _: CRASH)
+    request, other = (found.submit(name, reduction=REDUCTION) for name in plans)
+
+    def told() -> list[str]:
+        interests = list(request_operations.interests(found.runtime, request))
+        of_runs = [one for one in interests if one.phase is Phase.REDUCTION and one.outcome]
+        return sorted(str(one.outcome) for one in of_runs)
+
+    found.rounds(200)
+    assert told() == ["done", "superseded"]
+    held.remove(LAYER.key)
+    found.rounds(20)
+    assert told() == ["done", *["failed"] * 3, "superseded"]
+    missing.clear()
+    retrying.retry(found.runtime, other, retrying.Scope())
+    found.rounds(20)
+    assert again.key in found.ran
+    assert told() == (["done", *["failed"] * 3] if well else ["failed"] * 4)
+    held.clear()
+    found.until_ended(request)
+    assert len({run.key for run in waiting} & set(found.ran)) == (4 if well else 0)
 
 
 def test_a_run_that_another_request_expects_something_of_is_not_stopped() -> None:

@@ -148,6 +148,28 @@ def test_an_input_of_a_section_before_that_failed_meanwhile_is_looked_at() -> No
     assert scene.told("r", CELL).fallback
 
 
+def test_a_task_left_waiting_by_ended_requests_is_looked_at_for_the_next() -> None:
+    """Its input fails after the plan has seen it run, when no running request has the task."""
+    scene = Scene()
+    scene.write(A, "ended")
+    scene.write(B, "ended")
+    scene.write(CELL, "ended", over=[A, B])
+    scene.run(B)
+    live = scene.request("r", RequestState.WRITING)
+    batches = plan(scene, [A, B, CELL]).batches()
+    for _ in range(2):
+        next(batches)
+    scene.run(A, Category.BAD_IMAGE_FORMAT)
+    scene.process()
+    assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 0)
+    for written in batches:
+        for _, interest in written.tasks:
+            live.note(interest)
+    live.row = replace(live.row, state=RequestState.RUNNING)
+    scene.process()
+    assert scene.told("r", CELL).fallback
+
+
 def test_an_input_that_is_named_twice_is_one_dependent_with_two_places() -> None:
     scene = Scene()
     scene.request("r")
