@@ -222,6 +222,7 @@
       const count = chosenTiles().length;
       note.textContent = count ? `${count} tile${count > 1 ? "s" : ""} chosen` : "Click tiles to choose them";
     } else if (kind() === "geojson") note.textContent = "The polygon below";
+    else if (kind() === "place") note.textContent = "The place below";
     else if (kind() === "sites") note.textContent = "The sites below";
     else if (!box) note.textContent = "Drag to draw a box";
     else note.textContent = `${degrees(box.west, "E", "W")} to ${degrees(wrap(box.east), "E", "W")}, ${degrees(box.south, "N", "S")} to ${degrees(box.north, "N", "S")}`;
@@ -357,8 +358,8 @@
   const pointerMode = () => form.querySelector('input[name="map_mode"]:checked')?.value ?? "draw";
   const follow = () => {
     const region = kind();
-    root.dataset.mode = region === "tiles" ? "tiles" : region === "geojson" || region === "sites" ? "move" : pointerMode();
-    for (const part of form.querySelectorAll("[data-region]")) part.hidden = part.dataset.region !== region;
+    root.dataset.mode = region === "tiles" ? "tiles" : ["geojson", "place", "sites"].includes(region) ? "move" : pointerMode();
+    for (const part of form.querySelectorAll("[data-region]")) part.hidden = !part.dataset.region.split(" ").includes(region);
     drawShape();
     draw();
   };

@@ -110,7 +110,7 @@ def control(name: str, form: Form) -> str:
     if parts[0] == "products":
         return _control_of_product(parts, form)
     if name.startswith("region"):
-        own = {one: one for one in ("tiles", "geojson", "sites")}
+        own = {one: one for one in ("tiles", "geojson", "place", "sites")}
         kinds = {"bbox": _edge(parts, form), **own}
         return kinds.get(form.region_kind, "west")
     if parts[:2] == ["time", "every"]:

@@ -50,6 +50,7 @@ class Form:
     north: str = ""
     tiles: str = ""
     geojson: str = ""
+    place: str = ""
     sites: str = ""
     clip: str = ""
     start: str = ""
@@ -181,6 +182,8 @@ def _with_places(form: Form, request: Request) -> Form:
         form = replace(form, west=west, south=south, east=east, north=north)
     elif region.tiles is not None:
         form = replace(form, region_kind="tiles", tiles=", ".join(region.tiles))
+    elif region.place is not None:
+        form = replace(form, region_kind="place", place=region.place)
     elif region.sites is not None:
         given = region.sites
         text = given if isinstance(given, str) else json.dumps(given)
@@ -413,6 +416,12 @@ def _region(form: Form) -> Document:
         return {"tiles": tiles, **clip}
     if form.region_kind == "geojson":
         return {"geojson": _yaml_mapping("region.geojson", form.geojson), **clip}
+    if form.region_kind == "place":
+        if not form.place:
+            raise NotFilledError(
+                "region.place", "none is named.", "Name a country or a state: Bayern, Germany."
+            )
+        return {"place": form.place, **clip}
     if form.region_kind == "sites":
         if not form.sites.strip():
             raise NotFilledError(

@@ -35,6 +35,7 @@ from tasks.holdings.held import check_held, held_notes, held_text
 from tasks.model.model import RequestState
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
+from tasks.request.places import search_places
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.tables import request_operations
 
@@ -143,6 +144,12 @@ def _foreseen(form: Form, portal: Portal) -> Problems:
         except RequestRefusedError as error:
             return problems_of(error, form)
     return Problems()
+
+
+@router.get("/new/places", dependencies=[Depends(person)])
+def find_places(portal: CurrentPortal, place: str = "") -> Response:
+    """Offer the countries and states whose names hold the words typed so far."""
+    return portal.pages.part("places.html", places=search_places(place[:200]))
 
 
 @router.post("/new/preview")

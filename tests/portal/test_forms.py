@@ -24,6 +24,7 @@ FULL = [
     PLAIN,
     {**PLAIN, "region": {"tiles": ["h17v03", "h18v03"]}, "grid": {"modis": 500}},
     {**PLAIN, "region": {"geojson": POLYGON, "clip": True}},
+    {**PLAIN, "region": {"place": "Bayern, Germany", "clip": True}},
     {
         **PLAIN,
         "region": {"sites": "id,latitude,longitude\nMoor,56.6,-6.7"},
@@ -158,6 +159,8 @@ def filled() -> Form:
         ({"south": "70", "north": "60"}, "region.bbox", "is not below north"),
         ({"region_kind": "tiles"}, "region.tiles", "none is named"),
         ({"region_kind": "tiles", "tiles": "h99v03"}, "region.tiles", "off the tile grid"),
+        ({"region_kind": "place"}, "region.place", "none is named"),
+        ({"region_kind": "place", "place": "Atlantis"}, "region.place", "there is no place"),
         ({"region_kind": "geojson", "geojson": "{"}, "region.geojson", "cannot be read"),
         ({"start": ""}, "time.start", "is empty"),
         ({"end": "2011-01-01"}, "time.end", "before the first day"),

@@ -125,6 +125,14 @@ def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, runtime: Ru
     assert "32, 1 GB to fetch" in counted
 
 
+def test_places_are_offered_by_the_words_typed(portal: LivePortal) -> None:
+    with portal.browser() as client:
+        found = client.get("/new/places?place=bayern").text
+        none = client.get("/new/places?place=").text
+    assert '<option value="Bayern, Germany">' in found
+    assert "<option" not in none
+
+
 def test_a_product_is_searched_and_put_on_the_form(portal: LivePortal) -> None:
     with portal.browser() as client:
         page = client.get("/new").text
