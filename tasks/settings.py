@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from archives.fetch.credentials import EARTHDATA_HOSTS
 from tasks.errors import SwathmillError
+from tasks.network_hosts import AllowedHosts, read_allowed
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -135,6 +136,13 @@ class Settings(BaseSettings):
         "or also `limits`, where bubblewrap does not work. The strongest that works is taken.",
     )
 
+    network_hosts: str = Field(
+        "",
+        description="Hosts that packages may connect to if they name them: `HOST` or `HOST:PORT`, "
+        "separated by commas. Networks in which their addresses may lie although they are not "
+        "public follow alike: `10.1.0.0/16`. Empty: packages have no network.",
+    )
+
     heartbeat_seconds: Positive = Field(5.0, description="Time between a worker's heartbeats.")
     lease_seconds: Positive = Field(
         30.0,
@@ -215,6 +223,17 @@ class Settings(BaseSettings):
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="Least severity that is logged."
     )
+
+    @field_validator("network_hosts")
+    @classmethod
+    def _readable(cls, network_hosts: str) -> str:
+        read_allowed(network_hosts)
+        return network_hosts
+
+    @property
+    def allowed_hosts(self) -> AllowedHosts:
+        """The hosts that packages may connect to."""
+        return read_allowed(self.network_hosts)
 
 
 class WrongSettingError(SwathmillError):

@@ -23,6 +23,7 @@ from tasks.model.packages import (
     Packages,
     blob_of,
 )
+from tasks.network_hosts import not_allowed
 from tasks.run.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
@@ -231,6 +232,8 @@ def push(
         upload: Upload = repack(file, folder / "files", archive)
         environment: Path | None = None
         version = _there(runtime, person, upload)
+        if refused := settings.allowed_hosts.refused(upload.package.network):
+            raise PackageError(" ".join(not_allowed(upload.package.name, refused)))
         if version is None:
             if upload.needs is not None:
                 upload, environment = resolve(upload, archive, folder / "environment", settings)

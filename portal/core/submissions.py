@@ -15,6 +15,7 @@ from tasks.model.packages import (
     PackageSource,
     Resources,
 )
+from tasks.network_hosts import not_allowed
 from tasks.request.checks import Limits, check_request, nearest_names
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
@@ -61,6 +62,8 @@ def _package(step: Step, limits: Limits, packages: PackageSource) -> Package:
     package = found.package
     if found.owner != OURS:  # a shipped package gets by with less: it looks at blocks of rows
         _check_resources(package, limits, f"{step.field}.package")
+    if refused := limits.allowed_hosts.refused(package.network):
+        raise RequestRefusedError(f"{step.field}.package", *not_allowed(package.name, refused))
     return package
 
 

@@ -25,6 +25,7 @@ from tasks.model.package_reference import NAME, PackageReference
 from tasks.model.python_dependencies import DeclarationError, declared
 from tasks.model.requires import Requires, RequiresField
 from tasks.model.spec import Band
+from tasks.network_hosts import ENDPOINT, MOST_HOSTS, read_endpoint
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
 
@@ -149,7 +150,18 @@ class Package(_Model):
     manifest: Literal[1] = 1
     """The version of `manifest.json` that it reads."""
     resources: Resources = Resources()
+    network: tuple[Annotated[str, Field(pattern=ENDPOINT, max_length=260)], ...] = Field(
+        (), max_length=MOST_HOSTS
+    )
+    """The hosts that it connects to, over HTTPS: HOST, or HOST:PORT."""
     parameters: dict[str, str] | None = Field(None, max_length=64)
+
+    @field_validator("network")
+    @classmethod
+    def _names(cls, network: tuple[str, ...]) -> tuple[str, ...]:
+        for one in network:
+            read_endpoint(one)
+        return network
 
     @field_validator("version", mode="before", json_schema_input_type=str | int | float)
     @classmethod

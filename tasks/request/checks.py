@@ -12,6 +12,7 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
 from tasks.errors import RequestRefusedError
+from tasks.network_hosts import AllowedHosts
 from tasks.refusal_wording import listed, nearest
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import (
@@ -43,6 +44,11 @@ class Limits(Protocol):
     @property
     def attempt_memory_gb(self) -> float:
         """Memory that a run of a package may use, in GB."""
+        ...
+
+    @property
+    def allowed_hosts(self) -> AllowedHosts:
+        """The hosts that packages may connect to."""
         ...
 
     @property

@@ -5,12 +5,14 @@ import io
 import re
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from portal.core import packages as core
+from tasks.settings import Settings
 from tasks.tables import request_operations
 from tasks.tables.package_table import package_id
 from tasks.tables.runtime import Runtime
@@ -133,6 +135,29 @@ def test_a_package_that_needs_more_than_a_run_gets_is_refused(
         assert refused.status_code == 422, refused.text
         assert refused.json()["field"] == "reduction.package"
         assert f"needs 1000 GB of {what}" in refused.text
+
+
+def test_hosts_that_the_operator_does_not_allow_are_refused(portal: LivePortal) -> None:
+    with portal.client() as client:
+        refused = client.post(
+            "/api/packages", content=upload_of(more="network: [data.example.org]\n")
+        )
+        assert refused.status_code == 422, refused.text
+        assert "names hosts that packages may not connect to here" in refused.text
+        assert client.get("/api/packages/find", params={"reference": "own"}).status_code == 404
+
+
+def test_a_package_whose_hosts_are_not_allowed_any_more_is_refused(
+    portal: LivePortal, tmp_path: Path
+) -> None:
+    upload = tmp_path / "own.tar"
+    upload.write_bytes(upload_of(more="network: [data.example.org]\n"))
+    core.push(portal.runtime, Settings(network_hosts="data.example.org"), ADA, upload)
+    with portal.client() as client:
+        refused = client.post("/api/requests", json={**DOCUMENT, "reduction": {"package": "own"}})
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["field"] == "reduction.package"
+        assert "may not connect to here: data.example.org" in refused.text
 
 
 def test_a_package_whose_dependencies_cannot_be_had_is_refused_at_once(portal: LivePortal) -> None:

@@ -308,6 +308,14 @@ def test_the_strongest_tier_that_works_is_taken(monkeypatch: pytest.MonkeyPatch)
     assert any(text.startswith("own process namespace") for text in limits.lacks)
 
 
+def test_the_report_says_whether_hosts_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(sandbox="limits", network_hosts="data.example.org")
+    if not sandbox.probe_bubblewrap():
+        assert "bubblewrap: no network but the hosts" in sandbox.report(settings).line
+    without_bubblewrap(monkeypatch)
+    assert "network: packages that name hosts do not run" in sandbox.report(settings).line
+
+
 def test_a_weaker_tier_than_allowed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     without_bubblewrap(monkeypatch)
     found = sandbox.report(Settings(sandbox="bubblewrap"))

@@ -14,6 +14,7 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, RunUse
 from tasks.model.packages import Package, load_package
 from tasks.model.spec import ReduceSpec
+from tasks.network_hosts import AllowedHosts, not_allowed, read_endpoint
 from tasks.request.taking import kinds_taken
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
@@ -105,6 +106,7 @@ def run_package(
     places = replace(places, parameters=spec.parameters)
     ours = spec.digest in shipped_packages()
     tier = None if ours else _tier(package, around)
+    bounds = replace(bounds, reach=_reach(package, tier, around.settings))
     # A shipped package uses far less than it may: it looks at blocks of rows.
     share = Share(
         cores=package.resources.cores,
@@ -278,6 +280,26 @@ def _tier(package: Package, around: Surroundings) -> Tier:
             "(SWATHMILL_SANDBOX, `swathmill doctor`)",
         )
     return around.sandbox
+
+
+def _reach(package: Package, tier: Tier | None, settings: Settings) -> AllowedHosts | None:
+    """Return what a package may reach: the hosts that it names, if the operator allows them.
+
+    Raises:
+        AttemptError: choice refused, where it names another one, or the sandbox has no network.
+    """
+    if not package.network:
+        return None
+    allowed = settings.allowed_hosts
+    if refused := allowed.refused(package.network):
+        raise AttemptError(Category.CHOICE_REFUSED, " ".join(not_allowed(package.name, refused)))
+    if tier != "bubblewrap":
+        raise AttemptError(
+            Category.CHOICE_REFUSED,
+            f"{package.name} was not run: it needs the network, and the sandbox of this worker "
+            f"has none in the tier {tier} (`swathmill doctor`)",
+        )
+    return AllowedHosts(frozenset(map(read_endpoint, package.network)), allowed.networks)
 
 
 def _bounds(package: Package, settings: Settings) -> SandboxLimits:

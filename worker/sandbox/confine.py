@@ -9,6 +9,8 @@ The words of POLICY:
 - `read=PATH`, `write=PATH`: files for Landlock; without any there is no Landlock.
 - `shared`: others have the same user id, so calls that would change their files are refused.
 - `one_group`: no process leaves the program's group.
+- `proxy=NUMBER`: the program may connect over TCP; a socket that listens in its network is handed
+  over through the descriptor of this number.
 
 The module runs alone, by `python -I`, inside a sandbox without our own modules, so it imports none
 of them; and few others, since each program waits for it.
@@ -26,6 +28,7 @@ import struct
 import sys
 
 FAILED = 78  # EX_CONFIG: the confinement itself failed
+PROXY_PORT = 3128
 NICE = 19  # a reduction gives way to everything else that wants the processor
 
 _PR_SET_KEEPCAPS = 8
@@ -178,6 +181,13 @@ _BY_ARGUMENT = (
     # mmap of shared memory without a file: pages stay that no process maps any more.
     ((9, 222), 3, _MAP_SHARED_ANONYMOUS, _MAP_SHARED_ANONYMOUS, "not"),
 )
+# With `proxy`: sockets of TCP alone, which take no connections.
+_TCP = (
+    ((41, 198), 0, _ALL, 2, "only"),  # socket: AF_INET,
+    ((41, 198), 1, 0xF, 1, "only"),  # SOCK_STREAM,
+    ((41, 198), 2, _ALL ^ 6, 0, "only"),  # IPPROTO_TCP or 0
+)
+_OF_SERVERS = {"bind": (49, 200), "listen": (50, 201)}
 _SENDTO = (44, 206)  # an address, argument 4, makes it refused
 _CLONE3 = 435  # its flags lie in memory; without it the C library takes clone
 _LAST_KNOWN = 450  # newer calls answer ENOSYS, as on an older kernel
@@ -210,9 +220,11 @@ def main() -> None:
                 [value for name, value in given if name == "write"],
             )
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
+        if "proxy" in words:
+            hand_over_listener(int(words["proxy"]))
         if "processor" in words:
             os.sched_setaffinity(0, [int(value) for name, value in given if name == "processor"])
-        refuse_calls(shared=shared, one_group="one_group" in words)
+        refuse_calls(shared=shared, one_group="one_group" in words, tcp="proxy" in words)
     except OSError as error:
         sys.stderr.write(f"the sandbox could not be made: {error}\n")
         raise SystemExit(FAILED) from None
@@ -221,6 +233,17 @@ def main() -> None:
     except OSError as error:
         sys.stderr.write(f"{program[0]} cannot be started: {error.strerror}\n")
         raise SystemExit(127) from None
+
+
+def hand_over_listener(number: int) -> None:
+    """Listen in the network of this sandbox, and send the socket to the proxy outside."""
+    import socket  # here, because most programs do not wait for it
+
+    with socket.create_server(("127.0.0.1", PROXY_PORT), backlog=16) as listener:
+        for side in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # the connections' buffers, too
+            listener.setsockopt(socket.SOL_SOCKET, side, 2**17)
+        with socket.socket(fileno=number) as to:
+            socket.send_fds(to, [b"l"], [listener.fileno()])
 
 
 def limit(name: str, value: int) -> None:
@@ -329,18 +352,18 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _ALLOWED, _KILLED, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
-def refuse_calls(*, shared: bool, one_group: bool) -> None:
+def refuse_calls(*, shared: bool, one_group: bool, tcp: bool = False) -> None:
     """Refuse system calls: EPERM for those that reach beyond the sandbox, ENOSYS for new ones."""
     if not seccomp_known():
         raise OSError(errno.ENOSYS, f"no system call numbers for {os.uname().machine}")
-    program = _program(shared=shared, one_group=one_group)
+    program = _program(shared=shared, one_group=one_group, tcp=tcp)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
     _check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0), "seccomp")
 
 
-def _program(*, shared: bool, one_group: bool) -> list[_Instruction]:
+def _program(*, shared: bool, one_group: bool, tcp: bool) -> list[_Instruction]:
     """Make the filter; each rule ends with an answer, or falls through to the next."""
     program: list[_Instruction] = []
     add = program.append
@@ -357,14 +380,15 @@ def _program(*, shared: bool, one_group: bool) -> list[_Instruction]:
     add(absent)
     add((_EQUAL, 0, 1, _CLONE3))
     add(absent)
-    refusals = [*_REFUSED.values()]
+    refusals = [numbers for name, numbers in _REFUSED.items() if not (tcp and name == "socket")]
+    refusals += _OF_SERVERS.values() if tcp else ()
     refusals += _OF_FILES_OF_THIS_USER.values() if shared else ()
     refusals += _OF_GROUPS.values() if one_group else ()
     for number in (numbers[column] for numbers in refusals):
         if number is not None:
             add((_EQUAL, 0, 1, number))
             add(refused)
-    for judged, argument, mask, value, how in _BY_ARGUMENT:
+    for judged, argument, mask, value, how in (*_BY_ARGUMENT, *(_TCP if tcp else ())):
         add((_EQUAL, 0, 5, judged[column]))
         add((_LOAD, 0, 0, _ARGUMENTS + 8 * argument))  # the lower half: both are little-endian
         add((_AND, 0, 0, mask))

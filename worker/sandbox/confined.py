@@ -11,6 +11,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, NoReturn
@@ -21,6 +22,7 @@ from tasks.model.categories import Category
 from tasks.run.classify import AttemptError, is_full
 from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths
+from worker.sandbox.proxy import proxy
 from worker.sandbox.reading.read_rasters import plain
 from worker.sandbox.sandbox import (
     Places,
@@ -129,7 +131,8 @@ def run_confined(
     def start() -> subprocess.Popen[bytes]:
         give_folders(tier, places.outputs, places.temporary)
         return subprocess.Popen(
-            command_line(tier, command, places, bounds),
+            command_line(tier, command, places, bounds, proxied),
+            pass_fds=() if proxied is None else (proxied,),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -138,7 +141,8 @@ def run_confined(
             start_new_session=True,
         )
 
-    _run(start, called or " ".join(command), places, inside(tier, places), bounds)
+    with proxy(bounds.reach) if bounds.reach else nullcontext() as proxied:
+        _run(start, called or " ".join(command), places, inside(tier, places), bounds)
 
 
 def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tasks.network_hosts import AllowedHosts
 from tasks.settings import Settings
 from worker.sandbox import confine
 
@@ -40,6 +41,15 @@ _ETC = (
     "/etc/nsswitch.conf",
     "/etc/mime.types",
     "/etc/fonts",
+)
+# For a program that has a network.
+_CERTIFICATES = (
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates/extracted",
 )
 _DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 # Of /dev/zero, written pages could be shared that belong to no process.
@@ -66,7 +76,8 @@ _MOST_LINKS = 40  # the limit of Linux, path_resolution(7)
 class SandboxLimits:
     """What a program may use, including its descendants, in bytes and seconds.
 
-    `processors` are the numbers of those that it runs on; without any, all that there are.
+    `processors` are the numbers of those that it runs on; without any, all that there are. `reach`
+    are the hosts that it may connect to; None: there is no network.
     """
 
     memory: int
@@ -74,6 +85,7 @@ class SandboxLimits:
     processes: int
     output: int
     processors: tuple[int, ...] = ()
+    reach: AllowedHosts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +128,10 @@ class SandboxReport:
 def report(settings: Settings) -> SandboxReport:
     """Probe this machine for the strongest tier that works and that the settings allow."""
     if not (problem := probe_bubblewrap()):
-        holds = (*_HELD_BY_BOTH, "own process and file namespaces", _OWN_USER)
+        network, *more = _HELD_BY_BOTH
+        if settings.network_hosts:
+            network = "no network but the hosts that a package names and SWATHMILL_NETWORK_HOSTS"
+        holds = (network, *more, "own process and file namespaces", _OWN_USER)
         return SandboxReport(tier="bubblewrap", holds=holds, lacks=_HELD_BY_NEITHER)
     if settings.sandbox == "bubblewrap":
         return SandboxReport(
@@ -133,7 +148,7 @@ def report(settings: Settings) -> SandboxReport:
             lacks=(),
             remedy=f"bubblewrap does not work here: {problem}; and the tier limits needs {absent}.",
         )
-    return _limits_report(problem)
+    return _limits_report(problem, settings)
 
 
 _OWN_USER = "own user id"
@@ -158,9 +173,11 @@ def _absent_for_limits() -> str:
     return "" if confine.seccomp_known() else "x86_64 or aarch64, whose system calls are known"
 
 
-def _limits_report(problem: str) -> SandboxReport:
+def _limits_report(problem: str, settings: Settings) -> SandboxReport:
     holds = [*_HELD_BY_BOTH, "only own files (Landlock)"]
     lacks = ["own process namespace: it sees that other processes run"]
+    if settings.network_hosts:
+        lacks.append("network: packages that name hosts do not run")
     if own_user("limits") is None:
         lacks.append(f"{_OWN_USER}: chmod, chown and utime are refused to the package")
         if os.geteuid() == 0:
@@ -241,8 +258,10 @@ def environment(tier: Tier, places: Places, bounds: SandboxLimits) -> dict[str, 
     seen = inside(tier, places)
     path = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
     python = {} if seen.environment is None else {"PYTHONPATH": str(seen.environment)}
+    names = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy") if bounds.reach else ()
     return (
         python
+        | dict.fromkeys(names, f"http://127.0.0.1:{confine.PROXY_PORT}")
         | variables_of(places, bounds)
         | {
             "PATH": ":".join(path),
@@ -257,9 +276,16 @@ def environment(tier: Tier, places: Places, bounds: SandboxLimits) -> dict[str, 
 
 
 def command_line(
-    tier: Tier, command: tuple[str, ...], places: Places, bounds: SandboxLimits
+    tier: Tier,
+    command: tuple[str, ...],
+    places: Places,
+    bounds: SandboxLimits,
+    proxy: int | None = None,
 ) -> list[str]:
-    """Build the command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox."""
+    """Build the command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox.
+
+    `proxy` is the descriptor that leads to the program's proxy, if it has one.
+    """
     seen = inside(tier, places)
     program = [*command, str(seen.inputs), str(seen.outputs)]
     policy = [f"{name}={value}" for name, value in _rlimits(bounds).items()]
@@ -267,6 +293,8 @@ def command_line(
     policy += [f"processor={number}" for number in bounds.processors]
     if (user := own_user(tier)) is not None:
         policy += [f"user={user}"]
+    if proxy is not None and tier == "bubblewrap":
+        policy += [f"proxy={proxy}"]
     if tier == "bubblewrap":
         launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
         return [*_bubblewrap(places, bounds), "--", *launcher, *policy, "--", *program]
@@ -345,7 +373,7 @@ def _bubblewrap(places: Places, bounds: SandboxLimits) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", SHARED_MEMORY]
     command += ["--bind", str(places.temporary), str(seen.temporary)]
-    readable = _readable()
+    readable = [*_readable(), *(_CERTIFICATES if bounds.reach else ())]
     # Made here, the folders above are open to all; bubblewrap would make them for root alone.
     links = _links_outside(readable)
     above = (str(up) for path in (*readable, *links) for up in reversed(Path(path).parents[:-1]))

@@ -65,6 +65,11 @@ class Neighbours:
         self.secret = self.data / "secrets.json"
         self.secret.write_text(SECRET, "utf-8")
         self.secret.chmod(0o600)
+        # What another attempt on the machine was given: open to all who find their way there.
+        self.others = [folder / "scratch" / "other" / "input", folder / "unpacked" / "other"]
+        for other in self.others:
+            other.mkdir(parents=True)
+            (other / "theirs.py").write_text(SECRET, "utf-8")
         self.process = subprocess.Popen(["sleep", "600"], env={"SECRET": SECRET})
         self.path_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.path_socket.bind(str(folder / "datagrams"))
@@ -80,6 +85,8 @@ class Neighbours:
             "process": self.process.pid,
             "data": str(self.data),
             "secret": str(self.secret),
+            "others": [str(other) for other in self.others],
+            "worker": os.getpid(),
             "socket": str(self.folder / "datagrams"),
             "port": self.web.getsockname()[1],
         }
@@ -99,7 +106,7 @@ class Neighbours:
         limits = [resource.prlimit(pid, kind) for kind in kinds]
         files = [
             (path.stat().st_mode, path.stat().st_mtime_ns, path.stat().st_uid)
-            for path in (self.data, self.secret)
+            for path in (self.data, self.secret, *self.others)
         ]
         shared = sorted(
             path.name for path in _SHARED_MEMORY.iterdir() if not path.name.startswith(_OTHERS)

@@ -183,6 +183,18 @@ for number in (1, pid, os.getppid()):
 """,
     ),
     tries(
+        "reads the worker that runs it",
+        """
+for number in {given["worker"], os.getppid()}:
+    if number == 1:  # bubblewrap itself, which knows nothing
+        continue
+    for name in ("mem", "maps", "environ", "auxv", "cmdline", "stack", "syscall"):
+        attempt(f"{name} of {number}", lambda: open(f"/proc/{number}/{name}", "rb").read(1))
+    for name in ("fd", "root/", "cwd/", "map_files", "task"):
+        attempt(f"{name} of {number}", lambda: os.listdir(f"/proc/{number}/{name}"))
+""",
+    ),
+    tries(
         "takes another's files",
         """
 attempt("pidfd_getfd", lambda: call("getfd", 438, os.pidfd_open(pid), 0, 0))
@@ -317,6 +329,34 @@ int main(void) {
         bounds={"seconds": 0.5},
     ),
     Hostile(
+        name="ignores all signals that it can",
+        program="""
+import signal, time
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except OSError:
+        pass
+while True:
+    time.sleep(60)
+""",
+        category=TIME,
+        message="time limit of 1 s",
+        bounds={"seconds": 1.0},
+    ),
+    Hostile(
+        name="prints without end",
+        program="""
+import os
+line = b"x" * 65536
+while True:
+    os.write(1, line)
+""",
+        category=TIME,
+        message="time limit of 1 s",
+        bounds={"seconds": 1.0},
+    ),
+    Hostile(
         name="spins on all processors",
         program="""
 import os
@@ -342,6 +382,20 @@ attempt("list", lambda: os.listdir(given["data"]))
 attempt("passwords", lambda: open("/etc/shadow"))
 attempt("root's folder", lambda: os.listdir(pwd.getpwuid(0).pw_dir + "/.ssh"))
 assert not [name for name in os.environ if "SWATHMILL" in name or "AZURE" in name]
+""",
+    ),
+    tries(
+        "reads another attempt's inputs and another owner's package",
+        """
+for folder in given["others"]:
+    attempt(f"list {folder}", lambda: os.listdir(folder))
+    attempt(f"read {folder}", lambda: open(folder + "/theirs.py").read())
+    attempt(f"write {folder}", lambda: open(folder + "/theirs.py", "a"))
+    attempt(f"make {folder}", lambda: os.mkdir(folder + "/mine"))
+    attempt(f"above {folder}", lambda: os.listdir(os.path.dirname(folder)))
+for up in range(1, 12):
+    path = "../" * up + "unpacked/other/theirs.py"
+    attempt(path, lambda: open(path))
 """,
     ),
     tries(
@@ -464,6 +518,25 @@ for number in range(100):
     call("key", 248, b"user", b"swathmill%d" % number, b"x" * 100, 100, -4)
 call("keyctl", 250, 0, -3, 1)
 call("request", 249, b"user", b"swathmill", 0, -4)
+""",
+    ),
+    tries(
+        "runs programs that take another user id",
+        """
+import shutil, subprocess
+assert libc.prctl(39, 0, 0, 0, 0) == 1, "new privileges are possible"
+copy = os.environ["TMPDIR"] + "/id"
+shutil.copyfile("/usr/bin/id", copy)
+attempt("owner", lambda: os.chown(copy, 0, 0) if os.getuid() else None)
+try:
+    os.chmod(copy, 0o6755)
+except OSError:
+    shutil.copyfile("/usr/bin/id", os.open(copy + "2", os.O_CREAT | os.O_WRONLY, 0o6755))
+    copy += "2"
+said = subprocess.run([copy, "-u"], capture_output=True, text=True).stdout.strip()
+done[:] = [one for one in done if one != "owner" or os.getuid()]
+if said != str(os.getuid()):
+    done.append(f"runs as {said}")
 """,
     ),
     tries(
@@ -870,6 +943,20 @@ open(out + ".aux.xml", "w").write('''<PAMDataset><PAMRasterBand band="1"><Scale>
 open(out + ".ovr", "w").write("no overview")
 open(sys.argv[2] + "/out.tfw", "w").write("1\\n0\\n0\\n1\\n0\\n0\\n")
 """,
+    ),
+    Hostile(
+        name="makes files that hurt who reads them",
+        program="""
+import sys
+out = sys.argv[2]
+open(out + "/deep.json", "w").write("[" * 10**6)
+open(out + "/huge.json", "w").write('{"n": 1' + "0" * 10**6 + "}")
+# The magic numbers of NetCDF with sizes that lie.
+open(out + "/bomb.nc", "wb").write(b"CDF\\x05" + b"\\xff" * 4096)
+open(out + "/bomb4.nc", "wb").write(b"\\x89HDF\\r\\n\\x1a\\n" + b"\\xff" * 4096)
+open(out + "/page.html", "w").write("<script>alert(1)</script>")
+""",
+        outputs=("deep.json", "huge.json", "bomb.nc", "bomb4.nc", "page.html"),
     ),
     Hostile(
         name="prints orders to terminals",

@@ -87,6 +87,8 @@ def test_a_hostile_package_is_held(
     if not package.category and not package.outputs:
         assert found.said == "not refused: "
     if not package.category and package.outputs:
+        assert found.taken.keys() == set(package.outputs)
+    if not package.category and "out.tif" in package.outputs:
         raster = read_raster(found.taken["out.tif"])
         assert raster.scale == 1
         assert all(text.isprintable() for text in (raster.bands[0].name, raster.units))
