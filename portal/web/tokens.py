@@ -109,7 +109,7 @@ def _page(portal: Portal, caller: Person, text: str = "") -> Response:
         "tokens.html",
         caller,
         "tokens",
-        HTTPStatus.OK,
+        200,
         tokens=_good(portal, caller),
         text=text,
         longest=LONGEST_NAME,
