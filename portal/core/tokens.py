@@ -5,7 +5,7 @@ that people make for their programs are stored (`tasks/tables/token_table.py`).
 
 A token is `itsdangerous` text: owner and role, the time of signing, and a signature by the
 installation's secret. Each use has its own salt, so that a sign-in link is not a valid API token. A
-new secret invalidates all tokens.
+new secret invalidates all of them.
 """
 
 from dataclasses import dataclass

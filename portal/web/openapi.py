@@ -38,7 +38,7 @@ _SCHEMES = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "What `swathmill sign-in NAME --token` prints.",
+        "description": "What the page /tokens shows once.",
     },
     "session": {
         "type": "apiKey",

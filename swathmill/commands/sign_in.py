@@ -1,6 +1,8 @@
 """`swathmill sign-in`: print a link, which the signing key makes, or a token, which is stored."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -10,8 +12,10 @@ from portal.core.tokens import Role
 from swathmill.access import sign_in_link, signing_key
 from swathmill.commands.backup import open_storage
 from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.stack.folder import DataFolder
 from tasks.settings import Settings
-from tasks.tables.token_table import Scope, make_token
+from tasks.tables.runtime import Runtime
+from tasks.tables.token_table import Scope, TokenTable, make_token
 
 
 def register(app: typer.Typer) -> None:
@@ -27,23 +31,39 @@ def sign_in(
     ] = False,
     scope: Annotated[Scope, typer.Option(help="What the token may do.")] = Scope.WRITE,
     days: Annotated[int, typer.Option(min=1, help="For how many days the token is good.")] = 365,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Revoke all tokens of this person instead.")
+    ] = False,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Print a link that signs somebody in at the portal."""
+    """Print a link that signs somebody in at the portal, or a token; or revoke all tokens."""
     folder = data_folder(data)
-    url = folder.state().portal_url or Settings().portal_url
-    if token:
-        if not Settings().storage.get_secret_value():
-            signing_key(folder)  # a folder without one has no stack, and is not to get a storage
-        with open_storage(folder, alone=False) as runtime:
+    if revoke:
+        with _storage(folder) as runtime:
+            number = TokenTable(runtime.store).revoke_all(owner)
+        what, text = "revoked", str(number)
+    elif token:
+        with _storage(folder) as runtime:
             text, _ = make_token(
                 runtime.store, owner=owner, role=role, scope=scope, name="by the command",
                 now=time.time(), days=days,
             )  # fmt: skip
+        what = "token"
     else:
-        text = sign_in_link(url, folder, owner, role)
+        url = folder.state().portal_url or Settings().portal_url
+        what, text = "link", sign_in_link(url, folder, owner, role)
     if as_json:
-        print_json({"owner": owner, "role": role, "token" if token else "link": text})
+        print_json({"owner": owner, "role": role, what: text})
         return
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+    shown = f"Tokens revoked: {text}" if revoke else text
+    Console(highlight=False, soft_wrap=True).print(shown, markup=False)
+
+
+@contextmanager
+def _storage(folder: DataFolder) -> Iterator[Runtime]:
+    """Open the storage of the settings, or of a data folder that has a stack."""
+    if not Settings().storage.get_secret_value():
+        signing_key(folder)  # a folder without one has no stack, and is not to get a storage
+    with open_storage(folder, alone=False) as runtime:
+        yield runtime

@@ -114,5 +114,15 @@ class TokenTable:
         found = next((row for row in self.of(owner) if row.id == token_id), None)
         if found is None:
             return False
-        self._store.transact(TABLE, PARTITION, (Delete(row=_ROW + found.digest),))
+        self._delete(found)
         return True
+
+    def revoke_all(self, owner: str) -> int:
+        """Delete all tokens of an owner; return how many there were."""
+        found = self.of(owner)
+        for row in found:
+            self._delete(row)
+        return len(found)
+
+    def _delete(self, row: TokenRow) -> None:
+        self._store.transact(TABLE, PARTITION, (Delete(row=_ROW + row.digest),))

@@ -2,10 +2,14 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from swathmill.cli import application
+from tasks.run.connect import connect_storage
 from tasks.storage.clock import ManualClock
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import MARK, TABLE, Scope, TokenTable, digest_of, make_token
@@ -98,3 +102,22 @@ def test_an_invented_token_is_refused(portal: LivePortal, text: str) -> None:
     with httpx.Client(base_url=portal.url, timeout=PATIENCE, trust_env=False) as program:
         headers = {b"Authorization": f"Bearer {text}".encode()}
         assert program.get("/api/requests", headers=headers).status_code == 401
+
+
+def test_the_command_makes_tokens_and_revokes_all_of_one_person(tmp_path: Path) -> None:
+    storage = f"file:{tmp_path / 'storage'}"
+    store = connect_storage(storage).store
+
+    def run(*words: str) -> str:
+        command = ["sign-in", *words, "--data", str(tmp_path / "data")]
+        result = CliRunner().invoke(
+            application(["sign-in"]), command, env={"SWATHMILL_STORAGE": storage}
+        )
+        assert result.exit_code == 0, result.output
+        return result.output.strip()
+
+    ada, other, ben = run("ada", "--token"), run("ada", "--token"), run("ben", "--token")
+    table = TokenTable(store)
+    assert all(table.find(text, 0.0) for text in (ada, other, ben))
+    assert run("ada", "--revoke") == "Tokens revoked: 2"
+    assert [bool(table.find(text, 0.0)) for text in (ada, other, ben)] == [False, False, True]
