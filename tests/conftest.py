@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +23,18 @@ os.environ.setdefault("SWATHMILL_SANDBOX", "limits")
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.__stderr__))
 
 
-# What is imported and collected lives until the end: looking through it for garbage is in vain.
-gc.disable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage while tests are collected, and later not in what collecting made.
 
-
-def pytest_collection_finish() -> None:
-    """Leave out what collecting made from all later searches for garbage."""
-    gc.freeze()
-    gc.enable()
+    All of it lives until the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 SLOWEST = ("slow", "integration", "browser")
