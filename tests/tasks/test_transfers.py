@@ -181,7 +181,7 @@ def test_a_broken_call_is_made_again(
 
 
 def _small_upload(*args: object, **more: object) -> object:
-    return upload(*args, **more, shape=SMALL)  # type: ignore[arg-type]
+    return upload(*args, **{**more, "shape": SMALL})  # type: ignore[arg-type]
 
 
 def test_an_upload_that_ends_in_the_middle_shows_nothing(client: BlobClient, wire: Wire) -> None:
