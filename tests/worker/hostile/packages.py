@@ -573,7 +573,7 @@ time.sleep(20)
 import ctypes, threading, time
 def hold():
     time.sleep(0.2)
-    held = [bytearray(10**7) for _ in range(40)]
+    held = [bytearray(10**7) for _ in range(20)]
     time.sleep(20)
 threading.Thread(target=hold).start()
 ctypes.CDLL(None).pthread_exit(None)
