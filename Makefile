@@ -20,8 +20,9 @@ SEEDS ?= 200
 EXAMPLES ?= 50
 TESTS ?= tests
 PYTEST_ARGS ?=
-# Two processes, a file of tests at a time in each, the slow files first (tests/conftest.py).
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# A file of tests at a time in each process, the slow files first (tests/conftest.py). There are more
+# processes than a small machine has cores, since tests wait for servers.
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Tests start hundreds of Pythons; each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -134,15 +135,15 @@ docs: $(STAMP)/docs ## Build the documentation's site into build/docs, and check
 
 .PHONY: test
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [TESTS=...] [PYTEST_ARGS=...]
-	$(PYTEST) $(TESTS) -m "not proof" $(PYTEST_ARGS)
+	$(PYTEST) -n 3 $(TESTS) -m "not proof" $(PYTEST_ARGS)
 
 .PHONY: proofs
 proofs: $(STAMP)/dev ## Run the long tests: each package and language, two builds, every mutant, every pair of options
-	$(PYTEST) -m proof $(PYTEST_ARGS)
+	$(PYTEST) -n 2 -m proof $(PYTEST_ARGS)
 
 .PHONY: test-fast
 test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real granules or patience
-	$(PYTEST) $(TESTS) -m "not slow and not proof and not integration and not browser and not real_data" \
+	$(PYTEST) -n 4 $(TESTS) -m "not slow and not proof and not integration and not browser and not real_data" \
 	    $(PYTEST_ARGS)
 
 .PHONY: test-pythons

@@ -9,6 +9,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+import structlog
 
 from archives import errors
 from archives.fetch.download import Downloader, NoCredentials
@@ -227,9 +228,11 @@ def test_no_name_or_signature_of_an_address_reaches_a_message_or_a_log(
 ) -> None:
     store.always["/y.hdf"] = status(500)
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    handlers, level, ours = list(root.handlers), root.level, structlog.get_config()
     logs.configure("info")
     root.handlers[:], root.level = handlers, level
+    # Else loggers that other tests look into would be bound for good at their first use.
+    structlog.configure(**ours)
     url = store.url.replace("//", "//user:secret-word@") + "/y.hdf?sig=secret-word"
     downloader = Downloader(NoCredentials(), LocalLimits(), timing=QUICK)
     with caplog.at_level(logging.INFO), pytest.raises(errors.DownloadFailedError) as caught:

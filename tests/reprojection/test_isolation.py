@@ -86,6 +86,7 @@ def test_a_fork_that_crashes_is_an_error_that_names_the_files() -> None:
         run_in_fork(FILES, bytearray, 1 << 60)
 
 
+@pytest.mark.slow
 def test_a_fork_that_hangs_is_an_error_that_names_the_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -77,6 +77,7 @@ class Waiting:
         raise TimeoutError("too late")
 
 
+@pytest.mark.slow
 def test_clients_are_shared_out_over_processes(clients: Clients) -> None:
     calls = clients.run(Waiting(), 5, 60.0)
     assert sorted(call.client for call in calls) == [n for n in range(5) for _ in range(4)]
@@ -86,6 +87,7 @@ def test_clients_are_shared_out_over_processes(clients: Clients) -> None:
     assert os.getpid() not in processes
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_connect_ends_the_measurement(clients: Clients) -> None:
     with pytest.raises(PermissionError, match="no right"):
         clients.run(Waiting(broken=2), 4, 60.0)
@@ -215,6 +217,7 @@ def test_wrong_arguments_are_told(words: list[str], said: str, tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_command_measures_and_writes(tmp_path: Path) -> None:
     command = ["bench", "platform", "--out", str(tmp_path), "--tcp", "local", "--clients", "1"]
     result = CliRunner().invoke(application(["bench"]), [*command, "--seconds", "0.1"])

@@ -119,6 +119,7 @@ def groups(mill: Mill, *, halo: int, region: str = "") -> dict[tuple[int, int], 
     return found
 
 
+@pytest.mark.slow
 def test_a_filter_over_neighbours_has_no_seams(mill: Mill, tmp_path: Path) -> None:
     archive = pack(package(tmp_path))
     mill.world.put_package(archive)
