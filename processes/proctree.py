@@ -103,8 +103,13 @@ def kill_and_reap(pid: int) -> None:
 
 def kill_group(group: int) -> None:
     """Send SIGKILL to every process of a process group; nothing when none is left."""
+    signal_group(group, signal.SIGKILL)
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to every process of a process group; nothing when none is left."""
     with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
 
 
 def kill_descendants(root: int) -> None:

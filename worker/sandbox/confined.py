@@ -37,6 +37,7 @@ from worker.sandbox.sandbox import (
 
 POLL_SECONDS = 0.1
 _LEAST_ROOM = 2**16  # bytes; a disk with less is full
+_REAP_SECONDS = 0.01  # between two looks for orphans that have ended
 _TAIL = 4096
 # What a terminal or a log's reader takes for an order, replaced in what a program prints.
 _UNPRINTABLE = bytes(set(range(32)) - set(b"\t\n\r")) + b"\x7f"
@@ -91,6 +92,20 @@ class _Run:
     def tree(self) -> list[int]:
         """List the program's processes."""
         return [pid for pid in proctree.descendants(os.getpid()) if pid not in self.others]
+
+    def reap_orphan(self) -> bool:
+        """Reap a process that was orphaned and has ended; return whether there was one.
+
+        Left unreaped, orphans of a program that forks for ever use up the machine's process ids.
+        """
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        if ended is None or ended.si_pid in (self.process.pid, *self.others):
+            return False
+        os.waitpid(ended.si_pid, 0)
+        return True
 
     def pump(self) -> bool:
         """Pass on what the program has printed; return False at the end of its output."""
@@ -247,8 +262,11 @@ def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
             selector.register(end, selectors.EVENT_READ)
             selector.register(run.stream, selectors.EVENT_READ)
             while not ended:
-                ready = [key.fileobj for key, _ in selector.select(POLL_SECONDS)]
+                ready = [key.fileobj for key, _ in selector.select(_REAP_SECONDS)]
                 ended = end in ready
+                orphans = 0
+                while orphans <= bounds.processes and run.reap_orphan():
+                    orphans += 1
                 if run.stream in ready and not run.pump():
                     selector.unregister(run.stream)
                 if time.monotonic() - start > bounds.seconds:
@@ -257,7 +275,13 @@ def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
                         f"the package's time limit of {bounds.seconds:g} s is over: "
                         f"{run.last_line()}",
                     )
-                if ended or time.monotonic() - checked >= POLL_SECONDS:
+                if orphans > bounds.processes:  # it may fork faster than they can be reaped
+                    proctree.signal_group(run.process.pid, signal.SIGSTOP)
+                    while run.reap_orphan():
+                        pass
+                    uses.check(run.tree())
+                    proctree.signal_group(run.process.pid, signal.SIGCONT)
+                elif ended or time.monotonic() - checked >= POLL_SECONDS:
                     checked = time.monotonic()
                     uses.check(run.tree())
             selector.unregister(end)
@@ -272,6 +296,8 @@ def _end(run: _Run) -> None:
     """Kill what is left of the program, detached processes too, and reap it."""
     proctree.kill_group(run.process.pid)  # all at once, unless it may leave its group
     run.process.poll()
+    while run.reap_orphan():
+        pass
     while left := run.tree():
         for pid in left:
             if pid == run.process.pid:

@@ -52,6 +52,7 @@ class Outcome:
     category: str = ""
     message: str = ""
     said: str = ""
+    processes: int = 0  # of the whole machine, at most
     taken: dict[str, Path] = field(default_factory=dict)
 
 
@@ -158,6 +159,9 @@ def run_package(
     process.start()
     theirs.close()
     try:
+        most = 0
+        while not ours.poll(0.005):
+            most = max(most, len(os.listdir("/proc")))  # noqa: PTH208 - this must be quick
         category, message, left = ours.recv()
     except EOFError:
         category, message, left = "died", "the runner died", []
@@ -166,7 +170,7 @@ def run_package(
     out = places.outputs / "out.txt"
     said = out.read_text("utf-8") if not out.is_symlink() and out.is_file() else ""
     taken = {path.name: path for path in (folder / "artifact").iterdir()}
-    return Outcome(category=category, message=message, said=said, taken=taken)
+    return Outcome(category=category, message=message, said=said, processes=most, taken=taken)
 
 
 def _run(

@@ -309,7 +309,7 @@ int main(void) { for (;;) fork(); }
 #include <unistd.h>
 #include <time.h>
 int main(void) {
-    for (int chain = 0; chain < 20; chain++)
+    for (int chain = 0; chain < 60; chain++)
         if (fork() == 0) {
             struct timespec pause = {0, 200000};
             for (;;) { if (fork()) _exit(0); nanosleep(&pause, 0); }
