@@ -30,7 +30,7 @@ CASES = [
     for package in ALL
     if name != "limits, shared user id" or (_OWN and package in (*PROCESSES, *FILES))
 ]
-BOUNDS: dict[str, float] = {"memory": 10**9, "seconds": 20.0, "processes": 16, "output": 10**8}
+BOUNDS: dict[str, float] = {"memory": 10**9, "seconds": 60.0, "processes": 16, "output": 10**8}
 
 
 @pytest.fixture(scope="module")
