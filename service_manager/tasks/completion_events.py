@@ -140,14 +140,23 @@ class CompletionEvents:
         return told
 
     def _count(self, batch: Sequence[CompletionEvent]) -> None:
+        owners = {n.sponsor: self._owner(n.sponsor) for n in batch}
         for tries in range(5):
             try:
-                history.count(self._store, batch, epoch=self._epoch, keep=self._counted)
+                history.count(
+                    self._store, batch, epoch=self._epoch, keep=self._counted, owners=owners
+                )
             except ConflictError:
                 if tries == 4:
                     raise
             else:
                 return
+
+    def _owner(self, request: str) -> str:
+        """Return whose request it is on whose account an attempt ran; empty if it is not known."""
+        live = self._cache.requests.get(request)
+        row = live.row if live is not None else self._runtime.requests.request(request)
+        return row.owner if row is not None else ""
 
     def _settle(self, number: str, events: Sequence[CompletionEvent], told: Told) -> None:
         """Notify the requests and delete the events, in as few transactions as there can be."""

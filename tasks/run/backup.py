@@ -60,7 +60,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     request_table.TABLE: (request_table.PARTITION,),
     workers.TABLE: workers.PARTITIONS,
     outbox.TABLE: (outbox.PARTITION,),
-    history.TABLE: (history.PARTITION,),
+    history.TABLE: (history.PARTITION, history.FAILURES),
     package_table.TABLE: (package_table.PARTITION,),
     token_table.TABLE: (token_table.PARTITION,),
 }

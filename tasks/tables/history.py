@@ -8,26 +8,38 @@ cursor that names them: counting a batch again changes nothing.
 | `cursor` | the attempts of the latest batch; the epoch of the manager that counted them |
 | `c|class` | successes of a class: count, mean duration, sum of squared deviations |
 | `d|day|phase|class|category` | executions of a day: count and total duration |
+| `o|owner|day|phase|class|category` | the same, of one owner's requests |
+| `w|worker|day|phase|class|category` | the same, on one worker |
+
+The last two answer for one owner or one worker at any length of time by reading that one's rows.
+
+Failed attempts are listed in a partition of their own, `failures`, the newest of a category first:
+`category|time, counted down|key|number`. A failure is listed before it is counted, in a row whose
+content its key determines, so that listing it again changes nothing.
 """
 
 import datetime as dt
+import heapq
 import math
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tasks.errors import FencedError
 from tasks.model.categories import Category
 from tasks.model.model import Phase
-from tasks.storage.codec import Codec, Form
-from tasks.storage.store import Insert, Operation, Replace, Store
+from tasks.storage.codec import Codec, Form, cut
+from tasks.storage.store import Insert, Operation, Replace, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.task_rows import CompletionEvent
 
 TABLE = "history"
 PARTITION = "history"
+FAILURES = "failures"
 CURSOR = "cursor"
-BATCH = 40  # attempts counted in one transaction: two rows each at most, and the cursor
+BATCH = 24  # attempts counted in one transaction: four rows each at most, and the cursor
+_LATEST = 10**14  # milliseconds, from which the times of failures are counted down
+_BRIEF = 200  # characters of a failure's message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +70,10 @@ class ClassStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class DayCount:
-    """Executions of one day, phase, class and outcome; `seconds` is their total duration."""
+    """Executions of one day, phase, class and outcome; `seconds` is their total duration.
+
+    `owner` or `worker` is whose they are, in the rows of one owner or worker.
+    """
 
     day: dt.date
     phase: Phase
@@ -66,6 +81,25 @@ class DayCount:
     category: Category | None
     count: int = 0
     seconds: float = 0.0
+    owner: str = ""
+    worker: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """An attempt that did not succeed, as operators look for it; its log is with the task."""
+
+    key: str
+    number: int
+    category: Category
+    phase: Phase
+    task_class: str
+    worker: str
+    owner: str
+    request: str  # on whose account it ran
+    ended: float
+    duration: float
+    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +112,8 @@ class Cursor:
 
 
 _CLASS = Codec(ClassStatistics, "class")
-_DAY = Codec(DayCount, "day")
+_DAY = Codec(DayCount, "day", {"owner": Form(sparse=True), "worker": Form(sparse=True)})
+_FAILURE = Codec(Failure, "failure", {"message": cut(_BRIEF)})
 _CURSOR = Codec(
     Cursor,
     "cursor",
@@ -101,9 +136,43 @@ def executions(store: Store, days: int, today: dt.date) -> Iterator[DayCount]:
 
     `today` is the last of these days.
     """
-    first = today - dt.timedelta(days=days - 1)
-    for row in store.scan(TABLE, PARTITION, f"d|{first.isoformat()}|", "d}"):
-        yield _DAY.load(row)
+    return executions_between(store, today - dt.timedelta(days=days - 1), dt.date.max)
+
+
+def executions_between(
+    store: Store, first: dt.date, last: dt.date, *, owner: str = "", worker: str = ""
+) -> Iterator[DayCount]:
+    """Yield the executions of some days, both included: all, or one owner's or worker's.
+
+    Raises ValueError if both an owner and a worker are named: they are counted apart.
+    """
+    if owner and worker:
+        raise ValueError("executions are counted by owner or by worker, not by both")
+    before = _counts(owner, worker)
+    start, end = f"{before}{first.isoformat()}|", f"{before}{last.isoformat()}}}"
+    return map(_DAY.load, store.scan(TABLE, PARTITION, start, end))
+
+
+def failures(
+    store: Store, first: float, last: float, categories: Iterable[Category]
+) -> Iterator[Failure]:
+    """Yield the failed attempts of some categories that ended in a time, the newest first.
+
+    `first` and `last` are POSIX seconds.
+    """
+    listed = [
+        map(
+            _FAILURE.load,
+            store.scan(
+                TABLE,
+                FAILURES,
+                f"{category.value}|{_counted_down(last)}",
+                f"{category.value}|{_counted_down(first)}}}",
+            ),
+        )
+        for category in categories
+    ]
+    return heapq.merge(*listed, key=lambda one: (-one.ended, one.key))
 
 
 def load_cursor(store: Store) -> Cursor:
@@ -135,11 +204,17 @@ def attempt_id(event: CompletionEvent) -> str:
 
 
 def count(
-    store: Store, batch: Sequence[CompletionEvent], *, epoch: int, keep: Iterable[str] = ()
+    store: Store,
+    batch: Sequence[CompletionEvent],
+    *,
+    epoch: int,
+    keep: Iterable[str] = (),
+    owners: Mapping[str, str] | None = None,
 ) -> None:
     """Count ended attempts, at most `BATCH`, each once however often this is called.
 
-    `keep` are attempts counted before whose events may still exist.
+    `keep` are attempts counted before whose events may still exist. `owners` has the owners of the
+    requests on whose account they ran.
 
     Raises:
         FencedError: a manager of a higher epoch counts now.
@@ -151,9 +226,13 @@ def count(
     known = cursor.counted
     fresh = [n for n in batch if attempt_id(n) not in known and not n.counted]
     if fresh:
+        of = owners or {}
+        listed = [_listed(n, of) for n in fresh if n.category is not None]
+        if listed:
+            store.transact(TABLE, FAILURES, listed)
         counted = frozenset(attempt_id(n) for n in batch) | (known & frozenset(keep))
         head = _cursor(cursor, epoch, counted)
-        store.transact(TABLE, PARTITION, [head, *_classes(store, fresh), *_days(store, fresh)])
+        store.transact(TABLE, PARTITION, [head, *_classes(store, fresh), *_days(store, fresh, of)])
 
 
 def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
@@ -173,24 +252,54 @@ def _classes(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operati
         yield updates.write(row, _class_row(name), _CLASS.dump(new))
 
 
-def _days(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operation]:
+def _days(
+    store: Store, fresh: Sequence[CompletionEvent], owners: Mapping[str, str]
+) -> Iterator[Operation]:
     groups: dict[str, list[CompletionEvent]] = {}
+    empty: dict[str, DayCount] = {}
     for event in fresh:
-        groups.setdefault(_day_row(event), []).append(event)
+        whole = DayCount(
+            day=_day(event),
+            phase=event.phase,
+            task_class=event.task_class,
+            category=event.category,
+        )
+        owner = owners.get(event.sponsor, "")
+        of_owner = [replace(whole, owner=owner)] if owner else []
+        of_worker = [replace(whole, worker=event.worker)] if event.worker else []
+        for one in (whole, *of_owner, *of_worker):
+            name = _day_row(one)
+            empty[name] = one
+            groups.setdefault(name, []).append(event)
     for name, members in sorted(groups.items()):
         row = store.get(TABLE, PARTITION, name)
-        first = members[0]
-        old = DayCount(
-            day=_day(first),
-            phase=first.phase,
-            task_class=first.task_class,
-            category=first.category,
-        )
-        if row is not None:
-            old = _DAY.load(row)
+        old = _DAY.load(row) if row is not None else empty[name]
         seconds = old.seconds + sum(n.duration for n in members)
         new = replace(old, count=old.count + len(members), seconds=seconds)
         yield updates.write(row, name, _DAY.dump(new))
+
+
+def _listed(event: CompletionEvent, owners: Mapping[str, str]) -> Upsert:
+    category = event.category or Category.UNKNOWN
+    failure = Failure(
+        key=event.key,
+        number=event.number,
+        category=category,
+        phase=event.phase,
+        task_class=event.task_class,
+        worker=event.worker,
+        owner=owners.get(event.sponsor, ""),
+        request=event.sponsor,
+        ended=event.ended,
+        duration=event.duration,
+        message=event.message,
+    )
+    name = f"{category.value}|{_counted_down(event.ended)}|{event.key}|{event.number}"
+    return Upsert(row=name, entity=_FAILURE.dump(failure))
+
+
+def _counted_down(moment: float) -> str:
+    return f"{_LATEST - int(moment * 1000):014d}"
 
 
 def _class_row(task_class: str) -> str:
@@ -201,7 +310,18 @@ def _day(event: CompletionEvent) -> dt.date:
     return dt.datetime.fromtimestamp(event.ended, dt.UTC).date()
 
 
-def _day_row(event: CompletionEvent) -> str:
-    category = event.category.value if event.category else "success"
-    name = urllib.parse.quote(event.task_class, safe=" .,")
-    return f"d|{_day(event)}|{event.phase.value}|{name}|{category}"
+def _day_row(one: DayCount) -> str:
+    outcome = one.category.value if one.category else "success"
+    before = _counts(one.owner, one.worker)
+    return f"{before}{one.day}|{one.phase.value}|{_quoted(one.task_class)}|{outcome}"
+
+
+def _counts(owner: str, worker: str) -> str:
+    """Return what the RowKeys of all counts begin with, or of one owner's or worker's."""
+    if owner:
+        return f"o|{_quoted(owner)}|"
+    return f"w|{_quoted(worker)}|" if worker else "d|"
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe=" .,@")

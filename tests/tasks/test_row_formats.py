@@ -225,7 +225,7 @@ def other_rows(runtime: Runtime) -> None:
         runtime.store, runtime.clock, "w", 1.0, Hold.DRAINED, why="y" * 1100, wait=9.0
     )
     batch = [event(1, None, 2.0), event(2, None, 4.0), event(3, Category.SERVER_BUSY, 1.0)]
-    history.count(runtime.store, batch, epoch=5)
+    history.count(runtime.store, batch, epoch=5, owners={"r1": "a@b"})
 
 
 def at(etag: str, change: Change) -> Task:
@@ -322,7 +322,10 @@ def codec(table: str, row: Row) -> Codec[Any] | None:
     if table == "requests":
         return REQUEST if is_request(row.row) else None
     if table == "history":
-        kinds: dict[str, Codec[Any]] = {"c|": history._CLASS, "d|": history._DAY}
+        if row.partition == history.FAILURES:
+            return history._FAILURE
+        days = dict.fromkeys(("d|", "o|", "w|"), history._DAY)
+        kinds: dict[str, Codec[Any]] = {"c|": history._CLASS, **days}
         return kinds.get(row.row[:2], history._CURSOR)
     return workers.WORKER if table == "workers" else outbox._MAIL
 
@@ -335,7 +338,7 @@ def test_what_is_stored_is_read_back() -> None:
             if found is not None:
                 assert found.dump(found.load(row)) == row.entity
                 kinds.add(id(found))
-    assert len(kinds) == len(CODECS) + 6
+    assert len(kinds) == len(CODECS) + 7
 
 
 if __name__ == "__main__":
