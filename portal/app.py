@@ -24,6 +24,7 @@ from portal.core.traffic import Counting, Traffic
 from portal.web import (
     api,
     docs_page,
+    executions_page,
     health,
     map_page,
     openapi,
@@ -107,6 +108,7 @@ _ROUTERS = (
     task_page.router,
     runs.pages,
     operations_page.pages,
+    executions_page.pages,
     docs_page.router,
     openapi.router,
 )

@@ -64,3 +64,17 @@ def parse(text: str) -> TaskClass:
         work=work,
         octave=octave,
     )
+
+
+def product(text: str) -> str:
+    """Return the product and collection of a class, `MOD13A2.6`; empty where it has none."""
+    words = text.split(" ")
+    if words[0] not in ("collection", "reprojection", "extraction") or len(words) < 2:
+        return ""
+    return words[1].rstrip(",") if "." in words[1] else ""
+
+
+def package(text: str) -> str:
+    """Return the reduction package of a class; empty where it has none."""
+    words = text.split(" ")
+    return words[1].rstrip(",") if words[0] == "reduction" and len(words) > 1 else ""

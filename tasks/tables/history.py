@@ -38,7 +38,7 @@ PARTITION = "history"
 FAILURES = "failures"
 CURSOR = "cursor"
 BATCH = 24  # attempts counted in one transaction: four rows each at most, and the cursor
-_LATEST = 10**14  # milliseconds, from which the times of failures are counted down
+_LATEST = 10**14 - 1  # milliseconds, from which the times of failures are counted down
 _BRIEF = 200  # characters of a failure's message
 
 

@@ -1,5 +1,6 @@
 """What the manager makes of completion events: each counted once, told once, kept while needed."""
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -53,6 +54,16 @@ def test_attempts_whose_count_was_not_answered_are_not_counted_again(scene: Scen
         scene.run(spec)
     scene.process()
     assert counted(scene) == history.BATCH + 1
+
+
+def test_attempts_count_for_the_owner_of_the_request_that_they_ran_for(scene: Scene) -> None:
+    scene.write(B)
+    scene.run(B)
+    scene.process()
+    (found,) = history.executions_between(
+        scene.store, dt.date(1970, 1, 1), dt.date(1970, 1, 1), owner="owner"
+    )
+    assert (found.task_class, found.count) == (B.task_class, 1)
 
 
 def test_a_failure_is_not_processed_while_a_retry_revives(scene: Scene) -> None:

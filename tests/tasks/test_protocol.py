@@ -478,6 +478,39 @@ def test_a_batch_counted_twice_counts_once(store: Unreliable) -> None:
     assert list(history.executions(store, 1, today + dt.timedelta(days=2))) == []
 
 
+def test_a_batch_of_attempts_without_anything_in_common_fits_one_transaction(
+    store: Unreliable,
+) -> None:
+    owners = {f"r{n}": f"owner/{n}" for n in range(history.BATCH)}
+    batch = [
+        replace(event(n), task_class=f"collection P{n}.6", worker=f"w#{n}", sponsor=f"r{n}")
+        for n in range(history.BATCH)
+    ]
+    history.count(store, batch, epoch=1, owners=owners)
+    day = dt.date(2023, 11, 14)
+    for owner, worker in (("owner/3", ""), ("", "w#3")):
+        (found,) = history.executions_between(store, day, day, owner=owner, worker=worker)
+        assert (found.task_class, found.count) == ("collection P3.6", 1)
+    assert sum(one.count for one in history.executions(store, 1, day)) == history.BATCH
+
+
+def test_failures_are_listed_by_category_and_time_and_listed_once(store: Unreliable) -> None:
+    early = replace(event(1, Category.SERVER_BUSY), ended=1_000.0)
+    late = replace(event(2, Category.SERVER_BUSY), ended=2_000.0)
+    other = replace(event(3, Category.UNKNOWN), ended=1_500.0)
+    store.script = ["", "after"]  # the failures are written, the counts are and are not answered
+    with pytest.raises(StoreError):
+        history.count(store, [early, late, other, event(4)], epoch=1)
+    history.count(store, [early, late, other, event(4)], epoch=1)
+
+    def numbers(first: float, last: float, *categories: Category) -> list[int]:
+        return [int(one.key, 16) for one in history.failures(store, first, last, categories)]
+
+    assert numbers(0.0, 9_000.0, Category.SERVER_BUSY, Category.UNKNOWN) == [2, 3, 1]
+    assert numbers(0.0, 9_000.0, Category.UNKNOWN) == [3]
+    assert numbers(1_000.0, 1_500.0, *Category) == [3, 1]
+
+
 def test_a_manager_of_a_lower_epoch_counts_no_more(store: Unreliable) -> None:
     history.take_over(store, 1)
     history.take_over(store, 2)

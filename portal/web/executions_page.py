@@ -1,0 +1,167 @@
+"""The executions beside those of 2010, and the failed attempts behind each number."""
+
+import datetime as dt
+import itertools
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from portal.core import executions
+from portal.core.csv_text import csv_answer
+from portal.core.executions import Executions, Filters, parse_filters
+from portal.core.identity import Operator, operator
+from portal.core.operations import DAYS
+from portal.core.problems import BadCallError
+from portal.web.context import CurrentPortal, Portal
+from portal.web.pages import iso_text
+from tasks.model.categories import RULES, Category
+from tasks.model.model import Phase
+
+pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
+
+LISTED = 100  # failed attempts on one page
+
+
+def _filters(request: Request, portal: CurrentPortal) -> Filters:
+    today = dt.datetime.fromtimestamp(portal.runtime.clock.now(), dt.UTC).date()
+    return parse_filters(today, DAYS, request.query_params)
+
+
+Meant = Annotated[Filters, Depends(_filters)]
+
+
+@pages.get("/operations/executions")
+def show(caller: Operator, portal: CurrentPortal, meant: Meant) -> Response:
+    """Show executions by outcome, phase and day, beside those of 2010."""
+    return portal.pages.page(
+        "executions.html",
+        caller,
+        "operations",
+        200,
+        made=_made(portal, meant),
+        total_then=executions.TOTAL_2010,
+        **_form(meant),
+    )
+
+
+@pages.get("/operations/executions/{table}.csv")
+def download(table: str, portal: CurrentPortal, meant: Meant) -> Response:
+    """Download one of the tables of the page: outcomes, phases, timeouts or classes."""
+    made = _made(portal, meant)
+    name = f"{table}-{meant.first}-{meant.last}"
+    match table:
+        case "outcomes" | "phases":
+            lines = made.outcomes if table == "outcomes" else made.phases
+            return csv_answer(
+                name,
+                ("name", "outcomes", "executions", "percent", "executions_2010", "percent_2010"),
+                [
+                    (
+                        one.name,
+                        "; ".join(part for part, _ in one.parts),
+                        one.count,
+                        round(one.percent, 4),
+                        one.then,
+                        round(one.percent_then, 4),
+                    )
+                    for one in lines
+                ],
+            )
+        case "timeouts":
+            return csv_answer(
+                name,
+                ("day", "executions", "failed", "timeouts", "timeouts_percent"),
+                [
+                    (one.day, one.count, one.failed, one.timeouts, round(one.percent, 4))
+                    for one in made.days
+                ],
+            )
+        case "classes":
+            return csv_answer(
+                name,
+                ("class", "phase", "executions", "failed", "seconds", "wasted_seconds"),
+                [
+                    (
+                        one.task_class,
+                        one.phase.value,
+                        one.count,
+                        one.failed,
+                        round(one.seconds, 1),
+                        round(one.wasted, 1),
+                    )
+                    for one in made.costs
+                ],
+            )
+    raise BadCallError(
+        f"There is no table {table!r}.", "Name outcomes, phases, timeouts or classes."
+    )
+
+
+@pages.get("/operations/attempts")
+def attempts(
+    caller: Operator, portal: CurrentPortal, meant: Meant, category: str = "", page: int = 0
+) -> Response:
+    """List failed attempts, the newest first."""
+    found = executions.failures(portal.runtime.store, meant, _categories(category))
+    start = max(0, page) * LISTED
+    listed = list(itertools.islice(found, start, start + LISTED + 1))
+    return portal.pages.page(
+        "attempts.html",
+        caller,
+        "operations",
+        200,
+        failures=listed[:LISTED],
+        more=len(listed) > LISTED,
+        number=max(0, page),
+        category=category,
+        categories=[one.value for one in Category],
+        rule=RULES[Category(category)] if category else None,
+        looked_at=executions.LOOKED_AT,
+        **_form(meant),
+    )
+
+
+@pages.get("/operations/attempts.csv")
+def download_attempts(portal: CurrentPortal, meant: Meant, category: str = "") -> Response:
+    """Download failed attempts, the newest first."""
+    head = (
+        *("ended", "category", "phase", "class", "worker", "owner", "request", "task"),
+        *("attempt", "seconds", "message"),
+    )
+    rows = (
+        (
+            iso_text(one.ended),
+            one.category.value,
+            one.phase.value,
+            one.task_class,
+            one.worker,
+            one.owner,
+            one.request,
+            one.key,
+            one.number,
+            round(one.duration, 3),
+            one.message,
+        )
+        for one in executions.failures(portal.runtime.store, meant, _categories(category))
+    )
+    name = f"attempts-{meant.first}-{meant.last}"
+    return csv_answer(name, head, rows)
+
+
+def _made(portal: Portal, meant: Filters) -> Executions:
+    return executions.executions(portal.runtime.store, meant)
+
+
+def _categories(named: str) -> list[Category]:
+    if not named:
+        return list(Category)
+    if named not in set(Category):
+        known = ", ".join(one.value for one in Category)
+        raise BadCallError(
+            f"There is no category {named!r}.", f"Name one of {known}.", field="category"
+        )
+    return [Category(named)]
+
+
+def _form(meant: Filters) -> dict[str, object]:
+    return {"meant": meant, "all_phases": [one.value for one in Phase]}
