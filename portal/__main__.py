@@ -11,7 +11,7 @@ from portal.app import create_app
 from portal.web.context import Portal
 from processes.ready import say_ready
 from tasks.errors import StoreError
-from tasks.run import exits, logs
+from tasks.run import exits, logs, telemetry
 from tasks.run.connect import SettingMissingError, connect
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.runtime import Runtime
@@ -25,6 +25,7 @@ def main() -> int:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
         runtime = connect(settings)
+        end_telemetry = telemetry.start(telemetry.read_collector(), "portal")
         app = _observed(settings, runtime) if settings.probe_port else create_app(settings, runtime)
     except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
@@ -44,6 +45,7 @@ def main() -> int:
     )
     server = _Server(config, stopping=app.state.portal.stopping)
     server.run()
+    end_telemetry()
     return 0 if server.started else exits.UNAVAILABLE
 
 

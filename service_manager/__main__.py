@@ -31,7 +31,7 @@ from tasks.messages.celery_app import Sender, make_app
 from tasks.messages.wanted_slots import RedisWantedSlots
 from tasks.model.packages import Packages
 from tasks.request.document import Request
-from tasks.run import exits, logs
+from tasks.run import exits, logs, telemetry
 from tasks.run.connect import SettingMissingError, connect
 from tasks.run.probes import serve_probes
 from tasks.run.sources import open_sources
@@ -55,6 +55,7 @@ def main() -> int:
         index = IndexFile.take(settings.data_dir)
         archive = open_sources(settings, index.path, reader.read_outline)
         watch = _watched(settings, runtime)
+        end_telemetry = telemetry.start(telemetry.read_collector(), "manager", name)
     except (WrongSettingError, SettingMissingError, SourcesSettingError) as error:
         sys.stderr.write(f"The service manager cannot start: {error}\n")
         return exits.CONFIGURATION
@@ -118,6 +119,7 @@ def main() -> int:
     postman.close(10.0)
     reader.close()
     index.close()
+    end_telemetry()
     log.info("stopped")
     return 0
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from portal.core.problems import IdempotencyError, NoManagerError, NotFoundError, StillPlanningError
 from portal.core.tokens import Person
+from portal.core.traffic import note_submitted
 from tasks.errors import FencedError, RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.model.packages import (
@@ -126,6 +127,7 @@ def accept(
         )
     except FencedError:
         raise IdempotencyError(f"The key {key!r} is taken.", "Choose another key.") from None
+    note_submitted(name)
     return _same(request_operations.load(runtime, name), request, key, dry_run)
 
 

@@ -38,6 +38,7 @@ from portal.core.submissions import (
     wait_for_preview,
 )
 from portal.core.tokens import Person
+from portal.core.traffic import note_submitted
 from portal.web.context import CurrentPortal, Portal
 from portal.web.openapi import REQUEST_BODY
 from portal.web.takeaway import beside
@@ -263,6 +264,7 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
     made = request_operations.submit(
         portal.runtime, row.owner, document, request_id=f"{row.id}m"[-40:], retry_of=row.id
     )
+    note_submitted(made)
     request_operations.order(portal.runtime, row.id, RequestOrder.CANCEL)
     return request_operations.load(portal.runtime, made)
 

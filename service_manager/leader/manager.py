@@ -30,6 +30,8 @@ from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
 from tasks.model.model import State
 from tasks.model.task_keys import SHARDS, shard
+from tasks.run import tracing
+from tasks.run.tracing import Span
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import WorkerRow
@@ -192,6 +194,7 @@ class Manager:
             self._due.pop("requests", None)
         result = self._events.run()
         self._heard([event for event in result.ended if event.number])
+        self._record(result.ended)
         for event in result.ended:
             self._ended(event)
         for event in result.returned:
@@ -202,6 +205,30 @@ class Manager:
         for at, key in result.later:
             self._ready.later(at, key)
         return result.more or LOOK in keys
+
+    def _record(self, events: Sequence[CompletionEvent]) -> None:
+        """Record how long the ends of attempts have waited for the manager."""
+        if not tracing.is_on():
+            return
+        now = self._clock.now()
+        for event in events:
+            trace = tracing.trace_of(event.sponsor)
+            attempt = tracing.attempt_of(event.sponsor, event.key, event.number)
+            tracing.record(
+                Span(
+                    name="process end",
+                    trace=trace,
+                    id=tracing.span_of(trace, attempt, "process end"),
+                    parent=attempt,
+                    began=event.ended,
+                    ended=now,
+                    attributes={
+                        "swathmill.request": event.sponsor,
+                        "swathmill.task": event.key,
+                        "swathmill.attempt": event.number,
+                    },
+                )
+            )
 
     def _ended(self, event: CompletionEvent) -> None:
         self._attempts.ended(event)

@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
@@ -77,7 +78,12 @@ class PlanJobs:
         """Begin with a request, of whose plan nothing is under way; its row has the document."""
         job = _UnderWay()
         run = new_id(self._runtime.random)
-        job.future = self._run(lambda: self._freeze(row, run, job))
+
+        def freeze() -> MadePlan:
+            with bound_contextvars(request=row.id):
+                return self._freeze(row, run, job)
+
+        job.future = self._run(freeze)
         job.future.add_done_callback(self._ended)
         self._jobs[row.id] = job
 

@@ -16,6 +16,8 @@ from tasks.errors import BlobExistsError
 from tasks.model.categories import Category
 from tasks.model.model import MissingPolicy, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap, Plan
+from tasks.run import tracing
+from tasks.run.tracing import Span
 from tasks.storage.blobs import RESULTS
 from tasks.tables import outbox, request_operations
 from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
@@ -229,7 +231,31 @@ def write_end(
     if not ended.state.ended:
         return ended
     log.info("request ended", request=row.id, state=ended.state.value, message=ended.message)
+    _record(ended)
     return ended
+
+
+def _record(row: RequestRow) -> None:
+    """Record the span of the whole request."""
+    if not tracing.is_on():
+        return
+    failed = row.state in (RequestState.FAILED, RequestState.REFUSED)
+    tracing.record(
+        Span(
+            name="request",
+            trace=tracing.trace_of(row.id),
+            id=tracing.root_of(row.id),
+            began=row.submitted,
+            ended=row.ended,
+            failure=row.message if failed else "",
+            attributes={
+                "swathmill.request": row.id,
+                "swathmill.state": row.state.value,
+                "swathmill.tasks": sum(count.total for count in row.phases.values()),
+                "swathmill.results": row.delivered,
+            },
+        )
+    )
 
 
 def _goes_on(stored: RequestRow, live: Live) -> bool:

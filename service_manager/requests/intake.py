@@ -15,6 +15,7 @@ from service_manager.tasks.ledger import Ledger
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
+from tasks.run import tracing
 from tasks.tables import request_operations
 from tasks.tables.request_table import (
     GAPS_ON_ROW,
@@ -43,6 +44,7 @@ class Intake:
         self._runtime = runtime
         self._options = options
         self._planning = PlanJobs(runtime, options, plan, run)
+        self._began: dict[str, float] = {}  # when the plans under way were begun
         self._spared: set[str] = set()  # requests whose latest try failed for lack of storage
 
     @property
@@ -87,6 +89,7 @@ class Intake:
         row = request_operations.change_request(self._runtime, row.id, begun)
         self._spared.discard(row.id)
         if row.state is RequestState.PLANNING:
+            self._began[row.id] = self._runtime.clock.now()
             self._planning.begin(replace(row, document=full.document))
         return row
 
@@ -113,10 +116,22 @@ class Intake:
         ready = self._ready(full)
         if ready is None:
             return full
-        return ready if isinstance(ready, RequestRow) else self._planned(full, ready)
+        row = ready if isinstance(ready, RequestRow) else self._planned(full, ready)
+        now = self._runtime.clock.now()
+        tracing.record_for(
+            row.id,
+            "plan",
+            self._began.pop(row.id, now),
+            now,
+            words=(str(row.attempts),),
+            failure=row.message if isinstance(ready, RequestRow) else "",
+            attributes={"swathmill.tasks": row.preview.tasks},
+        )
+        return row
 
     def abandon(self, request: str) -> None:
         """Let go of a request's plan that may be under way."""
+        self._began.pop(request, None)
         self._planning.abandon(request)
 
     def confirm(self, live: Live) -> RequestRow:
@@ -144,6 +159,7 @@ class Intake:
         if plan is None:
             raise StoreError(f"the plan of {live.id} is not in storage")
         first = self._runtime.requests.sections_written(live.id)
+        began = self._runtime.clock.now()
         for number, section in enumerate(plan.sections(first), first):
             writer = PlanWriter(self._runtime, live.id, [section])
             for written in writer.batches():
@@ -159,6 +175,7 @@ class Intake:
             return replace(current, state=RequestState.RUNNING, preparation=None)
 
         live.row = request_operations.change_request(self._runtime, live.id, running)
+        tracing.record_for(live.id, "write", began, self._runtime.clock.now())
 
     def _write_rehearsal(self, live: Live) -> Generator[Written]:
         """Write the tasks of the rehearsal alone, a batch for each item taken."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_turns import PlanTurns
@@ -104,7 +105,8 @@ class Lifecycle:
         for request in sorted(self._look_at):
             self._look_at.discard(request)
             try:
-                self._look(request)
+                with bound_contextvars(request=request):
+                    self._look(request)
             except StoreError:
                 self._look_at.add(request)
                 raise
@@ -171,7 +173,8 @@ class Lifecycle:
             self._intake.abandon(request)
             return
         try:
-            self._take_row(live, step(live.row))
+            with bound_contextvars(request=request):
+                self._take_row(live, step(live.row))
         except StoreError:
             self._look_at.add(request)
             raise
@@ -243,7 +246,8 @@ class Lifecycle:
     def _step(self, request: str) -> None:
         live = self._cache.requests[request]
         try:
-            written = next(self._work[request])
+            with bound_contextvars(request=request):
+                written = next(self._work[request])
         except StopIteration:
             del self._work[request]
             self._look_at.add(request)  # there may be an order; or the end fails
@@ -321,14 +325,15 @@ class Lifecycle:
         self._look_at.add(live.id)
 
     def _end(self, live: Live, stored: RequestRow, interests: list[Interest]) -> None:
-        row = ending.end(
-            self._runtime,
-            live,
-            stored,
-            interests,
-            portal_url=self._options.portal_url,
-            epoch=self._epoch,
-        )
+        with bound_contextvars(request=live.id):
+            row = ending.end(
+                self._runtime,
+                live,
+                stored,
+                interests,
+                portal_url=self._options.portal_url,
+                epoch=self._epoch,
+            )
         if row.state.ended:
             self._forget(live.id)
         else:

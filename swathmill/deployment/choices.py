@@ -23,6 +23,8 @@ MADE = frozenset(
 )
 """Settings that the template makes, that have a parameter, or that mean nothing in a container."""
 
+# What the SDK of OpenTelemetry reads. Headers may hold a secret: a template keeps none in the open.
+_TRACES = re.compile(r"OTEL_(?!.*HEADERS)[A-Z0-9_]+\Z")
 _GROUP = re.compile(r"[\w.()-]{1,89}[\w()-]\Z")
 _NAME = re.compile(r"[a-z][a-z0-9]{2,10}\Z")
 _ACCOUNT = re.compile(
@@ -106,7 +108,7 @@ class Choices:
 
 
 def read_settings_given(pairs: Sequence[str]) -> dict[str, str]:
-    """Read `NAME=VALUE`; the prefix SWATHMILL_ may be left out.
+    """Read `NAME=VALUE`; the prefix SWATHMILL_ may be left out. Names OTEL_* go as they are.
 
     Raises:
         ArgumentError: there is no such setting, it has a parameter of its own, or the value cannot
@@ -115,6 +117,9 @@ def read_settings_given(pairs: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if equals and _TRACES.match(name.strip()):
+            found[name.strip()] = value
+            continue
         field_name = name.strip().lower().removeprefix("swathmill_")
         if not equals or field_name not in Settings.model_fields:
             raise ArgumentError(

@@ -6,11 +6,16 @@ start.
 
 import logging
 import os
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 from urllib.request import getproxies
 
+import structlog
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
+from azure.core.pipeline import PipelineRequest
+from azure.core.rest import HttpRequest
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueClient, QueueMessage, QueueServiceClient
@@ -41,6 +46,7 @@ class Transport(TypedDict):
     retry_total: int
     retry_backoff_factor: float
     use_env_settings: bool
+    raw_request_hook: Callable[["PipelineRequest[HttpRequest]"], None]
 
 
 def transport(storage: str, *, retries: int) -> Transport:
@@ -54,7 +60,16 @@ def transport(storage: str, *, retries: int) -> Transport:
         retry_total=retries,
         retry_backoff_factor=0.3,
         use_env_settings=looks_in_environment(storage),
+        raw_request_hook=name_call,
     )
+
+
+def name_call(request: "PipelineRequest[HttpRequest]") -> None:
+    """Have the account's log name the request, or the portal's call, for which it is called."""
+    bound = structlog.contextvars.get_contextvars()
+    if cause := bound.get("request") or bound.get("call"):
+        name = f"{cause}.{uuid.uuid4().hex[:16]}"
+        request.http_request.headers["x-ms-client-request-id"] = name
 
 
 def looks_in_environment(storage: str) -> bool:

@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from tasks.run import tracing
+
 
 def configure(level: str, **fields: str) -> None:
     """Log JSON lines to stderr; `fields` (process, worker) stand on each of them.
@@ -22,6 +24,8 @@ def configure(level: str, **fields: str) -> None:
     def static(
         _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
+        if tracing.is_on() and isinstance(request := event.get("request"), str):
+            event["trace_id"] = tracing.trace_of(request)
         return {**fields, **event}
 
     structlog.configure(

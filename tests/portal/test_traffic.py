@@ -7,15 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import structlog
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from portal.core.metrics import PortalMetrics
-from portal.core.traffic import HEADER, Traffic
+from portal.core.traffic import HEADER, TRACE, Call, Traffic
+from tasks.run import tracing
+from tasks.run.tracing import Link, Span, root_of, trace_of
 from tasks.storage.clock import ManualClock
 from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal
+from tests.portal.submissions import DOCUMENT
 from tests.worker.world import until
 
 
@@ -78,3 +82,36 @@ def test_the_portal_tells_of_calls_and_of_the_manager() -> None:
     assert told.ready() == ""
     stopping.set()
     assert told.ready() == "it stops"
+
+
+def test_a_call_goes_on_with_the_callers_trace() -> None:
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    given = Headers({"traceparent": f"00-{trace}-{parent}-01"})
+    assert Call.of(given) == Call(id=trace, trace=trace, parent=parent)
+    with_name = Headers({"traceparent": f"00-{trace}-{parent}-01", HEADER: "my-own-id"})
+    assert Call.of(with_name) == Call(id="my-own-id", trace=trace, parent=parent)
+    for wrong in (f"00-{'0' * 32}-{parent}-01", "00-x-y-01", f"00-{trace}-{'0' * 16}-01"):
+        made = Call.of(Headers({"traceparent": wrong}))
+        assert made.id == made.trace
+        assert made.trace != trace
+        assert made.parent == ""
+
+
+def test_a_call_and_its_submission_are_recorded(portal: LivePortal) -> None:
+    spans: list[Span] = []
+    tracing.tell(spans.append)
+    try:
+        with portal.client() as client:
+            answer = client.post("/api/requests", json=DOCUMENT)
+        until(lambda: {"submit"} <= {span.name for span in spans})
+        call = next(span for span in spans if span.name == "POST /api/requests")
+        submitted = next(span for span in spans if span.name == "submit")
+    finally:
+        tracing.forget(spans.append)
+    request = answer.json()["id"]
+    assert answer.headers[TRACE] == trace_of(request) == submitted.trace
+    assert submitted.parent == root_of(request)
+    assert submitted.link == Link(trace=call.trace, id=call.id)
+    assert call.trace == answer.headers[HEADER]
+    assert call.attributes["swathmill.request"] == request
+    assert call.attributes["http.response.status_code"] == answer.status_code

@@ -271,6 +271,7 @@ def test_choices_that_cannot_be_are_refused_before_anything_is_made(
         ("RESULT_DAYS", "no such setting"),
         ("RESULT_DAYS=-1", "greater than or equal"),
         ("STORAGE=file:/data", "itself"),
+        ("OTEL_EXPORTER_OTLP_HEADERS=authorization=abc", "no such setting"),
     ],
 )
 def test_a_setting_that_cannot_be_set_is_refused(pair: str, names: str) -> None:
@@ -279,12 +280,15 @@ def test_a_setting_that_cannot_be_set_is_refused(pair: str, names: str) -> None:
 
 
 def test_settings_reach_the_parameter_file_as_one_document(azure: Azure) -> None:
-    settings = read_settings_given(["RESULT_DAYS=60", "SWATHMILL_SANDBOX=limits"])
+    settings = read_settings_given(
+        ["RESULT_DAYS=60", "SWATHMILL_SANDBOX=limits", "OTEL_TRACES_SAMPLER_ARG=0.1"]
+    )
     run(azure, choices(settings=settings))
     _, given = azure.call("deployment group create --resource-group mill --name swathmill --p")
     assert json.loads(given["SWATHMILL_DEPLOY_SETTINGS"]) == {
         "SWATHMILL_RESULT_DAYS": "60",
         "SWATHMILL_SANDBOX": "limits",
+        "OTEL_TRACES_SAMPLER_ARG": "0.1",
     }
 
 

@@ -5,14 +5,17 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.core.exceptions import AzureError
+from azure.core.pipeline import PipelineResponse
 from azure.storage.blob import BlobServiceClient
+from structlog.contextvars import bound_contextvars
 
 from tasks.errors import StoreError
 from tasks.run import azure_clients
-from tasks.run.azure_clients import looks_in_environment, transport
+from tasks.run.azure_clients import looks_in_environment, sdk_clients, transport
 from tasks.run.connect import connect_storage
 from tasks.settings import WrongSettingError
 
@@ -114,3 +117,26 @@ def test_an_account_that_the_process_has_no_identity_for_is_a_wrong_setting(
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(WrongSettingError, match=r"SWATHMILL_STORAGE .*'nonsense'.* no identity"):
         connect_storage("nonsense")
+
+
+@pytest.mark.integration
+def test_calls_name_what_they_are_made_for(azurite: str) -> None:
+    """The account's log keeps the id that a call names, and answers with it."""
+    clients = sdk_clients(azurite, retries=0)
+    named: list[str] = []
+
+    def note(answer: PipelineResponse[Any, Any]) -> None:
+        sent = answer.http_request.headers["x-ms-client-request-id"]
+        assert answer.http_response.headers.get("x-ms-client-request-id", sent) == sent
+        named.append(sent)
+
+    with bound_contextvars(call="the-call"):
+        clients.blobs.get_service_properties(raw_response_hook=note)
+        with bound_contextvars(request="r-1"):
+            clients.blobs.get_service_properties(raw_response_hook=note)
+            clients.tables.get_service_properties(raw_response_hook=note)
+            clients.queues.get_service_properties(raw_response_hook=note)
+    clients.blobs.get_service_properties(raw_response_hook=note)
+    assert [name.partition(".")[0] for name in named[:4]] == ["the-call", "r-1", "r-1", "r-1"]
+    assert len(set(named)) == 5
+    assert "." not in named[4]

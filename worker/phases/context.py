@@ -20,12 +20,20 @@ from worker.sandbox.sandbox import Tier
 Tell = Callable[[float, str], None]
 
 
+STEPS = 50  # stretches of an attempt that are told apart
+_ONE = 0.01  # seconds between two stretches of one part that count as one
+
+
 @dataclass
 class Spent:
-    """The seconds of an attempt that went into fetching and storing; it computes in the others."""
+    """The seconds of an attempt that went into fetching and storing; it computes in the others.
+
+    `steps` are when: part, begin and end in POSIX seconds.
+    """
 
     fetching: float = 0.0
     storing: float = 0.0
+    steps: list[tuple[str, float, float]] = field(default_factory=list)
 
     @contextmanager
     def fetch(self) -> Iterator[None]:
@@ -34,7 +42,9 @@ class Spent:
         try:
             yield
         finally:
-            self.fetching += time.monotonic() - began
+            seconds = time.monotonic() - began
+            self.fetching += seconds
+            self._step("fetch", seconds)
 
     @contextmanager
     def store(self) -> Iterator[None]:
@@ -43,7 +53,17 @@ class Spent:
         try:
             yield
         finally:
-            self.storing += time.monotonic() - began
+            seconds = time.monotonic() - began
+            self.storing += seconds
+            self._step("store", seconds)
+
+    def _step(self, part: str, seconds: float) -> None:
+        ended = time.time()
+        last = self.steps[-1] if self.steps else ("", 0.0, 0.0)
+        if last[0] == part and ended - seconds - last[2] < _ONE:
+            self.steps[-1] = (part, last[1], ended)
+        elif len(self.steps) < STEPS:
+            self.steps.append((part, ended - seconds, ended))
 
 
 @dataclass(kw_only=True)

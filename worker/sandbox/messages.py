@@ -28,8 +28,10 @@ class Job:
     """Everything else a child needs for one attempt.
 
     `inputs` are the artifact's files by input index, `scratch` the attempt's own empty folder.
+    `request` is the one on whose account it runs, which calls of storage name.
     """
 
+    request: str = ""
     key: str
     claim: str
     spec: Spec
@@ -50,10 +52,14 @@ class Progress(_Message):
 
 
 class _Outcome(_Message):
-    """How an attempt ended: `fetching` and `storing` are the seconds that it spent on that."""
+    """How an attempt ended: `fetching` and `storing` are the seconds that it spent on that.
+
+    `steps` are when: part, begin and end in POSIX seconds.
+    """
 
     fetching: float = 0.0
     storing: float = 0.0
+    steps: tuple[tuple[str, float, float], ...] = ()
 
 
 class Succeeded(_Outcome):

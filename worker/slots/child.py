@@ -12,6 +12,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import structlog
+
 from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
@@ -88,7 +90,9 @@ class WarmChild:
         def tell(fraction: float, note: str) -> None:
             send(Progress(fraction=min(1.0, max(0.0, fraction)), note=note))
 
-        message = perform(pickle.loads(data), self._given, tell, self._connect)
+        job: Job = pickle.loads(data)
+        structlog.contextvars.bind_contextvars(request=job.request)
+        message = perform(job, self._given, tell, self._connect)
         send(message)
         return 1 if isinstance(message, Failed) else 0
 
@@ -120,7 +124,13 @@ def perform(
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
         failed = _failed(classify(error), job.scratch, spent)
         return failed.model_copy(update={"used": context.used}) if context else failed
-    return Succeeded(files=files, used=context.used, fetching=spent.fetching, storing=spent.storing)
+    return Succeeded(
+        files=files,
+        used=context.used,
+        fetching=spent.fetching,
+        storing=spent.storing,
+        steps=tuple(spent.steps),
+    )
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
@@ -163,4 +173,5 @@ def _failed(diagnosis: Diagnosis, scratch: Path, spent: Spent) -> Failed:
         healing=diagnosis.healing,
         fetching=spent.fetching,
         storing=spent.storing,
+        steps=tuple(spent.steps),
     )

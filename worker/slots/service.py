@@ -21,7 +21,7 @@ from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.messages.queues import FIRST
-from tasks.run import exits, logs
+from tasks.run import exits, logs, telemetry
 from tasks.run.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, forget_secrets, read_settings
 from tasks.storage import schema
@@ -49,6 +49,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
     try:
         settings = read_settings()
+        collector = telemetry.read_collector()
         forget_secrets()  # those who run programs of others get what they need in messages
         name = worker_name(settings)
         _refuse_without_kernels()
@@ -58,6 +59,7 @@ def main() -> int:
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
         runtime = connect(settings)
+        end_telemetry = telemetry.start(collector, "worker", name)
     except (KernelsAbsentError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The worker cannot start: {error}\n")
         return exits.CONFIGURATION
@@ -109,6 +111,7 @@ def main() -> int:
         heartbeat.stop()
         children.close()
         scratch.close()
+        end_telemetry()
         log.info("worker ended")
 
 

@@ -13,10 +13,12 @@ from enum import Enum
 from pathlib import Path
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RunUse, State
+from tasks.run import tracing
 from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
 from tasks.storage.schema import OtherSchemaError
@@ -29,6 +31,7 @@ from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
 from worker.slots.lease import Lease
+from worker.slots.spans import Course, attempt_spans
 
 _GB = 10**9
 _SETTLE_TRIES = 30  # with the pauses below, enough for some minutes without the table
@@ -61,6 +64,7 @@ class _Slot:
 
     claimed: Claimed
     since: float  # monotonic
+    asked: float  # POSIX, when the claim was sent
     waited: float  # seconds between the claim and the begin
     started: float  # POSIX
     child: AttemptProcess | None = None
@@ -99,6 +103,7 @@ class _Ended:
     claimed: Claimed
     end: protocol.End
     parts: Mapping[str, float]
+    course: Course
     log: structlog.stdlib.BoundLogger
 
 
@@ -108,6 +113,7 @@ class _Batch:
 
     waiting: deque[Claimed]
     since: float  # monotonic
+    asked: float  # POSIX, when the claim was sent
     in_hand: _Slot | None = None
     begun: int = 0
     stopped: bool = False  # begins no further task
@@ -157,6 +163,7 @@ class Supervisor:
         """Claim a batch and supervise its attempts to the end; ignore a stale message."""
         if not self.takes():
             return  # the manager sends the message again, to a worker that stays
+        asked = self.runtime.clock.now()
         try:
             claimed = protocol.claim_batch(self.runtime, keys, self.name, self._policy)
         except (StoreError, OtherSchemaError) as error:
@@ -164,7 +171,7 @@ class Supervisor:
             return
         if not claimed:
             return
-        batch = _Batch(waiting=deque(claimed), since=self.runtime.clock.monotonic())
+        batch = _Batch(waiting=deque(claimed), since=self.runtime.clock.monotonic(), asked=asked)
         with self._lock:
             self._batches.append(batch)
         try:
@@ -201,7 +208,13 @@ class Supervisor:
                 return None
             claimed = batch.waiting.popleft()
             now = clock.monotonic()
-            slot = _Slot(claimed=claimed, since=now, waited=now - batch.since, started=clock.now())
+            slot = _Slot(
+                claimed=claimed,
+                since=now,
+                asked=batch.asked,
+                waited=now - batch.since,
+                started=clock.now(),
+            )
             batch.in_hand = slot
             batch.begun += 1
         return slot
@@ -332,6 +345,7 @@ class Supervisor:
     def _follow(self, slot: _Slot, folder: Path) -> Ended | None:
         claimed = slot.claimed
         job = Job(
+            request=claimed.task.sponsor,
             key=claimed.task.key,
             claim=claimed.claim,
             spec=claimed.spec,
@@ -439,7 +453,16 @@ class Supervisor:
         )
         self.heard(told)
         return _Ended(
-            at=clock.monotonic(), claimed=slot.claimed, end=ended, parts=told.parts, log=log
+            at=clock.monotonic(),
+            claimed=slot.claimed,
+            end=ended,
+            parts=told.parts,
+            course=Course(
+                asked=slot.asked,
+                claimed=slot.started - slot.waited,
+                steps=slot.report.steps if slot.report is not None else (),
+            ),
+            log=log,
         )
 
     def _write(self, batch: _Batch) -> None:
@@ -449,14 +472,16 @@ class Supervisor:
             if not some:
                 return
             for left in reversed(range(_SETTLE_TRIES)):
+                began = self.runtime.clock.now()
                 try:
                     ours = self._end(some)
                 except StoreError as error:
                     self._log.warning("attempts not settled", error=str(error), tries_left=left)
                     self.runtime.clock.sleep(min(_SETTLE_PAUSE, self.settings.lease_seconds / 4))
                     continue
+                commit = began, self.runtime.clock.now()
                 for one, own in zip(some, ours, strict=True):
-                    _report(one, own=own)
+                    _report(one, commit, own=own)
                 break
             else:
                 keys = [one.end.attempt.key for one in some]
@@ -465,14 +490,19 @@ class Supervisor:
                 del batch.ended[: len(some)]
 
     def _end(self, some: Sequence[_Ended]) -> list[bool]:
-        for one in some:
-            if one.end.attempt.category is Category.CORRUPT_BLOB_READ:
-                protocol.lose_inputs(self.runtime, one.claimed, one.end.healing)
-        return protocol.end_batch(self.runtime, [one.end for one in some], self._policy)
+        with bound_contextvars(request=some[0].claimed.task.sponsor):
+            for one in some:
+                if one.end.attempt.category is Category.CORRUPT_BLOB_READ:
+                    protocol.lose_inputs(self.runtime, one.claimed, one.end.healing)
+            return protocol.end_batch(self.runtime, [one.end for one in some], self._policy)
 
 
-def _report(one: _Ended, *, own: bool) -> None:
+def _report(one: _Ended, commit: tuple[float, float], *, own: bool) -> None:
     attempt = one.end.attempt
+    if tracing.is_on():
+        sponsor = one.claimed.task.sponsor
+        for span in attempt_spans(sponsor, attempt, one.course, commit, own=own):
+            tracing.record(span)
     one.log.info(
         "attempt ended" if own else "attempt fenced",
         outcome=attempt.category.value if attempt.category else "success",
