@@ -1,5 +1,6 @@
 """Fixtures every room's tests share."""
 
+import fcntl
 import gc
 import os
 import signal
@@ -61,9 +62,16 @@ def granules() -> Path:
 
 @pytest.fixture(scope="session")
 def sample_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the synthetic archive. Making it takes seconds; no test may change it."""
-    folder = tmp_path_factory.mktemp("sample-archive")
-    write_sample_archive(folder)
+    """The folder of the synthetic archive, made once for all processes; no test may change it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # whose folder lies in the one of the whole run
+        base = base.parent
+    folder, unfinished = base / "sample-archive", base / "sample-archive.part"
+    with (base / "sample-archive.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            write_sample_archive(unfinished)
+            unfinished.rename(folder)
     return folder
 
 
