@@ -4,12 +4,14 @@ import json
 
 import yaml
 from fastapi import Request
+from starlette.datastructures import FormData
 
 from portal.core.problems import TooLargeError
 from tasks.errors import RequestRefusedError
 from tasks.request.yaml_text import Loader, load_yaml
 
 MOST_BYTES = 2 * 2**20
+_MOST_FIELDS = 2000
 _DEEPEST = 64
 
 
@@ -26,6 +28,17 @@ async def read_body(request: Request) -> bytes:
             )
         parts.append(part)
     return b"".join(parts)
+
+
+async def read_form_data(request: Request, most: int = MOST_BYTES, files: int = 0) -> FormData:
+    """Read a form that a browser sent; raise TooLargeError beyond `most` bytes."""
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > most:
+        raise TooLargeError(
+            f"The form is larger than {most >> 20} MiB, or does not say its size.",
+            "Simplify its polygon.",
+        )
+    return await request.form(max_files=files, max_fields=_MOST_FIELDS, max_part_size=MOST_BYTES)
 
 
 def decode(text: bytes) -> object:

@@ -30,12 +30,31 @@
       setTimeout(() => { copy.textContent = was; }, 2000);
     }
   });
-  // Enter in a search or a number must not send an unfinished request off.
-  form.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && event.target.matches("input")) event.preventDefault();
+  // A file is dropped on the region: it is chosen, as if by hand.
+  const file = document.getElementById("region-file");
+  const where = file.closest("fieldset");
+  const holds = (event) => event.dataTransfer?.types.includes("Files");
+  for (const name of ["dragenter", "dragover"]) {
+    where.addEventListener(name, (event) => {
+      if (!holds(event)) return;
+      event.preventDefault();
+      where.classList.add("dropping");
+    });
+  }
+  where.addEventListener("dragleave", (event) => { if (!where.contains(event.relatedTarget)) where.classList.remove("dropping"); });
+  where.addEventListener("drop", (event) => {
+    if (!holds(event)) return;
+    event.preventDefault();
+    where.classList.remove("dropping");
+    const chosen = new DataTransfer();
+    chosen.items.add(event.dataTransfer.files[0]);
+    file.files = chosen.files;
+    file.dispatchEvent(new Event("change", { bubbles: true }));
   });
   // A product that has been added: go on with its layers.
   document.body.addEventListener("htmx:afterSwap", (event) => {
+    // The region as a file or a drawing gives it.
+    if (event.detail.target.id === "region-fields") { show(); changed(); }
     if (event.detail.target.id !== "chosen") return;
     const cards = event.detail.target.querySelectorAll("[data-card]");
     cards[cards.length - 1]?.querySelector("input[type=checkbox], input[type=text]")?.focus();

@@ -14,9 +14,8 @@
   const described = new Map();
   const describe = async (id) => {
     if (!described.has(id)) {
-      const answer = await fetch(`${base}/layer?layer=${encodeURIComponent(id)}`);
-      if (!answer.ok) throw new Error("The layer could not be read. Load the page again.");
-      described.set(id, await answer.json());
+      const read = maps.readJson(`${base}/layer?layer=${encodeURIComponent(id)}`);
+      described.set(id, await read.catch(() => { throw new Error("The layer could not be read. Load the page again."); }));
     }
     return described.get(id);
   };
@@ -147,16 +146,14 @@
     };
     const span = Math.max(box[2] - box[0], box[3] - box[1]);
     const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => span / one <= 10) ?? 45;
-    const degrees = (value, plus, minus) => `${Number(Math.abs(value).toFixed(1))}° ${value < 0 ? minus : plus}`;
     for (let lon = Math.ceil(box[0] / step) * step; lon <= box[2]; lon += step) {
-      add(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), degrees(lon, "E", "W"));
+      add(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), maps.degrees(lon, "E", "W"));
     }
     for (let lat = Math.ceil(box[1] / step) * step; lat <= box[3]; lat += step) {
-      add(Array.from({ length: 41 }, (_, i) => [box[0] + ((box[2] - box[0]) * i) / 40, lat]), degrees(lat, "N", "S"));
+      add(Array.from({ length: 41 }, (_, i) => [box[0] + ((box[2] - box[0]) * i) / 40, lat]), maps.degrees(lat, "N", "S"));
     }
-    const topology = await (await fetch(root.dataset.land)).json();
     const inside = ([lon, lat]) => lon >= box[0] && lon <= box[2] && lat >= box[1] && lat <= box[3];
-    for (const line of topojson.mesh(topology, topology.objects.land).coordinates) {
+    for (const line of maps.coast(await maps.readJson(root.dataset.land))) {
       let run = [];
       for (const at of line) {
         if (inside(at)) run.push(at);
@@ -170,7 +167,7 @@
     ];
     const meridian = (label) => new ol.style.Style({
       stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }),
-      text: new ol.style.Text({ text: label, placement: "line", font: "12px sans-serif", textBaseline: "bottom", textAlign: "center", fill: new ol.style.Fill({ color: "#16211f" }), stroke: new ol.style.Stroke({ color: "#fff", width: 3 }) }),
+      text: maps.label(label, "#16211f", "#fff", { placement: "line", textBaseline: "bottom", textAlign: "center" }),
     });
     map.addLayer(new ol.layer.Vector({
       zIndex: 9, source: new ol.source.Vector({ features, wrapX: false }), declutter: true,

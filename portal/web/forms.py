@@ -4,6 +4,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 
 import yaml
@@ -12,7 +13,7 @@ from starlette.datastructures import FormData
 from modis.collection import Collection
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
-from tasks.request.document import Reduction, Request, parse_request
+from tasks.request.document import Reduction, Region, Request, parse_request
 from tasks.request.region_files import is_notation
 from tasks.request.request_guide import WANTED
 
@@ -189,8 +190,7 @@ def _with_places(form: Form, request: Request) -> Form:
         text = given if isinstance(given, str) else json.dumps(given)
         return replace(form, region_kind="sites", sites=text)
     else:
-        text = yaml.safe_dump(region.geojson, default_flow_style=True, width=100)
-        form = replace(form, region_kind="geojson", geojson=text.strip())
+        form = replace(form, region_kind="geojson", geojson=json.dumps(region.geojson))
     if grid.modis is not None:
         return replace(form, grid_kind="modis", modis=str(grid.modis))
     return replace(form, crs=grid.crs or "", resolution=f"{grid.resolution or 0:.12g}")
@@ -308,6 +308,11 @@ def so_far(form: Form) -> Request | None:
         return parse_request({**_MEANWHILE, **read.document})
     except RequestRefusedError:
         return None
+
+
+def region_of(form: Form) -> Region:
+    """Build the region alone; raise RequestRefusedError or ValueError if it is none yet."""
+    return Region.model_validate(_region(form))
 
 
 def joined(errors: Sequence[RequestRefusedError]) -> RequestRefusedError:
@@ -485,9 +490,12 @@ def _yaml_mapping(name: str, text: str) -> object:
         raise NotFilledError(name, "is empty.", "Fill it in, or choose another option.")
     if is_notation(text):
         return text  # the check of the document reports it with its name
+    if text.startswith("{"):  # a polygon of many vertices: YAML takes a hundred times as long
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise RequestRefusedError(name, f"cannot be read{where}.", WANTED[name].remedy) from None

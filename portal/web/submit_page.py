@@ -10,11 +10,11 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
 from portal.core import catalogue
-from portal.core.documents import MOST_BYTES, decode
+from portal.core.documents import decode, read_form_data
 from portal.core.estimates import Estimate, estimate
 from portal.core.identity import Caller, person
 from portal.core.packages import offered
-from portal.core.problems import PortalError, TooLargeError
+from portal.core.problems import PortalError
 from portal.core.submissions import accept, check, load_for, refusal, resent
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
@@ -35,23 +35,14 @@ from tasks.holdings.held import check_held, held_notes, held_text
 from tasks.model.model import RequestState
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
-from tasks.request.places import search_places
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.tables import request_operations
 
 router = APIRouter(include_in_schema=False)
 
-_MOST_PARTS = 2000
-
 
 async def _form_data(request: Request) -> FormData:
-    length = request.headers.get("content-length", "")
-    if not length.isdigit() or int(length) > MOST_BYTES:
-        raise TooLargeError(
-            f"The form is larger than {MOST_BYTES >> 20} MiB, or does not say its size.",
-            "Simplify its polygon.",
-        )
-    return await request.form(max_files=0, max_fields=_MOST_PARTS)
+    return await read_form_data(request)
 
 
 Sent = Annotated[FormData, Depends(_form_data)]
@@ -72,9 +63,9 @@ KNOWN_CRS = (
 def new(caller: Caller, portal: CurrentPortal, again: str = "", package: str = "") -> Response:
     """Show an empty form, or the form that would submit a request again, or run a package."""
     if not again:
-        return _page(portal, caller, Form(package=package[:400]))
+        return new_page(portal, caller, Form(package=package[:400]))
     row = load_for(portal.runtime, caller, again)
-    return _page(portal, caller, form_of(request_operations.document_of(row)))
+    return new_page(portal, caller, form_of(request_operations.document_of(row)))
 
 
 @router.post("/new")
@@ -88,7 +79,7 @@ def submit(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
         if row is None:
             row = accept(portal.runtime, caller, _checked(form, caller, portal), key=key)
     except RequestRefusedError as error:
-        return _page(portal, caller, form, problems=problems_of(error, form), status=422)
+        return new_page(portal, caller, form, problems=problems_of(error, form), status=422)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
@@ -146,12 +137,6 @@ def _foreseen(form: Form, portal: Portal) -> Problems:
     return Problems()
 
 
-@router.get("/new/places", dependencies=[Depends(person)])
-def find_places(portal: CurrentPortal, place: str = "") -> Response:
-    """Offer the countries and states whose names hold the words typed so far."""
-    return portal.pages.part("places.html", places=search_places(place[:200]))
-
-
 @router.post("/new/preview")
 def preview(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """Start a dry run of the form's request."""
@@ -185,8 +170,8 @@ def load_document(data: Sent, caller: Caller, portal: CurrentPortal) -> Response
         made = parse_request(decode(text.encode()))
     except RequestRefusedError as error:
         wrong = (error, *error.also)
-        return _page(portal, caller, Form(), document=text, wrong=wrong, status=422)
-    return _page(portal, caller, form_of(made))
+        return new_page(portal, caller, Form(), document=text, wrong=wrong, status=422)
+    return new_page(portal, caller, form_of(made))
 
 
 @router.get("/new/products", dependencies=[Depends(person)])
@@ -225,7 +210,7 @@ def product(
     )
 
 
-def _page(
+def new_page(
     portal: Portal,
     caller: Person,
     form: Form,
@@ -234,10 +219,12 @@ def _page(
     status: int = 200,
     document: str = "",
     wrong: Sequence[RequestRefusedError] = (),
+    region_notes: Sequence[str] = (),
 ) -> Response:
     """Render the page with the form.
 
-    `document` is the text of a request document that could not be loaded, `wrong` its errors.
+    `document` is the text of a request document that could not be loaded, `wrong` its errors;
+    `region_notes` say how the region differs from the file that it was read from.
     Browsers do not cache the page: after Back, the form is a new submission.
     """
     try:
@@ -253,6 +240,7 @@ def _page(
         problems=problems or Problems(),
         document_text=document,
         document_wrong=wrong,
+        region_notes=region_notes,
         held=portal.holdings.known(),
         held_text=held_text,
         found=None,

@@ -620,14 +620,19 @@ def _with_region(document: object, path: Path) -> object:
     return {**document, "region": {"geojson": read.geojson, **clip}}
 
 
+def file_refusal(error: RegionFileError, field: str, name: str) -> RequestRefusedError:
+    """Turn the error of a file into the refusal of a field."""
+    problem, _, remedy = str(error).partition("; ")
+    remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
+    return RequestRefusedError(field, f"{name}: {problem}.", remedy)
+
+
 def _read_file(path: Path, field: str) -> ReadRegion:
     """Read the region of a file; raise RequestRefusedError with the field if there is none."""
     try:
         return read_region(path.read_bytes(), path.name)
     except RegionFileError as error:
-        problem, _, remedy = str(error).partition("; ")
-        remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
-        raise RequestRefusedError(field, f"{path.name}: {problem}.", remedy) from None
+        raise file_refusal(error, field, path.name) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise RequestRefusedError(
             field,

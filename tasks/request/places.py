@@ -54,7 +54,11 @@ def place_area(name: str) -> Area:
 
     Raises ValueError, which says what there is instead.
     """
-    return _area(_fold(name))
+    name = name.strip()
+    area = _area(*_found(name))
+    if area.is_empty:
+        raise ValueError(f"{name!r} is too small for an outline; give a box around it")
+    return area
 
 
 def search_places(text: str, most: int = 20) -> tuple[str, ...]:
@@ -68,22 +72,20 @@ def search_places(text: str, most: int = 20) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _area(key: str) -> Area:
-    code, state = _found(key)
+def _area(code: str, state: str) -> Area:
+    """Return the outline of a country, or of one of its states by its folded name."""
     own = _states_file(code)
     with ZipFile(DATA) as file:
         if own in file.namelist():
             area = _outline(_read(file, own), lambda said: state in ("", _fold(said.get("name"))))
         if own not in file.namelist() or (area.is_empty and not state):
             area = _outline(_read(file, _COUNTRIES), lambda said: said.get("iso3") == code)
-    if area.is_empty:
-        raise ValueError(f"{key!r} is too small for an outline; give a box around it")
     return area
 
 
-def _found(key: str) -> tuple[str, str]:
+def _found(name: str) -> tuple[str, str]:
     """Return a place's country code and, of a state, its name without accents and capitals."""
-    countries = _countries()
+    key, countries = _fold(name), _countries()
     if key in countries:
         return countries[key], ""
     state, _, country = (part.strip() for part in key.rpartition(","))
@@ -94,9 +96,9 @@ def _found(key: str) -> tuple[str, str]:
     like = [every[one] for one in every if one.startswith(f"{key},")]
     like += [every[one] for one in nearest(key, every, 3) if every[one] not in like]
     if like:
-        raise ValueError(f"there is no place {key!r}; did you mean {' or '.join(like[:3])}?")
+        raise ValueError(f"there is no place {name!r}; did you mean {' or '.join(like[:3])}?")
     raise ValueError(
-        f"there is no place {key!r}; name a country, or a state with it: Bayern, Germany"
+        f"there is no place {name!r}; name a country, or a state with it: Bayern, Germany"
     )
 
 

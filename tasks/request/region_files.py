@@ -29,7 +29,7 @@ from shapely.geometry import mapping, shape
 from shapely.geometry.base import BaseGeometry
 
 from tasks.request.sites import parse_sites
-from tasks.request.vertices import MAX_VERTICES, Area, simplified, union
+from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, simplified, union
 
 MOST_BYTES = 32 * 2**20
 """Of a file, and of what is in an archive of files."""
@@ -384,6 +384,8 @@ def _of_areas(areas: list[Polygon], change: _Change, notes: tuple[str, ...]) -> 
     if any(not area.is_valid for area in changed):
         notes += ("Polygons that crossed themselves were mended.",)
     whole: Area = union(*(shapely.make_valid(area) for area in changed))
+    if whole.is_empty:
+        raise RegionFileError("the polygons have no area; give each three corners or more")
     before = int(shapely.get_num_coordinates(whole))
     whole, moved = simplified(whole)
     after = int(shapely.get_num_coordinates(whole))
@@ -399,7 +401,7 @@ def _of_areas(areas: list[Polygon], change: _Change, notes: tuple[str, ...]) -> 
         )
     if isinstance(whole, MultiPolygon) and len(whole.geoms) > 1:
         notes = (f"{len(whole.geoms):,} polygons.", *notes)
-    text = json.dumps(mapping(whole))
+    text = json.dumps(mapping(cut_at_antimeridian(whole)))
     geojson = json.loads(text, parse_float=lambda digits: round(float(digits), 6))
     return ReadRegion(geojson=geojson, notes=notes)
 

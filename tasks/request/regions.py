@@ -24,7 +24,7 @@ from tasks.request.document import Region
 from tasks.request.places import place_area
 from tasks.request.request_guide import WANTED
 from tasks.request.sites import parse_sites
-from tasks.request.vertices import MAX_VERTICES, Area, union
+from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, union
 
 AROUND_SITE = 0.05
 """Degrees around a site in which granules are looked for: a swath's pixels are large."""
@@ -93,12 +93,7 @@ def area_geojson(area: Area) -> str:
     Equal areas give equal texts. Areas are cut at the antimeridian, as RFC 7946, section 3.1.9,
     asks.
     """
-    _, south, east, north = area.bounds
-    if east > 180.0:
-        over = shapely.intersection(area, box(180.0, south, 540.0, north))
-        here = shapely.intersection(area, box(-180.0, south, 180.0, north))
-        area = union(here, shapely.transform(over, _west))
-    text = json.dumps(mapping(shapely.normalize(area)))
+    text = json.dumps(mapping(shapely.normalize(cut_at_antimeridian(area))))
     document = json.loads(text, parse_float=lambda digits: round(float(digits), 9))
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
@@ -236,7 +231,3 @@ def _unwrap(area: Area) -> Area:
 
 def _east(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(points + np.array([360.0, 0.0]))
-
-
-def _west(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(points - np.array([360.0, 0.0]))

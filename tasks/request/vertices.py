@@ -1,7 +1,10 @@
 """Areas with as few vertices as a request may have."""
 
+import numpy as np
 import shapely
+from numpy.typing import NDArray
 from shapely import MultiPolygon, Polygon
+from shapely.geometry import box
 
 Area = Polygon | MultiPolygon
 
@@ -35,3 +38,25 @@ def union(*areas: shapely.Geometry) -> Area:
     if isinstance(whole, Polygon | MultiPolygon):
         return whole
     return MultiPolygon([p for p in shapely.get_parts(whole) if isinstance(p, Polygon)])
+
+
+def cut_at_antimeridian(area: Area) -> Area:
+    """Put an area whose longitudes run on beyond 180 into -180 to 180, cut there (RFC 7946).
+
+    An area wider than the Earth is returned as it is.
+    """
+    west, south, east, north = area.bounds
+    by = 360.0 if west < -180.0 else 0.0
+    if not (west + by >= -180.0 and 180.0 < east + by <= 540.0):
+        return area
+    area = _moved(area, by)
+    over = shapely.intersection(area, box(180.0, south, 540.0, north))
+    here = shapely.intersection(area, box(-180.0, south, 180.0, north))
+    return union(here, _moved(over, -360.0))
+
+
+def _moved(area: shapely.Geometry, degrees: float) -> Area:
+    def move(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(points + np.array([degrees, 0.0]))
+
+    return union(shapely.transform(area, move))

@@ -74,6 +74,12 @@ def test_other_names_are_refused_with_what_was_meant(name: str, said: str) -> No
     assert said.lower() in f"{refused.value.problem} {refused.value.remedy}".lower()
 
 
+@pytest.mark.parametrize("name", ["Kenía", "TUVALU"])
+def test_a_refusal_shows_the_name_as_it_was_typed(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}'"):
+        place_area(f" {name} ")
+
+
 def test_search_finds_names_by_their_beginning_first() -> None:
     assert search_places("keny")[0] == "Kenya"
     assert "Bayern, Germany" in search_places("bay")

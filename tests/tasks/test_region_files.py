@@ -295,3 +295,15 @@ def test_a_file_takes_the_place_of_a_documents_region(tmp_path: Path) -> None:
 )
 def test_names_of_files_are_told_from_regions(text: str, is_name: bool) -> None:
     assert names_file(text) is is_name
+
+
+@pytest.mark.parametrize("west", [170.0, -190.0])
+def test_polygons_beyond_180_degrees_are_cut_there(west: float) -> None:
+    field = shapely.box(west, -20, west + 20, -10)
+    read = read_region(shapely.to_geojson(field).encode())
+    assert read.geojson is not None
+    area = shape(read.geojson)
+    assert area.bounds == (-180, -20, 180, -10)
+    assert area.area == 200
+    made = parse_request({**REQUEST, "region": {"geojson": read.geojson}})
+    assert region_area(made.region).bounds == (170, -20, 190, -10)

@@ -1,0 +1,208 @@
+"""Regions on the form in Chromium: files, pasted text, drawings, places, sites."""
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pytest
+import shapely
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
+from shapely.geometry import shape
+from shapely.geometry.base import BaseGeometry
+
+from portal.web.pages import STATIC
+from tasks.request.places import DATA
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
+from tests.portal.submissions import submitted
+from tests.tasks.test_region_files import FIELD, zipped_shapefile
+
+pytestmark = pytest.mark.browser
+
+REPLACED = ("htmx:afterRequest", "htmx:sendAbort", "undefined")
+WGS84 = shapely.box(5, 50, 8, 53)
+DROP = """([name, data]) => {
+  const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([bytes], name));
+  const where = document.querySelector(".where");
+  for (const type of ["dragenter", "dragover", "drop"]) {
+    where.dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer }));
+  }
+}"""
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Runtime:
+    return live_runtime()
+
+
+@pytest.fixture(scope="module")
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
+    if not (STATIC / "vendor" / "ol.js").is_file():
+        pytest.skip("portal/static/vendor is empty: run make setup")
+    with live_portal(runtime, settings()) as running:
+        yield running
+
+
+@pytest.fixture(params=[1280])
+def page(chromium: Browser, portal: LivePortal, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A form in a signed-in browser on which no error may come up: not in scripts, nor policy."""
+    context = chromium.new_context(viewport=ViewportSize(width=request.param, height=900))
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if is_error(said) else None)
+    page.goto(portal.link())
+    page.goto(f"{portal.url}/new")
+    expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def is_error(said: ConsoleMessage) -> bool:
+    """Whether a page complains; htmx says when a check takes the place of an earlier one."""
+    return said.type == "error" and said.text not in REPLACED
+
+
+def outline(page: Page) -> Locator:
+    return page.locator("[data-region-map][data-shape='1']")
+
+
+def drop(page: Page, name: str, content: bytes) -> None:
+    page.evaluate(DROP, [name, base64.b64encode(content).decode()])
+
+
+def area(page: Page) -> BaseGeometry:
+    return shape(json.loads(page.input_value("#geojson")))
+
+
+def at(page: Page, across: float, down: float) -> tuple[float, float]:
+    box = page.locator("#region-map").bounding_box()
+    assert box is not None
+    return box["x"] + across * box["width"], box["y"] + down * box["height"]
+
+
+def test_a_chosen_file_becomes_the_region_and_is_shown(page: Page) -> None:
+    page.fill("#title", "Kept")
+    page.set_input_files(
+        "#region-file",
+        {"name": "f.zip", "mimeType": "", "buffer": zipped_shapefile(FIELD, None)},
+    )
+    expect(page.locator("#region-fields")).to_contain_text("Read from f.zip.")
+    expect(page.locator("#region-fields")).to_contain_text("taken as degrees")
+    expect(page.get_by_label("Polygon", exact=True)).to_be_checked()
+    expect(outline(page)).to_be_attached()
+    assert area(page).equals(FIELD)
+    assert page.input_value("#title") == "Kept"
+    assert page.evaluate("document.querySelector('[data-region-map]').dataset.resolution < 0.1")
+
+
+def test_a_dropped_file_that_gives_no_region_says_why(page: Page) -> None:
+    drop(page, "fields.shp", b"no zip")
+    expect(page.locator("#error-region")).to_contain_text("Zip the .shp, .shx, .dbf and .prj")
+    drop(page, "line.geojson", b'{"type": "LineString", "coordinates": [[1, 2], [3, 4]]}')
+    expect(page.locator("#error-region")).to_contain_text("has LineString alone")
+    drop(page, "field.geojson", shapely.to_geojson(WGS84).encode())
+    expect(outline(page)).to_be_attached()
+    expect(page.locator("#error-region")).to_be_empty()
+    assert area(page).equals(WGS84)
+
+
+def test_a_dropped_table_becomes_sites(page: Page) -> None:
+    drop(page, "towers.csv", b"id,lat,lon\nA,51.5,-2\nB,52,5")
+    expect(page.get_by_label("Sites", exact=True)).to_be_checked()
+    expect(page.locator("#region-fields")).to_contain_text("2 sites.")
+    expect(page.locator("[data-region-map][data-shape='2']")).to_be_attached()
+    expect(page.locator("[data-note]")).to_have_text("2 sites")
+
+
+def test_pasted_text_in_other_notations_is_shown(page: Page) -> None:
+    page.get_by_label("Polygon", exact=True).check()
+    page.fill("#geojson", WGS84.wkt)
+    expect(outline(page)).to_be_attached()
+    page.fill("#geojson", "POLYGON ((5 50, 8")
+    expect(page.locator("[data-region-map][data-shape='0']")).to_be_attached()
+    expect(page.locator("#error-region")).to_contain_text("cannot be read")
+
+
+def test_a_polygon_is_drawn_over_the_antimeridian_and_changed(page: Page) -> None:
+    page.get_by_label("Polygon", exact=True).check()
+    page.locator("#region-map").focus()
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="Draw a polygon").click()
+    for across, down in ((0.3, 0.3), (0.7, 0.3), (0.7, 0.6), (0.3, 0.6), (0.3, 0.3)):
+        page.mouse.click(*at(page, across, down))
+    expect(outline(page)).to_be_attached()
+    before = area(page)
+    assert before.bounds[0] == -180
+    assert before.bounds[2] == 180
+    expect(page.locator("#error-region")).to_be_empty()
+    page.mouse.move(*at(page, 0.3, 0.3))
+    page.mouse.down()
+    page.mouse.move(*at(page, 0.31, 0.31))
+    page.mouse.move(*at(page, 0.35, 0.35))
+    page.mouse.up()
+    page.wait_for_function(
+        "was => document.getElementById('geojson').value !== was",
+        arg=json.dumps(json.loads(page.input_value("#geojson"))),
+    )
+    assert area(page).area < before.area
+    page.get_by_role("button", name="Clear").click()
+    assert page.input_value("#geojson") == ""
+
+
+def test_a_polygon_is_drawn_by_keys_alone(page: Page) -> None:
+    page.get_by_label("Polygon", exact=True).check()
+    page.get_by_role("button", name="Draw a polygon").press("Enter")
+    expect(page.locator("#region-map")).to_be_focused()
+    for key in ("+", "+", "+", "+", "+", "Enter", "ArrowRight", "Enter", "ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_role("button", name="Finish").press("Enter")
+    expect(outline(page)).to_be_attached()
+    assert len(shapely.get_coordinates(area(page))) == 4
+
+
+@pytest.mark.skipif(not DATA.is_file(), reason="no places.zip: run make setup")
+def test_a_place_is_outlined_and_enter_sends_nothing(page: Page, runtime: Runtime) -> None:
+    page.get_by_label("Place", exact=True).check()
+    page.locator("#place").press_sequentially("bayern")
+    expect(page.locator("#places option")).to_have_count(1)
+    page.fill("#place", "Bayern, Germany")
+    page.keyboard.press("Enter")
+    expect(outline(page)).to_be_attached()
+    expect(page.locator("[data-note]")).to_have_text("Bayern, Germany")
+    expect(page.get_by_label("Leave pixels outside the region empty")).to_be_visible()
+    assert page.url.endswith("/new")
+    assert not list(request_operations.list_requests(runtime))
+
+
+@pytest.mark.parametrize("page", [360], indirect=True)
+def test_the_region_fits_a_phone(page: Page) -> None:
+    for kind in ("Box", "MODIS tiles", "Polygon", "Place", "Sites"):
+        page.get_by_label(kind, exact=True).check()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_file_is_read_without_scripts(
+    chromium: Browser, portal: LivePortal, runtime: Runtime
+) -> None:
+    again = submitted(runtime)
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(portal.link())
+    page.goto(f"{portal.url}/new?again={again}")
+    buffer = shapely.to_geojson(WGS84).encode()
+    page.set_input_files("#region-file", {"name": "f.geojson", "mimeType": "", "buffer": buffer})
+    page.get_by_role("button", name="Read the file").click()
+    expect(page.get_by_text("Read from f.geojson.")).to_be_visible()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    name = page.url.rpartition("/")[2]
+    context.close()
+    made = request_operations.document_of(request_operations.load(runtime, name))
+    assert shapely.from_geojson(json.dumps(made.region.geojson)).equals(WGS84)
+    assert made.title == "Leaf <area>"
