@@ -22,6 +22,7 @@ from portal.core.sign_in_mail import SignInDesk
 from portal.core.stac import StacIndex
 from portal.core.traffic import Counting, Traffic
 from portal.web import (
+    actions_page,
     api,
     docs_page,
     executions_page,
@@ -111,6 +112,7 @@ _ROUTERS = (
     runs.pages,
     operations_page.pages,
     executions_page.pages,
+    actions_page.pages,
     docs_page.router,
     openapi.router,
 )

@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import ClientDisconnect
 
+from portal.core.acting import audited_for_others
 from portal.core.answers import (
     AttemptAnswer,
     FailureAnswer,
@@ -278,8 +279,9 @@ def order(portal: Portal, caller: Person, request_id: str, what: RequestOrder) -
         NotNowError: the state of the request does not allow this order.
     """
     row = load_for(portal.runtime, caller, request_id)
-    _check_order(row, what)
-    request_operations.order(portal.runtime, row.id, what)
+    with audited_for_others(portal.runtime, caller, row, what.value):
+        _check_order(row, what)
+        request_operations.order(portal.runtime, row.id, what)
     return request_operations.load(portal.runtime, row.id)
 
 

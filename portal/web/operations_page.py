@@ -10,6 +10,7 @@ from portal.core.answers import moment
 from portal.core.identity import Operator, operator, person
 from portal.web.context import CurrentPortal
 from tasks.model.categories import RULES
+from tasks.tables import restrictions
 
 pages = APIRouter(include_in_schema=False)
 api = APIRouter(prefix="/api", tags=["operations"])
@@ -215,6 +216,7 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
         "running": operations.running(sight, portal.settings, now),
         "later": operations.later(portal.runtime, sight),
         "workers": operations.health(sight, portal.settings, now),
+        "restrictions": restrictions.load(portal.runtime.store),
         "lease": portal.settings.lease_seconds,
         "factor": portal.settings.timeout_factor,
     }

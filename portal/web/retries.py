@@ -2,18 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Form, Query, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict
 
 from portal.core import operations
+from portal.core.acting import audited, audited_for_others
 from portal.core.answers import RequestAnswer
 from portal.core.identity import Caller, Operator, operator
 from portal.core.problems import BadCallError, BeingCancelledError, NotNowError
 from portal.core.submissions import load_for
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
-from tasks.model import categories
 from tasks.model.categories import RULES
 from tasks.model.model import RequestState
 from tasks.tables import retrying
@@ -25,6 +25,10 @@ pages = APIRouter(include_in_schema=False)
 
 Category = Annotated[str, Query(description="Only what failed of this category.")]
 Task = Annotated[str, Query(description="Only this task, by its key.")]
+TaskClass = Annotated[
+    str, Query(alias="class", description="In place of a category: only what failed of this class.")
+]
+Reason = Annotated[str, Query(description="Why, for the audit.", max_length=500)]
 
 
 class ReachAnswer(BaseModel):
@@ -75,12 +79,14 @@ def retry(
     summary="What a retry of a category would reach (operators)",
     dependencies=[Depends(operator)],
 )
-def reach_everywhere(portal: CurrentPortal, category: Category) -> ReachAnswer:
-    """Count the failures of one category in requests that run or ended in the last 14 days.
+def reach_everywhere(
+    portal: CurrentPortal, category: Category = "", task_class: TaskClass = ""
+) -> ReachAnswer:
+    """Count the failures of one category or class in requests that run or ended in 14 days.
 
     This tries nothing again yet.
     """
-    found = _reach(portal, category)
+    found = _reach(portal, _everywhere_scope(category, task_class))
     return ReachAnswer(
         tasks=found.tasks,
         running=tuple(one.row.id for one in found.running),
@@ -93,15 +99,20 @@ def reach_everywhere(portal: CurrentPortal, category: Category) -> ReachAnswer:
     "/operations/retry",
     status_code=202,
     tags=["operations"],
-    summary="Try a category again in all requests (operators)",
-    dependencies=[Depends(operator)],
+    summary="Try a category or class again in all requests (operators)",
 )
-def retry_everywhere(portal: CurrentPortal, category: Category) -> RetriedAnswer:
-    """Try again what failed in one category, in running and recently ended requests.
+def retry_everywhere(
+    caller: Operator,
+    portal: CurrentPortal,
+    category: Category = "",
+    task_class: TaskClass = "",
+    reason: Reason = "",
+) -> RetriedAnswer:
+    """Try again what failed of one category or class, in running and recently ended requests.
 
     Each request that ended in the last 14 days is replaced by a new request with the same document.
     """
-    return _everywhere(portal, category)
+    return _everywhere(portal, caller, _everywhere_scope(category, task_class), reason)
 
 
 @pages.post("/requests/{request_id}/retry")
@@ -114,17 +125,19 @@ def retry_by_page(
 
 
 @pages.get("/operations/retry")
-def ask_operator(caller: Operator, portal: CurrentPortal, category: str) -> Response:
-    """Show what a retry of a category would include, before it is ordered."""
-    found = _reach(portal, category)
+def ask_operator(
+    caller: Operator, portal: CurrentPortal, category: str = "", task_class: TaskClass = ""
+) -> Response:
+    """Show what a retry of a category or class would include, before it is ordered."""
+    scope = _everywhere_scope(category, task_class)
     return portal.pages.page(
         "retry.html",
         caller,
         "operations",
         200,
-        category=category,
-        rule=RULES[categories.Category(category)],
-        reach=found,
+        scope=scope,
+        rule=RULES[scope.category] if scope.category else None,
+        reach=_reach(portal, scope),
         most=retrying.MOST_ENDED,
         days=operations.DAYS,
         done=None,
@@ -132,11 +145,18 @@ def ask_operator(caller: Operator, portal: CurrentPortal, category: str) -> Resp
 
 
 @pages.post("/operations/retry")
-def retry_by_operator(caller: Operator, portal: CurrentPortal, category: str) -> Response:
-    """Try a category again in all requests, and show what is tried again."""
-    done = _everywhere(portal, category)
+def retry_by_operator(
+    caller: Operator,
+    portal: CurrentPortal,
+    category: str = "",
+    task_class: TaskClass = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
+) -> Response:
+    """Try a category or class again in all requests, and show what is tried again."""
+    scope = _everywhere_scope(category, task_class)
+    done = _everywhere(portal, caller, scope, reason)
     return portal.pages.page(
-        "retry.html", caller, "operations", 200, category=category, done=done, days=operations.DAYS
+        "retry.html", caller, "operations", 200, scope=scope, done=done, days=operations.DAYS
     )
 
 
@@ -154,23 +174,40 @@ def _retry(portal: Portal, caller: Person, request_id: str, category: str, task:
         raise NotNowError(f"Request {row.id} waits for confirmation.", "Confirm it, or cancel it.")
     scope = _scope(category, task)
     try:
-        return retrying.retry(portal.runtime, row.id, scope)
+        with audited_for_others(portal.runtime, caller, row, "retry"):
+            return retrying.retry(portal.runtime, row.id, scope)
     except CancellingError:
         raise BeingCancelledError(row.id) from None
     except (NothingToRetryError, ValueError) as error:
         raise BadCallError(_sentence(error), "See the request's failures.") from None
 
 
-def _reach(portal: Portal, category: str) -> Reach:
-    if not category:
-        raise BadCallError("No category is named.", "Name one, such as category=server busy.")
-    scope = _scope(category, "")
+def _everywhere_scope(category: str, task_class: str) -> Scope:
+    if not category and not task_class:
+        raise BadCallError(
+            "No category or class is named.", "Name one, such as category=server busy."
+        )
+    return _scope(category, "", task_class)
+
+
+def _reach(portal: Portal, scope: Scope) -> Reach:
     since = portal.runtime.clock.now() - operations.DAYS * 86_400.0
     return retrying.reach(portal.runtime, scope, since)
 
 
-def _everywhere(portal: Portal, category: str) -> RetriedAnswer:
-    found, scope = _reach(portal, category), _scope(category, "")
+def _everywhere(portal: Portal, caller: Person, scope: Scope, reason: str) -> RetriedAnswer:
+    what, _, subject = str(scope).partition("|")
+    with audited(portal.runtime, caller.owner, f"retry {what}", subject, reason) as told:
+        done = _retry_all(portal, scope)
+        told.result = (
+            f"{done.tasks} tasks tried again by {len(done.requests)} requests: "
+            f"{', '.join(done.requests)}"
+        )
+    return done
+
+
+def _retry_all(portal: Portal, scope: Scope) -> RetriedAnswer:
+    found = _reach(portal, scope)
     tried: list[str] = []
     made: list[str] = []
     tasks: set[str] = set()
@@ -186,9 +223,9 @@ def _everywhere(portal: Portal, category: str) -> RetriedAnswer:
     return RetriedAnswer(tasks=len(tasks), requests=tuple(tried), made=tuple(made), more=found.more)
 
 
-def _scope(category: str, task: str) -> Scope:
+def _scope(category: str, task: str, task_class: str = "") -> Scope:
     try:
-        return Scope.of(category, task)
+        return Scope.of(category, task, task_class)
     except ValueError as error:
         raise BadCallError(
             _sentence(error), "To retry all that failed, name neither category nor task."

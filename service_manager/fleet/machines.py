@@ -11,6 +11,8 @@ succeeded on others, and when its worker had warmed up before it began: it had e
 that class, and as many attempts as it has slots. What ran while its worker was silent says nothing,
 and time counts up to the worker's latest beat: a lost worker is not a slow one.
 
+An operator drains any worker, until an operator releases it: it is neither judged nor probed.
+
 No rule drains the last worker. At every look, also when others have left or a probe was slow, one
 worker and a quarter of the slots are free to take work; and in a small fleet no worker is held
 while work waits and all others are full.
@@ -36,7 +38,7 @@ from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.time_limits import TimeLimits
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.tables.workers import Ask, Hold, WorkerRow
 
 _SLOW = math.log(3.0)  # the slowness that is looked for
 _MOST = math.log(100.0)  # evidence of one attempt
@@ -85,6 +87,7 @@ class _Machine:
     slowness: float = 0.0  # logarithm, smoothed
     running: list[WatchedAttempt] = field(default_factory=list)
     leaving: bool = False  # it ends by itself and takes no work
+    asked: bool = False  # an operator has drained it: only an operator releases it
     beat: int = -1
     heard: float = 0.0  # when its latest beat was
     ended: Counter[str] = field(default_factory=Counter)  # attempts since its start, by class
@@ -147,13 +150,24 @@ class Machines:
             machine.leaving = worker.draining
             machine.running = running.get(worker.name, [])
             self._attempts(machine, worker.sequence, now)
-            if machine.hold is not worker.hold or (new and machine.hold is not Hold.NONE):
+            self._asked(machine, worker, now)
+            unsaid = machine.hold is not worker.hold or worker.asked is Ask.RELEASE
+            if unsaid or (new and machine.hold is not Hold.NONE):
                 orders.append(_order(worker.name, machine, now))
         for gone in self._machines.keys() - known.keys():
             for found in self._succeeded.values():
                 del found[gone]
         self._machines = known
         return orders
+
+    def _asked(self, machine: _Machine, worker: WorkerRow, now: float) -> None:
+        """Drain or release a worker as an operator asks."""
+        if worker.asked is Ask.DRAIN and not machine.asked:
+            machine.asked, machine.hold, machine.since = True, Hold.DRAINED, now
+            machine.why = worker.asked_why
+        elif worker.asked is Ask.RELEASE:
+            machine.asked = False
+            self._release(machine, now)
 
     def _attempts(self, machine: _Machine, beat: int, now: float) -> None:
         """Take note of what a worker runs, and of a silence that is over."""
@@ -245,11 +259,12 @@ class Machines:
         orders: list[DrainOrder] = []
         moves: list[WatchedAttempt] = []
         before = {name: machine.hold for name, machine in self._machines.items()}
-        for machine in self._machines.values():
+        judged = {name: one for name, one in self._machines.items() if not one.asked}
+        for machine in judged.values():
             if machine.hold is not Hold.NONE and waiting and self._needed(machine):
                 self._release(machine, now)
         self._keep_some(now)
-        for name, machine in self._machines.items():
+        for name, machine in judged.items():
             self._judge(name, machine, statistics, now, waiting)
             if machine.hold is not before[name]:
                 orders.append(_order(name, machine, now))
@@ -336,7 +351,11 @@ class Machines:
 
     def _keep_some(self, now: float) -> None:
         """Release the least slow until enough are free: others may have left."""
-        held = [m for m in self._machines.values() if m.hold is not Hold.NONE and not m.leaving]
+        held = [
+            m
+            for m in self._machines.values()
+            if m.hold is not Hold.NONE and not m.leaving and not m.asked
+        ]
         for machine in sorted(held, key=lambda one: one.slowness):
             if self._enough(self._free()):
                 return
@@ -395,7 +414,7 @@ class Machines:
 
 
 def _order(worker: str, machine: _Machine, now: float) -> DrainOrder:
-    drained = machine.hold is Hold.DRAINED
+    drained = machine.hold is Hold.DRAINED and not machine.asked
     return DrainOrder(
         worker=worker,
         started=machine.started,

@@ -15,7 +15,7 @@ from tasks.model.categories import Category
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.workers import WorkerRow
+from tasks.tables.workers import Ask, WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
 _SEEN = 0.5  # of its time limit that an attempt has, before its progress is held against it
@@ -91,7 +91,9 @@ class Monitor:
         beating = [w for w in present.values() if not self.lost(w.name, now)]
         self._orders = self._machines.hear(beating, in_hand, now)
         self._cache.workers = {
-            w.name: (w.host, self._machines.slots(w)) for w in beating if not w.draining
+            w.name: (w.host, self._machines.slots(w))
+            for w in beating
+            if not w.draining and w.asked is not Ask.DRAIN
         }
         self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
 

@@ -25,6 +25,7 @@ from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from service_manager.tasks.ready import ReadyTasks
+from service_manager.tasks.restricting import Restricting
 from service_manager.tasks.sweep import Sweep
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
@@ -106,6 +107,7 @@ class Manager:
             runtime, self.cache, self._dispatch, self._find, self._events.notice, epoch
         )
         self._release = Release(runtime, self.cache, self._dispatch, options.sweep)
+        self._restricting = Restricting(runtime.store, runtime.clock, self.cache, options.sweep)
         self._sweep = Sweep(runtime, self.cache, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
         self._retention = Retention(
@@ -118,6 +120,7 @@ class Manager:
         self._due: dict[str, float] = {}
         self._concerns: tuple[tuple[str, Callable[[], bool], float], ...] = (
             ("requests", self._lifecycle.take_up, 1.0),
+            ("restrictions", self._restrict, 1.0),
             ("plans", self._lifecycle.plan, 0.0),
             ("sweep", self._sweeping, 0.0),
             ("events", self._process_events, 0.0),
@@ -173,6 +176,12 @@ class Manager:
         for task in told.ready:
             self._ready.now(task)
         self._events.notice([shard(ended) for ended in told.ended])
+
+    def _restrict(self) -> bool:
+        if self._restricting.look():
+            # What waits on the queue was chosen under the earlier ones.
+            self._dispatch.unsend(self._recall())
+        return False
 
     def _sweeping(self) -> bool:
         for _ in range(1 if self._swept else len(SHARDS)):

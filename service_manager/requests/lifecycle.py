@@ -80,6 +80,7 @@ class Lifecycle:
             except request_operations.NoSuchRequestError:
                 return None
             if live is not None:
+                live.stopped = self._cache.restrictions.stop(live.row.owner)
                 self._cache.requests[request] = live
                 self._look_at.add(request)
         return live

@@ -22,7 +22,7 @@ from tasks.model.task_keys import shard
 from tasks.tables import request_operations, transitions
 from tasks.tables.protocol import change_task
 from tasks.tables.request_table import RequestRow
-from tasks.tables.retrying import Scope
+from tasks.tables.retrying import Scope, covered
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import replace_task
@@ -103,7 +103,7 @@ class Reviving:
     def _roots(self, interests: Mapping[str, Interest], scope: Scope) -> Iterator[str]:
         """Yield the tasks in a scope that failed themselves."""
         seen: set[str] = set()
-        todo = [interest.key for interest in interests.values() if scope.covers(interest)]
+        todo = covered(self._tasks, interests.values(), scope)
         while todo:
             key = todo.pop()
             interest = interests.get(key)

@@ -10,6 +10,7 @@ claimed, so all counts here are estimates that the sweep puts right.
 """
 
 import heapq
+import itertools
 from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,7 +20,10 @@ from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
 from tasks.messages.queues import FIRST
+from tasks.model import classes
+from tasks.model.model import Phase
 from tasks.model.task_keys import family, mates
+from tasks.tables.restrictions import Restrictions
 from tasks.tables.task_rows import ReadyMarker
 
 _BACKLOG = 4.0  # seconds of work kept on the queue
@@ -160,12 +164,14 @@ class Dispatch:
         Of a request with more ready tasks than are remembered, all that have not ended count.
         """
         counts: dict[str, int] = {}
+        paused = cache.restrictions.paused_phases
         for request, ready in self._ready.items():
             live = cache.requests.get(request)
             if not self._may(cache, request):
                 continue
-            counts[request] = len(ready.fresh) + len(ready.sent)
-            if ready.more and live is not None:
+            keys = itertools.chain(ready.fresh, ready.sent)
+            counts[request] = sum(self._phase(key) not in paused for key in keys)
+            if ready.more and live is not None and not paused:
                 counts[request] = max(counts[request], live.pending)
         return counts
 
@@ -214,11 +220,13 @@ class Dispatch:
         oldest: one request cannot hide another, however large.
         """
         self._slots = cache.slots
-        due = self._all_due(now)
+        gate = self._gate(cache)
+        due = self._all_due(now, gate)
         room = self._room(cache, due, now)
         unsent = sum(len(self._ready[r].fresh) + len(due[r]) for r in due if self._may(cache, r))
         most = min(_BATCH, max(1, unsent // max(1, self.turns * cache.slots)))
         flying, owners = self._in_flight(cache)
+        gate.owners = owners
         heap = [
             (*self._rank(cache, request, flying, owners), request)
             for request in self._ready
@@ -233,16 +241,17 @@ class Dispatch:
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
-            batch = self._next(request, due[request], now, prefer, most)
+            owner = _owner(cache, request)
+            batch = self._next(request, due[request], now, prefer, most, gate, owner)
             if not batch:
                 continue
+            gate.take(self._phase(batch[0]), len(batch))
             chosen.append(batch)
             if prefer is not None and flying.get(request, 0) < max(flying.values(), default=0):
                 for key in batch:
                     self._ready[request].sent[key].first = True
             room.take(len(batch))
             flying[request] = flying.get(request, 0) + len(batch)
-            owner = _owner(cache, request)
             owners[owner] = owners.get(owner, 0) + len(batch)
             heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
@@ -253,10 +262,16 @@ class Dispatch:
         It is not when a request has nothing there and should go before one that has several
         messages: their tasks are to be chosen again.
         """
+        gate = self._gate(cache)
+        gate.owners = self._in_flight(cache)[1]
         behind = [
             request
             for request, ready in self._ready.items()
-            if ready.fresh and not ready.sent and self._may(cache, request)
+            if ready.fresh
+            and not ready.sent
+            and self._may(cache, request)
+            and gate.left(_owner(cache, request))
+            and (gate.idle or any(gate.passes(self._phase(key)) for key in ready.fresh))
         ]
         before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
         if not behind or not before:
@@ -307,6 +322,18 @@ class Dispatch:
         submitted = live.row.submitted if live else 0.0
         return owners.get(_owner(cache, request), 0), flying.get(request, 0), submitted
 
+    def _phase(self, key: str) -> Phase | None:
+        return classes.phase(self._tasks[key].task_class)
+
+    def _gate(self, cache: ManagerCache) -> "_Gate":
+        gate = _Gate(cache.restrictions)
+        if cache.restrictions.phase_limits:
+            sent = (key for ready in self._ready.values() for key in ready.sent)
+            gate.phases.update(phase for key in sent if (phase := self._phase(key)) is not None)
+            running = cache.running.values()
+            gate.phases.update(one.phase for one in running if one.key not in self._tasks)
+        return gate
+
     def _may(self, cache: ManagerCache, request: str) -> bool:
         live = cache.requests.get(request)
         return live is None or live.dispatchable
@@ -331,28 +358,46 @@ class Dispatch:
                     preference.waiting(sent.host)
         return preference
 
-    def _all_due(self, now: float) -> dict[str, deque[str]]:
+    def _all_due(self, now: float, gate: "_Gate") -> dict[str, deque[str]]:
         """By request, what was sent and is to be sent again."""
         return {
-            request: deque(key for key, sent in ready.sent.items() if self._due(sent, now))
+            request: deque(
+                key
+                for key, sent in ready.sent.items()
+                if self._due(sent, now) and (gate.idle or not gate.paused(self._phase(key)))
+            )
             for request, ready in self._ready.items()
         }
 
     def _next(
-        self, request: str, due: deque[str], now: float, prefer: Preference | None, most: int
+        self,
+        request: str,
+        due: deque[str],
+        now: float,
+        prefer: Preference | None,
+        most: int,
+        gate: "_Gate",
+        owner: str,
     ) -> tuple[str, ...]:
-        """Take the next batch of a request, at most so many tasks; empty when there is none."""
+        """Take the next batch of a request, at most so many tasks; empty when there is none.
+
+        What was sent already is under the limits of operators.
+        """
         ready = self._ready[request]
+        fresh: Mapping[str, None] = ready.fresh
+        if not gate.idle:
+            fresh = {key: None for key in fresh if gate.passes(self._phase(key))}
         if due:
             first, host = due.popleft(), ""
             batch = self._batch(first, due, None, most)
             for key in {*batch} - {first}:
                 due.remove(key)
-        elif len(ready.messages) >= self.wide or not ready.fresh:
+        elif len(ready.messages) >= self.wide or not fresh or not gate.left(owner):
             return ()
         else:
-            first, host = self._first(ready, prefer)
-            batch = self._batch(first, ready.fresh, prefer, most)
+            first, host = self._first(ready, fresh, prefer)
+            most = gate.most(most, owner, self._phase(first))
+            batch = self._batch(first, fresh, prefer, most)
             if prefer is not None and host:
                 prefer.give(batch)
             elif prefer is not None:
@@ -403,15 +448,17 @@ class Dispatch:
             seconds += usual
         return tuple(sorted(batch))
 
-    def _first(self, ready: _Ready, prefer: Preference | None) -> tuple[str, str]:
+    def _first(
+        self, ready: _Ready, fresh: Mapping[str, None], prefer: Preference | None
+    ) -> tuple[str, str]:
         """Return the next fresh task and its host.
 
         It is a task whose host is free for it, but the first task is not passed over for ever.
         """
-        first = next(iter(ready.fresh))
+        first = next(iter(fresh))
         if prefer is None:
             return first, ""
-        key = prefer.first(ready.fresh if ready.passed < LOOK else [first])
+        key = prefer.first(fresh if ready.passed < LOOK else [first])
         ready.passed = ready.passed + 1 if key and key != first else 0
         return (key, prefer.host(key)) if key else (first, "")
 
@@ -451,3 +498,44 @@ class _Room:
 def _owner(cache: ManagerCache, request: str) -> str:
     live = cache.requests.get(request)
     return live.row.owner if live else ""
+
+
+@dataclass
+class _Gate:
+    """What operators let pass: how many tasks may be in flight, by owner and by phase."""
+
+    restrictions: Restrictions
+    owners: Mapping[str, int] = field(default_factory=dict)  # tasks in flight
+    phases: Counter[Phase] = field(default_factory=Counter)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no phase is restricted."""
+        return not self.restrictions.paused_phases and not self.restrictions.phase_limits
+
+    def paused(self, phase: Phase | None) -> bool:
+        return phase in self.restrictions.paused_phases
+
+    def passes(self, phase: Phase | None) -> bool:
+        """Whether one more task of a phase may be sent."""
+        if phase is None:
+            return True
+        limit = self.restrictions.phase_limits.get(phase)
+        return not self.paused(phase) and (limit is None or self.phases[phase] < limit)
+
+    def left(self, owner: str) -> bool:
+        """Whether one more task of an owner may be sent."""
+        limit = self.restrictions.owner_limits.get(owner)
+        return limit is None or self.owners.get(owner, 0) < limit
+
+    def most(self, most: int, owner: str, phase: Phase | None) -> int:
+        """Return how many tasks a batch may have, of `most` at most."""
+        limit = self.restrictions.owner_limits.get(owner)
+        if limit is not None:
+            most = min(most, limit - self.owners.get(owner, 0))
+        limit = self.restrictions.phase_limits.get(phase) if phase is not None else None
+        return most if limit is None or phase is None else min(most, limit - self.phases[phase])
+
+    def take(self, phase: Phase | None, tasks: int) -> None:
+        if phase is not None:
+            self.phases[phase] += tasks

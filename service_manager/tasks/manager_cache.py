@@ -8,6 +8,7 @@ from service_manager.tasks.ledger import Entry, Ledger
 from tasks.model.categories import Category
 from tasks.model.model import MissingPolicy, Phase, RequestState, Task, TaskOutcome
 from tasks.tables.request_table import PhaseCount, RequestRow
+from tasks.tables.restrictions import Restrictions
 from tasks.tables.task_rows import CompletionEvent, Interest
 
 _FEW = 1000  # running tasks
@@ -20,6 +21,7 @@ class Live:
     row: RequestRow
     policy: MissingPolicy
     ledger: Ledger = field(default_factory=Ledger)
+    stopped: bool = False  # its owner is paused, or has spent the quota
     changed: bool = True  # since its progress was written
     heard: bool = True  # something of its tasks, since it was last recounted or found quiet
     quiet: int = 0  # sweeps without hearing anything
@@ -47,7 +49,7 @@ class Live:
     @property
     def dispatchable(self) -> bool:
         """Whether its tasks may be sent to workers."""
-        return not self.row.paused and not self.leaving
+        return not self.row.paused and not self.leaving and not self.stopped
 
     @property
     def pending(self) -> int:
@@ -160,7 +162,9 @@ class ManagerCache:
     running: dict[str, WatchedAttempt] = field(default_factory=dict)  # by key
     slots: int = 0
     workers: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Host, and slots that take attempts, of each worker that beats and does not leave."""
+    """Host, and slots that take attempts, of each worker that beats,
+    does not leave, and was drained by no operator."""
+    restrictions: Restrictions = field(default_factory=Restrictions)  # of operators
     reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
     @property

@@ -10,6 +10,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tasks.model.model import Phase
+
+_PHASES = {phase.value: phase for phase in Phase} | {"extraction": Phase.REPROJECTION}
 _PREFIXES = ("", "K", "M", "G", "T", "P")  # of 1024 each
 _AMOUNT = re.compile(r"^(\d+)-\d+ ([KMGTP]?)(?:B|px)$")
 # Words of a class that name its kind, and its family; more words name the work within the family.
@@ -64,6 +67,12 @@ def parse(text: str) -> TaskClass:
         work=work,
         octave=octave,
     )
+
+
+def phase(text: str) -> Phase | None:
+    """Return the phase of a class; None where its text does not begin with one."""
+    word = text.partition(" ")[0].rstrip(",")
+    return _PHASES.get(word)
 
 
 def product(text: str) -> str:

@@ -43,10 +43,12 @@ from tasks.storage.store import (
     Upsert,
 )
 from tasks.tables import (
+    audit,
     history,
     outbox,
     package_table,
     request_table,
+    restrictions,
     task_table,
     token_table,
     workers,
@@ -63,6 +65,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     history.TABLE: (history.PARTITION, history.FAILURES),
     package_table.TABLE: (package_table.PARTITION,),
     token_table.TABLE: (token_table.PARTITION,),
+    restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first

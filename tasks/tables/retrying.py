@@ -5,7 +5,7 @@ it is; its retry is a new request of the same document, linked both ways, which 
 and whose new interests revive what failed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tasks.errors import SwathmillError
@@ -16,6 +16,7 @@ from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, new_id
 from tasks.tables.task_rows import Interest
+from tasks.tables.task_table import TaskTable
 
 MOST_ORDERS = 50  # of one request, not obeyed yet
 MOST_ENDED = 100  # requests that have ended and are tried again at once
@@ -33,14 +34,17 @@ class CancellingError(NothingToRetryError):
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What is tried again: everything that failed, what failed of one category, or one task."""
+    """What is tried again: all that failed, what failed of one category or class, or one task."""
 
     category: Category | None = None
     task: str = ""
+    task_class: str = ""
 
     def __str__(self) -> str:
         if self.task:
             return f"task|{self.task}"
+        if self.task_class:
+            return f"class|{self.task_class}"
         return f"category|{self.category.value}" if self.category else "all"
 
     @classmethod
@@ -49,25 +53,28 @@ class Scope:
         kind, _, value = text.partition("|")
         if kind == "task":
             return cls(task=value)
+        if kind == "class":
+            return cls(task_class=value)
         return cls(category=Category(value)) if kind == "category" else cls()
 
     @classmethod
-    def of(cls, category: str = "", task: str = "") -> "Scope":
+    def of(cls, category: str = "", task: str = "", task_class: str = "") -> "Scope":
         """Return the scope that people name.
 
         Raises ValueError, whose message says what to name instead.
         """
-        if category and task:
-            raise ValueError("name a category or a task, not both")
+        if [bool(category), bool(task), bool(task_class)].count(True) > 1:
+            raise ValueError("name a category, a class or a task, one of them")
         if task and not is_key(task):
             raise ValueError(f"{task!r} is no task key; a key has 64 hexadecimal digits")
         if category and category not in set(Category):
             known = ", ".join(sorted(c.value for c in Category))
             raise ValueError(f"there is no category {category!r}; there are: {known}")
-        return cls(category=Category(category) if category else None, task=task)
+        named = Category(category) if category else None
+        return cls(category=named, task=task, task_class=task_class)
 
     def covers(self, interest: Interest) -> bool:
-        """Whether an interest with a failure in it is meant."""
+        """Whether an interest with a failure in it is meant; of a class, `covered` tells which."""
         if interest.outcome not in (TaskOutcome.FAILED, TaskOutcome.GAP, TaskOutcome.SUPERSEDED):
             return False
         if self.task:
@@ -78,6 +85,15 @@ class Scope:
                 and interest.category is self.category
             )
         return interest.outcome is TaskOutcome.FAILED
+
+
+def covered(tasks: TaskTable, interests: Iterable[Interest], scope: Scope) -> list[str]:
+    """Return the keys of the interests that a scope covers. Raises StoreError."""
+    keys = [interest.key for interest in interests if scope.covers(interest)]
+    if not scope.task_class:
+        return keys
+    found = tasks.tasks_of_all(keys)
+    return [key for key in keys if key in found and found[key].task_class == scope.task_class]
 
 
 def retry(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
@@ -166,12 +182,8 @@ def reach(runtime: Runtime, scope: Scope, since: float) -> Reach:
 def _reached(runtime: Runtime, row: RequestRow, scope: Scope) -> Iterator[Reached]:
     if not any(count.failed for count in row.phases.values()):
         return
-    found = (
-        interest.key
-        for interest in request_operations.interests(runtime, row.id)
-        if scope.covers(interest)
-    )
-    tasks = frozenset(found)
+    interests = request_operations.interests(runtime, row.id)
+    tasks = frozenset(covered(runtime.tasks, interests, scope))
     if tasks:
         yield Reached(row=row, tasks=tasks)
 

@@ -38,6 +38,14 @@ class Hold(Enum):
     PROBE = "probe"  # one at a time: to see whether it still is
 
 
+class Ask(Enum):
+    """What an operator asks the manager to do with a worker."""
+
+    NONE = ""
+    DRAIN = "drain"  # until it is released
+    RELEASE = "release"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunningAttempt:
     """An attempt a worker runs, as of its last beat."""
@@ -69,6 +77,8 @@ class WorkerRow:
     hold_why: str = ""  # the evidence in words
     hold_since: float = 0.0  # when it was drained; POSIX seconds, as the next
     hold_until: float = 0.0  # when it is tried again; 0: now
+    asked: Ask = Ask.NONE
+    asked_why: str = ""  # who asked it, and why
     draining: bool = False
     sandbox: str = ""
     version: str = ""
@@ -98,6 +108,8 @@ WORKER = Codec(
         "waiting": WORDS_IN_BYTES,
         "orders": WORDS,
         "moves": WORDS,
+        "asked": Form(write=lambda ask: ask.value, read=Ask, sparse=True),
+        "asked_why": Form(sparse=True),
     },
 )
 
@@ -156,6 +168,8 @@ def beat(
             hold_why=old.hold_why if same else "",
             hold_since=old.hold_since if same else 0.0,
             hold_until=old.hold_until if same else 0.0,
+            asked=old.asked,
+            asked_why=old.asked_why,
             draining=worker.draining or orders.leave,
         )
         if old == new:
@@ -204,10 +218,23 @@ def order_hold(
         if old.started != started:
             return old
         if hold is Hold.NONE:
-            return replace(old, hold=hold, hold_why="", hold_since=0.0, hold_until=0.0)
+            new = replace(old, hold=hold, hold_why="", hold_since=0.0, hold_until=0.0)
+            return replace(new, asked=Ask.NONE) if new.asked is Ask.RELEASE else new
         since = old.hold_since if old.hold is not Hold.NONE and old.hold_since else now
         until = now + wait if wait else 0.0
         return replace(old, hold=hold, hold_why=why[:_WHY], hold_since=since, hold_until=until)
+
+    return _order(store, clock, worker, change)
+
+
+def ask(store: Store, clock: Clock, worker: str, what: Ask, why: str) -> bool:
+    """Ask the manager to drain or release a worker; False when there is no such worker.
+
+    A worker that was drained so stays drained when it starts again under its name.
+    """
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return replace(old, asked=what, asked_why=why[:_WHY])
 
     return _order(store, clock, worker, change)
 

@@ -51,7 +51,7 @@ def test_a_running_request_is_given_the_order(
     [
         ({"category": "bad luck"}, "bad image format"),
         ({"task": "k"}, "64 hexadecimal"),
-        ({"task": "0" * 64, "category": "unknown"}, "not both"),
+        ({"task": "0" * 64, "category": "unknown"}, "one of them"),
     ],
 )
 def test_a_scope_that_is_none_is_refused_with_what_to_do(

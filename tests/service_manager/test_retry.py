@@ -494,7 +494,7 @@ def test_a_manager_that_stalls_before_it_reads_the_fence_plans_nothing_over_agai
 @pytest.mark.parametrize(
     ("named", "problem"),
     [
-        ({"category": "server busy", "task": "0" * 64}, "not both"),
+        ({"category": "server busy", "task": "0" * 64}, "one of them"),
         ({"task": "xyz"}, "no task key"),
         ({"category": "busy"}, "server busy"),
     ],

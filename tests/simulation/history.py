@@ -8,13 +8,14 @@ from random import Random
 
 from service_manager.options import ManagerOptions
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import RequestOrder, State
+from tasks.model.model import Phase, RequestOrder, State
 from tasks.model.plan import Plan
 from tasks.request.document import Request, parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
-from tasks.tables import protocol, workers
+from tasks.tables import protocol, restrictions, workers
+from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
@@ -134,6 +135,7 @@ class History:
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
         self.options = replace(OPTIONS, scale_in=15.0, scale_least=1) if scales else OPTIONS
+        self.operates = Random(f"operators {self.seed}").random() < 0.25
 
     # --- processes ---
 
@@ -377,6 +379,45 @@ class History:
 
         self.world.spawn(process, run)
 
+    def operators(self) -> None:
+        """Restrict and lift, drain and release at random; all is lifted at the storm's end."""
+        random = Random(f"what operators do {self.seed}")
+        process = Process(name="operators")
+        runtime = self.runtime(process)
+        store, clock = runtime.store, runtime.clock
+        subjects = {kind: ["owner0", "owner1"] for kind in Kind}
+        subjects |= {kind: [*Phase] for kind in (Kind.PAUSE_PHASE, Kind.LIMIT_PHASE)}
+        self.asking += 1
+
+        def insist(call: Callable[[], object]) -> None:
+            while True:
+                try:
+                    call()
+                except StoreError:
+                    clock.sleep(2.0)
+                else:
+                    return
+
+        def run() -> None:
+            while self.world.now < STORM:
+                clock.sleep(random.uniform(1, 60))
+                kind = random.choice(list(Kind))
+                subject = random.choice(subjects[kind])
+                worker = f"worker-{random.randint(0, 2)}"
+                value = float(random.randint(0, 2))
+                new = Restriction(kind=kind, subject=subject, value=max(value, 1.0))
+                if kind is Kind.QUOTA_OWNER:
+                    new = replace(new, value=value / 100)
+                self.world.faults["restriction"] += 1
+                insist(partial(restrictions.put, store, new))
+                insist(partial(workers.ask, store, clock, worker, workers.Ask.DRAIN, ""))
+                clock.sleep(random.uniform(1, 90))
+                insist(partial(restrictions.lift, store, clock, kind, subject))
+                insist(partial(workers.ask, store, clock, worker, workers.Ask.RELEASE, ""))
+            self.asking -= 1
+
+        self.world.spawn(process, run)
+
     def act(self, client: Client, name: str, what: str) -> None:
         """One thing that a person does."""
         if what in ("cancel", "pause", "resume"):
@@ -413,6 +454,8 @@ class History:
         for i in range(world.random.choice([1, 1, 2, 3])):
             self.start_worker(f"worker-{i}")
         self.people()
+        if self.operates:
+            self.operators()
         world.at(1.0, self.supervise)
         world.at(1.0, self.trouble)
         if self.parts:

@@ -1,0 +1,302 @@
+"""What operators do: each action described before it happens, done once, and audited."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+
+from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError
+from portal.core.tokens import Person
+from tasks.errors import SwathmillError
+from tasks.model.model import Phase, RequestOrder, RequestState, State
+from tasks.model.task_keys import is_key
+from tasks.tables import audit, request_operations, restrictions, workers
+from tasks.tables.request_operations import NoSuchRequestError
+from tasks.tables.request_table import RequestRow
+from tasks.tables.restrictions import Kind, Restriction
+from tasks.tables.runtime import Runtime
+from tasks.tables.workers import Ask, WorkerRow
+
+_LARGEST = 1_000_000  # of a limit, in attempts, and of a quota, in hours
+
+
+class Action(StrEnum):
+    """What an operator may do, besides retries."""
+
+    DRAIN = "drain worker"
+    RELEASE = "release worker"
+    KILL = "kill attempt"
+    CANCEL = "cancel request"
+    PAUSE_PHASE = "pause phase"
+    RESUME_PHASE = "resume phase"
+    PAUSE_OWNER = "pause owner"
+    RESUME_OWNER = "resume owner"
+    LIMIT_PHASE = "limit phase"
+    LIMIT_OWNER = "limit owner"
+    QUOTA_OWNER = "set quota of owner"
+
+
+_RESTRICTS = {
+    Action.PAUSE_PHASE: Kind.PAUSE_PHASE,
+    Action.PAUSE_OWNER: Kind.PAUSE_OWNER,
+    Action.LIMIT_PHASE: Kind.LIMIT_PHASE,
+    Action.LIMIT_OWNER: Kind.LIMIT_OWNER,
+    Action.QUOTA_OWNER: Kind.QUOTA_OWNER,
+}
+_LIFTS = {Action.RESUME_PHASE: Kind.PAUSE_PHASE, Action.RESUME_OWNER: Kind.PAUSE_OWNER}
+_OF_PHASES = (Action.PAUSE_PHASE, Action.RESUME_PHASE, Action.LIMIT_PHASE)
+_VALUED = (Action.LIMIT_PHASE, Action.LIMIT_OWNER, Action.QUOTA_OWNER)
+
+
+@dataclass
+class Told:
+    """What came of an action, for its row in the audit."""
+
+    result: str = "done"
+
+
+@contextmanager
+def audited(runtime: Runtime, who: str, action: str, subject: str, reason: str) -> Iterator[Told]:
+    """Write down an action before the block does it, and afterwards what came of it.
+
+    What the block raises is written down as the result, and raised.
+    """
+    deed = audit.begin(runtime, who, action, subject, reason.strip())
+    told = Told()
+    try:
+        yield told
+    except PortalError as error:
+        audit.complete(runtime.store, deed, f"refused: {error.problem}")
+        raise
+    except SwathmillError as error:
+        audit.complete(runtime.store, deed, f"failed: {error}")
+        raise
+    audit.complete(runtime.store, deed, told.result)
+
+
+def audited_for_others(
+    runtime: Runtime, caller: Person, row: RequestRow, what: str
+) -> AbstractContextManager[object]:
+    """Write down what is done with a request, if its owner is somebody else."""
+    if caller.owner == row.owner:
+        return nullcontext()
+    return audited(runtime, caller.owner, f"{what} request", f"{row.id} of {row.owner}", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """An action on something, with a value for limits and quotas; an empty value lifts them."""
+
+    action: Action
+    subject: str
+    value: str = ""
+
+    @property
+    def text(self) -> str:
+        """The order in words."""
+        return f"{self.action.value} {self.subject}" + (f": {self.value}" if self.value else "")
+
+    @property
+    def number(self) -> float | None:
+        """Return the value as a number; None if it is empty.
+
+        Raises BadCallError, which says what it may be.
+        """
+        if not self.value:
+            return None
+        whole = self.action is not Action.QUOTA_OWNER
+        try:
+            number = float(int(self.value)) if whole else float(self.value)
+        except ValueError:
+            number = -1.0
+        if not (0 if not whole else 1) <= number <= _LARGEST:
+            wanted = "a whole number from 1" if whole else "a number of hours from 0"
+            raise BadCallError(
+                f"The value is {self.value!r}.",
+                f"Give {wanted} to {_LARGEST:,}, or nothing to lift it.",
+                field="value",
+            )
+        return number
+
+
+def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
+    """Say what an order would do, in sentences, before it is given.
+
+    Raises PortalError where it cannot be given; StoreError.
+    """
+    match order.action:
+        case Action.DRAIN:
+            return _drain_words(runtime, _worker(runtime, order.subject))
+        case Action.RELEASE:
+            worker = _worker(runtime, order.subject)
+            why = f"It is drained: {worker.hold_why}" if worker.hold_why else "It is not drained."
+            return (f"{why}", "It takes new attempts again, in all its slots.")
+        case Action.KILL:
+            worker, attempt = _attempt(runtime, order.subject)
+            return (
+                f"{attempt.task_class} runs on {worker.name} for {attempt.started_ago:.0f} s.",
+                "The attempt is killed and its task is tried again at once, at no cost to its other"
+                " tries.",
+            )
+        case Action.CANCEL:
+            row = _request(runtime, order.subject)
+            counts = row.phases.values()
+            left = sum(count.total - count.done - count.failed for count in counts)
+            return (
+                f"{row.title or row.id} of {row.owner} is {row.state.value}.",
+                f"{left:,} unfinished tasks are withdrawn, unless others want them. Finished "
+                "results stay. It cannot be taken back.",
+            )
+    return _restriction_words(runtime, order)
+
+
+def act(runtime: Runtime, who: str, order: Order, reason: str) -> None:
+    """Do what an order says, once, and write it into the audit.
+
+    Raises PortalError where it cannot be done; StoreError.
+    """
+    with audited(runtime, who, order.action.value, _named(order), reason) as told:
+        told.result = _do(runtime, who, order, reason)
+
+
+def _named(order: Order) -> str:
+    return f"{order.subject}: {order.value}" if order.value else order.subject
+
+
+def _do(runtime: Runtime, who: str, order: Order, reason: str) -> str:
+    store, clock = runtime.store, runtime.clock
+    match order.action:
+        case Action.DRAIN | Action.RELEASE:
+            worker = _worker(runtime, order.subject)
+            ask = Ask.DRAIN if order.action is Action.DRAIN else Ask.RELEASE
+            why = f"Drained by {who}{': ' if reason else ''}{reason}."
+            workers.ask(store, clock, worker.name, ask, why)
+            return "the manager has been asked; its next look does it"
+        case Action.KILL:
+            worker, attempt = _attempt(runtime, order.subject)
+            workers.order_move(store, clock, worker.name, attempt.claim)
+            return f"{worker.name} has been ordered to kill it with its next heartbeat"
+        case Action.CANCEL:
+            row = _request(runtime, order.subject)
+            request_operations.order(runtime, row.id, RequestOrder.CANCEL)
+            return f"request {row.id} of {row.owner} is being cancelled"
+    kind = _kind(order)
+    lifts = order.action in _LIFTS or (order.action in _VALUED and order.number is None)
+    _check_subject(order)
+    if lifts:
+        return "lifted" if restrictions.lift(store, clock, kind, order.subject) else "was not set"
+    new = Restriction(
+        kind=kind,
+        subject=order.subject,
+        value=order.number or 0.0,
+        by=who,
+        since=clock.now(),
+        reason=reason,
+    )
+    restrictions.put(store, new)
+    return "set"
+
+
+def _kind(order: Order) -> Kind:
+    return (_RESTRICTS | _LIFTS)[order.action]
+
+
+def _check_subject(order: Order) -> None:
+    if order.action in _OF_PHASES and order.subject not in {phase.value for phase in Phase}:
+        raise BadCallError(
+            f"There is no phase {order.subject!r}.",
+            f"Name one of {', '.join(Phase)}.",
+            field="subject",
+        )
+    if not order.subject:
+        raise BadCallError("No owner is named.", "Name one.", field="subject")
+
+
+def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
+    _check_subject(order)
+    what = f"phase {order.subject}" if order.action in _OF_PHASES else f"owner {order.subject}"
+    if order.action in _LIFTS:
+        return (f"New attempts of {what} are started again.",)
+    if order.action in (Action.PAUSE_PHASE, Action.PAUSE_OWNER):
+        touched = _running(runtime, order)
+        return (
+            f"No new attempt of {what} is started until it is resumed.",
+            f"Running attempts go on to their end: {touched} now.",
+            "Tasks that other owners want, too, run on their account as they become ready."
+            if order.action is Action.PAUSE_OWNER
+            else "Requests wait where they need this phase.",
+        )
+    number = order.number
+    if order.action is Action.QUOTA_OWNER:
+        used = restrictions.spent_hours(runtime.store, order.subject, runtime.clock.now())
+        spent = f"{used:,.2f} hours of one slot were used this month."
+        if number is None:
+            return (f"The quota of {what} is lifted.", spent)
+        waits = " That is more: the owner's requests wait from now on." if used >= number else ""
+        return (
+            f"Attempts of {what} may take {number:,g} hours of one slot in a calendar month; what "
+            "is over waits for the next one.",
+            spent + waits,
+        )
+    if number is None:
+        return (f"The limit of {what} is lifted.",)
+    return (
+        f"At most {number:,.0f} attempts of {what} are sent and running at once.",
+        f"Running attempts go on to their end: {_running(runtime, order)} now.",
+    )
+
+
+def _running(runtime: Runtime, order: Order) -> int:
+    """Count the running attempts of an order's phase or owner, as workers tell."""
+    running = [one for worker in workers.list_workers(runtime.store) for one in worker.attempts]
+    if order.action in _OF_PHASES:
+        return sum(one.phase.value == order.subject for one in running)
+    tasks = runtime.tasks.tasks_of_all(one.key for one in running)
+    sponsors = {task.sponsor for task in tasks.values()}
+    rows = (runtime.requests.request(name) for name in sponsors)
+    owned = {row.id for row in rows if row is not None and row.owner == order.subject}
+    return sum(task.sponsor in owned for task in tasks.values())
+
+
+def _drain_words(runtime: Runtime, worker: WorkerRow) -> tuple[str, ...]:
+    others = [
+        one
+        for one in workers.list_workers(runtime.store)
+        if one.name != worker.name and not one.hold.value and not one.draining
+    ]
+    words = (
+        "It takes no new attempt until an operator releases it.",
+        f"Running attempts go on to their end: {len(worker.attempts)} now.",
+    )
+    return words if others else (*words, "No other worker takes attempts: all work stops.")
+
+
+def _worker(runtime: Runtime, name: str) -> WorkerRow:
+    found = next((one for one in workers.list_workers(runtime.store) if one.name == name), None)
+    if found is None:
+        raise NotFoundError(f"There is no worker {name!r}.", "See the list of workers.")
+    return found
+
+
+def _attempt(runtime: Runtime, key: str) -> tuple[WorkerRow, workers.RunningAttempt]:
+    task = runtime.tasks.task(key) if is_key(key) else None
+    if task is None:
+        raise NotFoundError(f"There is no task {key!r}.", "See the running attempts.")
+    for worker in workers.list_workers(runtime.store):
+        for attempt in worker.attempts:
+            if task.state is State.RUNNING and attempt.claim == task.claim:
+                return worker, attempt
+    raise NotNowError("No worker runs this task now.", "See the running attempts.")
+
+
+def _request(runtime: Runtime, name: str) -> RequestRow:
+    try:
+        row = request_operations.row_of(runtime, name)
+    except NoSuchRequestError:
+        raise NotFoundError(f"There is no request {name!r}.", "See the list of requests.") from None
+    if row.state.ended or row.state is RequestState.CANCELLING:
+        raise NotNowError(
+            f"Request {row.id} is {row.state.value}.",
+            "Only a request that has not ended can be cancelled.",
+        )
+    return row

@@ -1,0 +1,89 @@
+"""What operators do: a page that asks before, one that lists what was done, also as CSV."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Response
+from fastapi.responses import RedirectResponse
+
+from portal.core import acting
+from portal.core.acting import Action, Order
+from portal.core.csv_text import csv_answer
+from portal.core.identity import Operator, operator
+from portal.web.context import CurrentPortal
+from portal.web.pages import iso_text
+from tasks.model.model import Phase
+from tasks.tables import audit, restrictions
+from tasks.tables.restrictions import Kind
+
+pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
+
+LISTED = 100
+
+
+@pages.get("/operations/actions")
+def show(caller: Operator, portal: CurrentPortal, page: int = 0) -> Response:
+    """Show what is restricted, and what operators did, the newest first."""
+    skip = max(0, page) * LISTED
+    deeds = list(audit.deeds(portal.runtime.store, LISTED + 1, skip))
+    found = restrictions.load(portal.runtime.store)
+    now = portal.runtime.clock.now()
+    return portal.pages.page(
+        "operations_actions.html",
+        caller,
+        "operations",
+        200,
+        deeds=deeds[:LISTED],
+        more=len(deeds) > LISTED,
+        number=max(0, page),
+        restrictions=found,
+        used={
+            one.subject: restrictions.spent_hours(portal.runtime.store, one.subject, now)
+            for one in found
+            if one.kind is Kind.QUOTA_OWNER
+        },
+        all_phases=[phase.value for phase in Phase],
+        paused={one.subject for one in found if one.kind is Kind.PAUSE_PHASE},
+        limits={one.subject: one for one in found if one.kind is Kind.LIMIT_PHASE},
+    )
+
+
+@pages.get("/operations/actions.csv")
+def download(portal: CurrentPortal) -> Response:
+    """Download the whole audit, the newest action first."""
+    head = ("at", "who", "action", "subject", "reason", "result")
+    rows = (
+        (iso_text(one.at), one.who, one.action, one.subject, one.reason, one.result)
+        for one in audit.deeds(portal.runtime.store)
+    )
+    return csv_answer("actions", head, rows)
+
+
+@pages.get("/operations/act")
+def ask(
+    caller: Operator, portal: CurrentPortal, action: Action, subject: str = "", value: str = ""
+) -> Response:
+    """Say what an action would do, and ask whether to do it."""
+    order = Order(action=action, subject=subject.strip(), value=value.strip())
+    return portal.pages.page(
+        "operations_act.html",
+        caller,
+        "operations",
+        200,
+        order=order,
+        words=acting.describe(portal.runtime, order),
+    )
+
+
+@pages.post("/operations/act")
+def act(
+    caller: Operator,
+    portal: CurrentPortal,
+    action: Annotated[Action, Form()],
+    subject: Annotated[str, Form(max_length=200)],
+    value: Annotated[str, Form(max_length=20)] = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
+) -> RedirectResponse:
+    """Do it, and show the audit."""
+    order = Order(action=action, subject=subject.strip(), value=value.strip())
+    acting.act(portal.runtime, caller.owner, order, reason.strip())
+    return RedirectResponse("/operations/actions", 303)

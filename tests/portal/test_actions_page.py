@@ -1,0 +1,237 @@
+"""What operators do: asked before, done once, audited, and refused to everybody else."""
+
+import re
+
+import httpx
+import pytest
+
+from portal.core import acting
+from portal.core.acting import Action, Order
+from portal.core.problems import NotFoundError
+from tasks.model.model import RequestState
+from tasks.tables import audit, request_operations, restrictions, workers
+from tasks.tables.restrictions import Kind
+from tasks.tables.runtime import Runtime
+from tasks.tables.workers import Ask
+from tests.portal.scripted import LivePortal, put_running_task, put_worker
+from tests.portal.submissions import submitted
+from tests.portal.test_retries import failed
+
+OPERATOR = ("op@example.org", "operator")
+
+
+@pytest.fixture
+def running(runtime: Runtime) -> str:
+    """A task that runs on `worker-1`, as its worker says; returns its key."""
+    key = put_running_task(runtime, submitted(runtime), "A.hdf", "worker-1")
+    task = runtime.tasks.task(key)
+    assert task is not None
+    attempt = workers.RunningAttempt(
+        key=key,
+        claim=task.claim,
+        started_ago=5.0,
+        phase=task.phase,
+        task_class=task.task_class,
+    )
+    now = runtime.clock.now()
+    put_worker(
+        runtime,
+        workers.WorkerRow(
+            name="worker-1", host="node", slots=2, started=1.0, beat_at=now, attempts=(attempt,)
+        ),
+    )
+    return key
+
+
+def act(client: httpx.Client, action: str, subject: str, value: str = "") -> httpx.Response:
+    """Ask first, as the page does, and then confirm with what the page would send."""
+    named = {"action": action, "subject": subject, "value": value}
+    asked = client.get("/operations/act", params=named)
+    if asked.status_code != 200:
+        return asked
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', asked.text))
+    assert fields == named
+    return client.post("/operations/act", data={**fields, "reason": "to see"})
+
+
+def worker(runtime: Runtime) -> workers.WorkerRow:
+    (found,) = workers.list_workers(runtime.store)
+    return found
+
+
+@pytest.mark.usefixtures("running")
+def test_a_worker_is_drained_and_released(portal: LivePortal, runtime: Runtime) -> None:
+    with portal.browser(*OPERATOR) as client:
+        asked = client.get("/operations/act?action=drain+worker&subject=worker-1").text
+        assert "go on to their end: 1 now" in asked
+        assert "No other worker takes attempts: all work stops." in asked
+        assert worker(runtime).asked is Ask.NONE, "nothing happens before it is confirmed"
+        assert list(audit.deeds(runtime.store)) == []
+        done = act(client, "drain worker", "worker-1").text
+        assert worker(runtime).asked is Ask.DRAIN
+        assert worker(runtime).asked_why == "Drained by op@example.org: to see."
+        act(client, "release worker", "worker-1")
+        assert worker(runtime).asked is Ask.RELEASE
+        csv = client.get("/operations/actions.csv").text.splitlines()
+    assert "drain worker" in done
+    assert "to see" in done
+    assert csv[0] == "at,who,action,subject,reason,result"
+    assert [line.split(",")[1:5] for line in csv[1:]] == [
+        ["op@example.org", "release worker", "worker-1", "to see"],
+        ["op@example.org", "drain worker", "worker-1", "to see"],
+    ]
+
+
+def test_an_attempt_is_killed_and_its_task_handed_back(
+    portal: LivePortal, runtime: Runtime, running: str
+) -> None:
+    with portal.browser(*OPERATOR) as client:
+        assert f"subject={running}" in client.get("/operations").text
+        assert act(client, "kill attempt", running).status_code == 200
+        assert act(client, "kill attempt", "0" * 64).status_code == 404
+    (claim,) = worker(runtime).moves
+    (attempt,) = worker(runtime).attempts
+    assert claim == attempt.claim
+    assert worker(runtime).orders == ()
+
+
+def test_a_request_is_cancelled_once(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    with portal.browser(*OPERATOR) as client:
+        assert (
+            "ada@example.org"
+            in client.get(f"/operations/act?action=cancel+request&subject={name}").text
+        )
+        assert act(client, "cancel request", name).status_code == 200
+        assert act(client, "cancel request", name).status_code == 409
+    assert request_operations.load(runtime, name).state is RequestState.CANCELLED
+
+
+@pytest.mark.usefixtures("running")
+def test_phases_and_owners_are_paused_limited_and_resumed(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    with portal.browser(*OPERATOR) as client:
+        asked = client.get("/operations/act?action=pause+phase&subject=collection").text
+        assert "go on to their end: 1 now" in asked
+        act(client, "pause phase", "collection")
+        act(client, "limit phase", "reduction", "3")
+        act(client, "pause owner", "ada@example.org")
+        act(client, "set quota of owner", "bob@example.org", "1.5")
+        page = client.get("/operations/actions").text
+        found = {(one.kind, one.subject): one for one in restrictions.load(runtime.store)}
+        assert found[Kind.LIMIT_PHASE, "reduction"].value == 3
+        assert found[Kind.QUOTA_OWNER, "bob@example.org"].value == 1.5
+        assert found[Kind.PAUSE_OWNER, "ada@example.org"].by == "op@example.org"
+        assert "1.5 h, 0.00 used" in page
+        for action, subject in (
+            ("resume phase", "collection"),
+            ("limit phase", "reduction"),
+            ("resume owner", "ada@example.org"),
+            ("set quota of owner", "bob@example.org"),
+        ):
+            act(client, action, subject)
+    assert restrictions.load(runtime.store) == []
+    assert {one.result for one in audit.deeds(runtime.store)} == {"set", "lifted"}
+
+
+@pytest.mark.parametrize(
+    ("action", "subject", "value"),
+    [
+        ("limit owner", "a", "0"),
+        ("limit owner", "a", "x"),
+        ("limit phase", "a", "1"),
+        ("pause phase", "", ""),
+        ("pause owner", "", ""),
+        ("set quota of owner", "a", "nan"),
+        ("set quota of owner", "a", "-1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    portal: LivePortal, runtime: Runtime, action: str, subject: str, value: str
+) -> None:
+    named = {"action": action, "subject": subject, "value": value}
+    with portal.browser(*OPERATOR) as client:
+        assert client.get("/operations/act", params=named).status_code == 400
+        assert client.post("/operations/act", data=named).status_code in (400, 422)
+    assert restrictions.load(runtime.store) == []
+    assert all(one.result.startswith("refused") for one in audit.deeds(runtime.store))
+
+
+def test_an_action_that_fails_says_so_in_the_audit(runtime: Runtime) -> None:
+    order = Order(action=Action.DRAIN, subject="nobody")
+    with pytest.raises(NotFoundError):
+        acting.act(runtime, "op", order, "why")
+    (deed,) = audit.deeds(runtime.store)
+    assert (deed.action, deed.subject, deed.reason) == ("drain worker", "nobody", "why")
+    assert deed.result == "refused: There is no worker 'nobody'."
+
+
+def test_an_action_that_was_interrupted_has_no_result(runtime: Runtime) -> None:
+    with pytest.raises(KeyboardInterrupt), acting.audited(runtime, "op", "drain", "w", ""):
+        raise KeyboardInterrupt
+    (deed,) = audit.deeds(runtime.store)
+    assert deed.result == ""
+
+
+@pytest.mark.usefixtures("running")
+def test_only_operators_act(portal: LivePortal, runtime: Runtime) -> None:
+    data = {"action": "drain worker", "subject": "worker-1"}
+    pages = (
+        "/operations/actions",
+        "/operations/actions.csv",
+        "/operations/act?action=drain+worker",
+    )
+    with portal.browser() as client:
+        for status in (403, 401):
+            assert client.post("/operations/act", data=data).status_code == status
+            assert client.post("/operations/retry?category=unknown").status_code == status
+            assert [client.get(page).status_code for page in pages] == [status] * 3
+            client.cookies.clear()
+    assert worker(runtime).asked is Ask.NONE
+    assert list(audit.deeds(runtime.store)) == []
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
+def test_a_form_of_another_site_does_nothing(
+    portal: LivePortal, runtime: Runtime, origin: str
+) -> None:
+    with portal.browser(*OPERATOR) as client:
+        client.headers["Origin"] = origin
+        data = {"action": "drain worker", "subject": "worker-1"}
+        assert client.post("/operations/act", data=data).status_code == 403
+        assert client.post("/operations/retry?category=unknown").status_code == 403
+    assert worker(runtime).asked is Ask.NONE
+    assert list(audit.deeds(runtime.store)) == []
+
+
+def test_a_retry_of_a_class_touches_that_class_alone(portal: LivePortal, runtime: Runtime) -> None:
+    name, key = failed(runtime)
+    task = runtime.tasks.task(key)
+    assert task is not None
+    named = {"class": task.task_class}
+    with portal.browser(*OPERATOR) as client:
+        asked = client.get("/operations/retry", params=named).text
+        other = client.get("/operations/retry?class=reduction+other").text
+        done = client.post("/operations/retry", params=named, data={"reason": "mended"}).text
+    assert "1 task failed this way" in asked
+    assert "There is nothing to try again" in other
+    assert "1 failed task in 1 request is tried again" in done
+    assert request_operations.load(runtime, name).retry_orders == (f"class|{task.task_class}",)
+    (deed,) = audit.deeds(runtime.store)
+    assert (deed.action, deed.subject, deed.reason) == ("retry class", task.task_class, "mended")
+    assert deed.result == f"1 tasks tried again by 1 requests: {name}"
+
+
+def test_what_operators_do_with_others_requests_is_audited(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    mine, theirs = submitted(runtime), submitted(runtime)
+    with portal.browser() as client:
+        client.post(f"/requests/{mine}/cancel")
+    with portal.browser(*OPERATOR) as client:
+        client.post(f"/requests/{theirs}/cancel")
+    (deed,) = audit.deeds(runtime.store)
+    assert (deed.who, deed.action) == ("op@example.org", "cancel request")
+    assert deed.subject.startswith(theirs)
