@@ -1,5 +1,6 @@
 """What operators pause, limit and drain: nothing of it starts, and what runs goes on."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -75,10 +76,12 @@ def test_a_paused_owner_waits_and_others_go_on() -> None:
 )
 def test_no_more_than_the_limit_is_in_flight(limit: Restriction) -> None:
     dispatch = Dispatch(window=64, resend=30, expected=lambda _class: 0.01)
-    seen = cache(("r", "a", 1.0), ("s", "a", 2.0), slots=8)
+    seen = cache(("r", "a", 1.0), ("s", "a", 2.0), slots=2)
     seen.running["x"] = replace(running("x"), phase=Phase.COLLECTION)
-    for i in range(40):
-        dispatch.add(f"0{i:02d}", "r" if i % 2 else "s", FETCH)
+    for i in range(80):
+        dispatch.add(f"{0:012d}{i:02d}", "r" if i % 2 else "s", FETCH)
+    restrict(seen)
+    assert max(map(len, Dispatch.choose(deepcopy(dispatch), seen, 0.0))) > 2, "in batches"
     restrict(seen, limit)
     first = sent(dispatch, seen, 0.0)
     assert len(first) == 2  # with the one that runs
@@ -86,6 +89,18 @@ def test_no_more_than_the_limit_is_in_flight(limit: Restriction) -> None:
     assert not dispatch.overtaken(seen)
     dispatch.remove(first[0])
     assert len(sent(dispatch, seen, 2.0)) == 1
+
+
+def test_an_owner_at_the_limit_overtakes_nothing() -> None:
+    dispatch, seen = Dispatch(window=9, resend=30), cache(("r", "a", 1.0), ("s", "a", 2.0))
+    restrict(seen, Restriction(kind=Kind.LIMIT_OWNER, subject="a", value=2))
+    for key in ("k1", "k2"):
+        dispatch.add(key, "r", FETCH)
+    assert len(sent(dispatch, seen, 0.0)) == 2
+    dispatch.add("k3", "s", FETCH)
+    assert not dispatch.overtaken(seen)
+    restrict(seen)
+    assert dispatch.overtaken(seen)
 
 
 def test_a_limit_of_one_phase_leaves_the_other_phases_alone() -> None:
@@ -125,6 +140,15 @@ def test_a_paused_owner_holds_up_nobody_who_wants_the_same() -> None:
     assert b.until_ended(mine).state is RequestState.COMPLETE  # all of it was made for the other
     other = b.submit("ab", owner="a")
     assert b.until_ended(other).state is RequestState.COMPLETE
+
+
+def test_a_request_that_comes_between_two_looks_waits_with_its_owner() -> None:
+    b = bench()
+    put(b, Kind.PAUSE_OWNER, "a")
+    b.rounds(1, seconds=0.05)
+    b.submit("p", owner="a")
+    b.rounds(9, seconds=0.05)
+    assert b.ran == []
 
 
 def test_an_owner_whose_quota_is_spent_waits_until_it_is_raised() -> None:
@@ -251,6 +275,13 @@ def test_an_operator_releases_what_the_manager_drained() -> None:
     asked.ask(Ask.RELEASE)
     assert asked.look().hold is Hold.NONE
     assert asked.w0().asked is Ask.NONE
+
+
+def test_a_worker_that_is_free_is_released_to_no_effect() -> None:
+    asked = Asked()
+    asked.look()
+    asked.ask(Ask.RELEASE)
+    assert asked.look().asked is Ask.NONE
 
 
 def test_no_such_worker_is_drained() -> None:
