@@ -80,6 +80,11 @@
       }
     }
   };
+  // A line about the archive is told when it changes, not at each check.
+  document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
+    const { target, fragment } = event.detail;
+    if (target.matches(".told") && target.textContent.trim() === fragment.textContent.trim()) event.detail.shouldSwap = false;
+  });
   document.body.addEventListener("htmx:afterSettle", mark);
   document.body.addEventListener("htmx:oobAfterSwap", mark);
   mark();

@@ -1,11 +1,13 @@
 """The submission form: what was typed, kept as typed, and the request document it means."""
 
+import datetime as dt
 import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from typing import cast
 
 import yaml
 from starlette.datastructures import FormData
@@ -294,20 +296,28 @@ def request_of(form: Form) -> Request:
     return made
 
 
-def so_far(form: Form) -> Request | None:
-    """Build the request that an unfinished form would make over the whole Earth or a coarse grid.
+def so_far(form: Form, start: dt.date, end: dt.date) -> Request | None:
+    """Build the request that the form's products, region and days make, to compare with an archive.
 
-    It allows early checks. Returns None if the form has no products or no days, or is wrong.
+    What is still empty or wrong is the whole Earth, or the given days. Returns None without a
+    product.
     """
-    read = read_document(form)
-    for error in read.refused:
-        part = error.field.partition(".")[0]
-        if part not in _MEANWHILE or not isinstance(error, NotFilledError):
-            return None
-    try:
-        return parse_request({**_MEANWHILE, **read.document})
-    except RequestRefusedError:
-        return None
+    made = read_document(form).document
+    instead: Document = {
+        "region": {"bbox": [-180, -90, 180, 90]},
+        "time": {"start": start, "end": end},
+    }
+    request = {"products": made.get("products"), **instead}
+    request |= {name: made[name] for name in instead if name in made}
+    for _ in range(2):
+        is_raster = "sites" not in cast(Document, request["region"])
+        grid: Document = {"grid": {"crs": "EPSG:4326", "resolution": 0.05}} if is_raster else {}
+        try:
+            return parse_request({**request, **grid})
+        except RequestRefusedError as error:
+            wrong = {each.field.partition(".")[0] for each in (error, *error.also)}
+            request |= {name: instead[name] for name in instead if name in wrong}
+    return None
 
 
 def region_of(form: Form) -> Region:
@@ -319,12 +329,6 @@ def joined(errors: Sequence[RequestRefusedError]) -> RequestRefusedError:
     """Join several errors into one, which is the first; raise IndexError if there is none."""
     first, *others = errors
     return type(first)(first.field, first.problem, first.remedy, tuple(others))
-
-
-_MEANWHILE: Document = {
-    "region": {"bbox": [-180, -90, 180, 90]},
-    "grid": {"crs": "EPSG:4326", "resolution": 1},
-}
 
 
 def _products(form: Form) -> list[Document]:

@@ -17,6 +17,7 @@ from portal.core.packages import offered
 from portal.core.problems import PortalError
 from portal.core.submissions import accept, check, load_for, refusal, resent
 from portal.core.tokens import Person
+from portal.web.archive_lines import archive_slots, lacks_of
 from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems, problems_of, slots_of
 from portal.web.forms import (
@@ -27,11 +28,10 @@ from portal.web.forms import (
     read_form,
     request_of,
     request_yaml,
-    so_far,
 )
 from reprojection.resampling import TRAITS
 from tasks.errors import RequestRefusedError
-from tasks.holdings.held import check_held, held_notes, held_text
+from tasks.holdings.held import held_text
 from tasks.model.model import RequestState
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
@@ -96,25 +96,26 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     This includes the rasters it would make, the document, what is wrong and what is still to do.
     """
     form = read_form(data)
-    shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
+    shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": ()}
     problems = Problems()
     try:
         made = request_of(form)
         resolved = resolve(made)
         shown = _summary(portal, resolved)
         check(resolved, portal.settings, portal.packages_of(caller))
-        held = portal.holdings.known()
-        if held is not None:
-            check_held(resolved, held)
-            shown["notes"] = [*held_notes(made, held)]
     except RequestRefusedError as error:
         problems = problems_of(error, form)
         shown["waiting"] = problems.waiting()
         if not data.get("tried"):  # before the form is sent, an empty field is no error
             problems = problems.wrong()
-        if not problems.wrong():
-            problems = problems.and_(_foreseen(form, portal))
-    return portal.pages.part("checked.html", problems=problems, slots=slots_of(form), **shown)
+    return portal.pages.part(
+        "checked.html",
+        problems=problems,
+        slots=slots_of(form),
+        archive=lacks_of(form, portal.holdings.known()),
+        archive_slots=archive_slots(form),
+        **shown,
+    )
 
 
 def _checked(form: Form, caller: Person, portal: Portal) -> RequestDocument:
@@ -124,17 +125,6 @@ def _checked(form: Form, caller: Person, portal: Portal) -> RequestDocument:
     check(resolved, portal.settings, portal.packages_of(caller))
     portal.holdings.check(resolved)
     return made
-
-
-def _foreseen(form: Form, portal: Portal) -> Problems:
-    """Find what the archive will refuse of a form that is not filled in yet."""
-    held, made = portal.holdings.known(), so_far(form)
-    if held is not None and made is not None:
-        try:
-            check_held(resolve(made), held)
-        except RequestRefusedError as error:
-            return problems_of(error, form)
-    return Problems()
 
 
 @router.post("/new/preview")
@@ -230,7 +220,7 @@ def new_page(
     try:
         summary = _summary(portal, resolve(request_of(form)))
     except RequestRefusedError:
-        summary = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
+        summary = {"estimate": None, "yaml": "", "waiting": ()}
     response = portal.pages.page(
         "new.html",
         caller,
@@ -262,7 +252,7 @@ def _summary(portal: Portal, resolved: ResolvedRequest) -> dict[str, object]:
     """Collect what `summary.html` shows; raise RequestRefusedError for a wrong document."""
     found: Estimate = estimate(resolved, portal.settings)
     yaml = request_yaml(resolved.request)
-    return {"estimate": found, "yaml": yaml, "waiting": (), "notes": ()}
+    return {"estimate": found, "yaml": yaml, "waiting": ()}
 
 
 def _has_more(form: Form) -> bool:

@@ -54,32 +54,42 @@ def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
         for product in resolved.products
         if (item := _of(product.choice, held)) is not None
     }
-    there = [
-        each
-        for number, each in found.items()
-        for product in [resolved.products[number]]
-        if each.has_days(product.first_start, product.join.last)
-    ]
+    there = [each for number, each in found.items() if _has_days(resolved.products[number], each)]
     if not there:
         raise _no_day(request, [*found.values()])
-    if not any(each.anywhere for each in there):
-        tiles, cells = _touched(resolved.target)
-        if not any(each.tiles & tiles or each.cells & cells for each in there):
-            raise _no_place(request, there)
+    if not _touch(resolved, there):
+        raise _no_place(request, there)
 
 
-def held_notes(request: Request, held: Holdings) -> Iterator[str]:
-    """Yield what a scientist should know of the archive's holdings for an accepted request."""
-    span = request.time
-    for choice in request.products:
-        if choice.use != "same-day":
-            continue  # its dates may lie before or after these days
-        found = _of(choice, held)
-        if found is not None and not found.has_days(span.start, span.end):
-            yield (
-                f"The archive has no granule of {named(found)} on these days, so nothing of it "
-                f"will be made. {_days(found)}"
-            )
+def lacking(resolved: ResolvedRequest, held: Holdings) -> Iterator[RequestRefusedError]:
+    """Yield what the archive lacks of each product: itself, a layer, the days, or the region.
+
+    The refusals are not raised: a request of several products may lack one.
+    """
+    for product in resolved.products:
+        try:
+            _check_product(product.number, product.choice, held)
+            _check_layers(product, held)
+        except RequestRefusedError as error:
+            yield error
+        found = _of(product.choice, held)
+        if found is None:
+            continue
+        if not _has_days(product, found):
+            yield _no_day(resolved.request, [found])
+        elif not _touch(resolved, [found]):
+            yield _no_place(resolved.request, [found])
+
+
+def _has_days(product: ResolvedProduct, found: Held) -> bool:
+    return found.has_days(product.first_start, product.join.last)
+
+
+def _touch(resolved: ResolvedRequest, there: Sequence[Held]) -> bool:
+    if any(each.anywhere for each in there):
+        return True
+    tiles, cells = _touched(resolved.target)
+    return any(each.tiles & tiles or each.cells & cells for each in there)
 
 
 def named(held: Held) -> str:

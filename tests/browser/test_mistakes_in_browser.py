@@ -108,14 +108,40 @@ def test_the_form_says_while_one_types_what_the_archive_has(page: Page) -> None:
     expect(page.locator("#chosen")).to_contain_text("In the archive: 16 granules, 2012-01-01")
     page.fill("#start", "2031-01-01")
     page.fill("#end", "2031-01-31")
-    told = page.locator("#error-time")
+    told = page.locator("#told-time")
     expect(told).to_contain_text("it has days from 2012-01-01 to 2012-04-30")
-    expect(page.locator("#start")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("[aria-invalid]")).to_have_count(0)  # it is told, and refused by nothing
+    expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
     page.fill("#start", "2012-01-01")
     page.fill("#end", "2012-01-31")
     expect(told).to_be_empty()
-    expect(page.locator("[aria-invalid]")).to_have_count(0)
-    expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
+    page.fill("#south", "-20")
+    page.fill("#north", "-10")
+    expect(page.locator("#told-region")).to_contain_text("it has tiles h17v03, h18v03")
+    page.fill("#south", "51")
+    page.fill("#north", "52")
+    expect(page.locator("#told-region")).to_be_empty()
+
+
+def test_the_archive_s_days_are_told_before_a_layer_is_chosen(page: Page) -> None:
+    page.get_by_role("checkbox", name="Lai_1km").uncheck()
+    page.fill("#start", "")
+    expect(page.locator("#told-time")).to_have_text(
+        "The archive has MCD15A2 005: 16 granules, 2012-01-01 to 2012-04-30."
+    )
+    page.fill("#north", "95")
+    page.fill("#start", "2031-01-01")
+    page.fill("#end", "2031-01-31")
+    expect(page.locator("#told-time")).to_contain_text("no granule of MCD15A2 005 from 2031")
+
+
+def test_a_product_that_the_archive_lacks_is_told_on_its_card(page: Page) -> None:
+    page.locator("#product-search").fill("MOD13A2")
+    page.get_by_role("button", name="Add MOD13A2").first.click()
+    expect(page.locator("[data-card]").nth(1).locator(".told")).to_contain_text(
+        "The archive has no granule of MOD13A2."
+    )
+    expect(page.locator("[data-card]").first.locator(".told")).to_be_empty()
 
 
 def test_a_value_that_a_browser_refuses_does_not_stop_the_check(page: Page) -> None:

@@ -9,7 +9,7 @@ from archives.kinds.coverage import Square
 from modis.tile import Tile
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
-from tasks.holdings.held import check_held, held_notes
+from tasks.holdings.held import check_held, lacking
 from tasks.holdings.holdings import Held, Holdings, day_bits
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
@@ -95,8 +95,19 @@ def test_what_one_of_several_products_lacks_is_a_gap_and_said() -> None:
     products = [*PLAIN["products"], {"name": "MCD12Q1", "collection": "5", "layers": ["x"]}]
     check(held(), old, products=products)
     request = parse_request({**PLAIN, "products": products})
-    (note,) = held_notes(request, Holdings(products=(held(), old)))
-    assert "it has one day, 2011-01-01" in note
+    (lack,) = lacking(resolve(request), Holdings(products=(held(), old)))
+    assert lack.field == "time.start"
+    assert "it has one day, 2011-01-01" in lack.remedy
+
+
+def test_what_is_lacking_is_told_of_each_product() -> None:
+    far = held("MYD15A2", tiles=frozenset({Tile(9, 9)}))
+    names = ("MYD15A2", "MCD12Q1", "MCD15A2")
+    products = [{"name": n, "collection": "5", "layers": ["Lai_1km"]} for n in names]
+    request = parse_request({**PLAIN, "products": products})
+    found = [*lacking(resolve(request), Holdings(products=(held(), far)))]
+    assert [lack.field for lack in found] == ["region.bbox", "products.1.name"]
+    assert "tiles h09v09" in found[0].remedy
 
 
 def test_swaths_of_the_other_side_of_the_antimeridian_may_touch() -> None:
