@@ -8,11 +8,10 @@ from starlette.datastructures import FormData
 
 from portal.core.problems import TooLargeError
 from tasks.errors import RequestRefusedError
-from tasks.request.yaml_text import Loader, load_yaml
+from tasks.yaml_text import TooDeepError, load_yaml
 
 MOST_BYTES = 2 * 2**20
 _MOST_FIELDS = 2000
-_DEEPEST = 64
 
 
 async def read_body(request: Request) -> bytes:
@@ -51,8 +50,11 @@ def decode(text: bytes) -> object:
         plain = text.decode("utf-8")
         if plain.lstrip().startswith("{"):
             return json.loads(plain)
-        _check_events(plain)
         return load_yaml(plain)
+    except (TooDeepError, RecursionError):
+        raise RequestRefusedError(
+            "document", "is nested too deeply.", "Write it as the examples do."
+        ) from None
     except (UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
         where = " ".join(str(error).split())[:200]
         raise RequestRefusedError(
@@ -60,22 +62,3 @@ def decode(text: bytes) -> object:
             f"is neither JSON nor YAML: {where}.",
             "Correct it; examples/ has documents to copy.",
         ) from None
-    except RecursionError:
-        raise _too_deep() from None
-
-
-def _check_events(text: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError(f"the alias *{event.anchor} is not allowed here")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _DEEPEST:
-            raise _too_deep()
-
-
-def _too_deep() -> RequestRefusedError:
-    return RequestRefusedError("document", "is nested too deeply.", "Write it as the examples do.")

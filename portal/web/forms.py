@@ -18,6 +18,7 @@ from tasks.refusal_wording import listed
 from tasks.request.document import Reduction, Region, Request, parse_request
 from tasks.request.region_files import is_notation
 from tasks.request.request_guide import WANTED
+from tasks.yaml_text import load_yaml
 
 Document = dict[str, object]
 
@@ -498,8 +499,8 @@ def _yaml_mapping(name: str, text: str) -> object:
         with suppress(ValueError, RecursionError):
             return json.loads(text)
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        return load_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise RequestRefusedError(name, f"cannot be read{where}.", WANTED[name].remedy) from None

@@ -28,6 +28,7 @@ from tasks.model.spec import Band
 from tasks.network_hosts import ENDPOINT, MOST_HOSTS, read_endpoint
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
+from tasks.yaml_text import load_yaml
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
@@ -322,7 +323,7 @@ def load_package(folder: Path) -> Package:
         raise PackageError(
             f"{folder} has no {MANIFEST}; add one, see docs/reductions.md."
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise PackageError(f"{path} is not YAML: {error}. Mend it.") from None
     except PackageError as error:
         raise PackageError(f"{path}: {error}") from None
@@ -330,8 +331,7 @@ def load_package(folder: Path) -> Package:
 
 @lru_cache(maxsize=64)
 def _read_manifest(text: str) -> Package:
-    # The loader in C is quicker, but a manifest may be a stranger's, and deep nesting crashes it.
-    document = yaml.safe_load(text)
+    document = load_yaml(text)
     try:
         return Package.model_validate(document)
     except ValidationError as error:

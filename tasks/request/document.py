@@ -39,7 +39,7 @@ from tasks.request.region_files import (
 )
 from tasks.request.request_guide import RequestGuide
 from tasks.request.sites import parse_sites
-from tasks.request.yaml_text import load_yaml
+from tasks.yaml_text import load_yaml
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 Use = Literal["same-day", "covering", "nearest", "previous", "static"]
@@ -594,7 +594,7 @@ def load_request(path: Path, region: Path | None = None) -> Request:
         raise RequestRefusedError(
             str(path), f"cannot be read: {error.strerror}.", "Give the path of a request document."
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise RequestRefusedError(
             str(path),
             f"is not YAML: {' '.join(str(error).split())}.",

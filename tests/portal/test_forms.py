@@ -173,6 +173,8 @@ def filled() -> Form:
             "not a name with a value",
         ),
         ({"qa": "rule"}, "qa", "is empty"),
+        ({"qa": "rule", "qa_rule": "[" * 65 + "]" * 65}, "qa", "cannot be read"),
+        ({"steps": "[" * 65 + "]" * 65}, "reduction", "cannot be read"),
         ({"notify": "nobody"}, "notify", "not an e-mail address"),
     ],
 )
