@@ -114,6 +114,11 @@ class Resources(_Model):
     processes: Annotated[int, Field(ge=1, le=4096)] = 64
     output_gb: Annotated[float, Field(gt=0, le=1024)] = 8.0
 
+    @property
+    def declares_disk(self) -> bool:
+        """Whether `output_gb` is the package's own number, not the default."""
+        return "output_gb" in self.model_fields_set
+
 
 class Inputs(_Model):
     """How a package gets its rasters.

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess as Process
@@ -108,6 +108,34 @@ def test_runs_share_the_disk(tmp_path: Path) -> None:
             pass
         with pytest.raises(NoRoomError), admitted(tmp_path, disk(tmp_path, 0.6), tmp_path, 0):
             pass
+
+
+def test_runs_that_declare_no_disk_fit_beside_each_other_on_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On every processor one, although each has written what was kept for it."""
+    processors = 6
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+
+    def free(_: Path) -> int:
+        written = (int(path.read_text().split()[1]) for path in (tmp_path / "runs").iterdir())
+        return 2**30 - sum(written)
+
+    monkeypatch.setattr(admission, "_free", free)
+    with ExitStack() as held:
+        for _ in range(processors):
+            default = Share(cores=1, disk=8 * 10**9, disk_declared=False)
+            held.enter_context(beside(tmp_path, default))
+        assert 0 < free(tmp_path) < 0.7 * 2**30
+
+
+def test_on_a_large_disk_the_default_is_kept_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_free", lambda _: 10**15)
+    with beside(tmp_path, Share(cores=1, disk=8 * 10**9, disk_declared=False)):
+        (run,) = (tmp_path / "runs").iterdir()
+        assert run.read_text().split() == ["0", str(8 * 10**9)]
 
 
 def test_a_run_that_is_alone_starts_with_all_there_is(tmp_path: Path) -> None:

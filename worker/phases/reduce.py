@@ -112,6 +112,7 @@ def run_package(
         cores=package.resources.cores,
         memory=0 if ours else bounds.memory,
         disk=0 if ours else bounds.output,
+        disk_declared=package.resources.declares_disk,
     )
     around.tell(0.1, f"waiting for room on this machine: {share.cores} processors")
     since = time.monotonic()

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from processes.locks import try_lock
@@ -26,11 +26,15 @@ _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """What a run may use of its machine: processors, and bytes of memory and disk."""
+    """What a run may use of its machine: processors, and bytes of memory and disk.
+
+    Without `disk_declared` the disk is a default, of which less is kept for the run on a small one.
+    """
 
     cores: int
     memory: int = 0
     disk: int = 0
+    disk_declared: bool = True
 
 
 class NoRoomError(Exception):
@@ -67,6 +71,8 @@ def admitted(
                 return len(own) == cores
 
             _until(collect, end, f"{cores} of {len(free)} processors")
+            if not share.disk_declared:
+                share = replace(share, disk=min(share.disk, _usual_part(disk, cores, len(free))))
             if share.memory or share.disk:
                 what = f"{share.memory / 1e9:g} GB of memory and {share.disk / 1e9:g} GB of disk"
                 _until(lambda: _fits(share, tuple(_others(runs)), disk), end, what)
@@ -81,6 +87,20 @@ def machine_memory() -> int:
         with suppress(OSError, ValueError):
             total = min(total, int(Path(path).read_text("ascii")))
     return total
+
+
+def _usual_part(disk: Path, cores: int, processors: int) -> int:
+    """Return half of the free disk that a run's processors are of all: in bytes.
+
+    As many such runs as there are processors fit beside each other, even when each of them has
+    written its whole part, which counts twice then: as written, and as kept.
+    """
+    return _free(disk) * cores // (2 * processors)
+
+
+def _free(disk: Path) -> int:
+    room = os.statvfs(disk)
+    return room.f_bavail * room.f_frsize
 
 
 def _until(done: Callable[[], bool], end: float, what: str) -> None:
@@ -102,10 +122,8 @@ def _fits(share: Share, others: tuple[Share, ...], disk: Path) -> bool:
     """Whether a run fits beside others. What they have written is not told from what they will."""
     memory = share.memory + sum(one.memory for one in others)
     wanted = share.disk + sum(one.disk for one in others)
-    total, room = machine_memory(), os.statvfs(disk)
-    return not others or (
-        memory <= total - total // _KEPT and wanted <= room.f_bavail * room.f_frsize
-    )
+    total = machine_memory()
+    return not others or (memory <= total - total // _KEPT and wanted <= _free(disk))
 
 
 def _others(runs: Path) -> Iterator[Share]:
