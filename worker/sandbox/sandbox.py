@@ -16,12 +16,14 @@ import sysconfig
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from tasks.network_hosts import AllowedHosts
 from tasks.settings import Settings
 from worker.sandbox import confine
+from worker.sandbox.refused_calls import filter_of, seccomp_known
 
 Tier = Literal["bubblewrap", "limits"]
 
@@ -170,7 +172,7 @@ def _absent_for_limits() -> str:
     """Name what the kernel lacks without which the tier limits would be no sandbox."""
     if not confine.landlock_abi():
         return "Landlock (Linux 5.13 or newer, `landlock` among the security modules)"
-    return "" if confine.seccomp_known() else "x86_64 or aarch64, whose system calls are known"
+    return "" if seccomp_known() else "x86_64 or aarch64, whose system calls are known"
 
 
 def _limits_report(problem: str, settings: Settings) -> SandboxReport:
@@ -202,7 +204,7 @@ def probe_bubblewrap() -> str:
     """Explain why bubblewrap does not work here; return "" if it works."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    if not confine.seccomp_known():
+    if not seccomp_known():
         return "the system calls of this processor are not known"
     bounds = SandboxLimits(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
     try:
@@ -293,8 +295,12 @@ def command_line(
     policy += [f"processor={number}" for number in bounds.processors]
     if (user := own_user(tier)) is not None:
         policy += [f"user={user}"]
-    if proxy is not None and tier == "bubblewrap":
+    tcp = proxy is not None and tier == "bubblewrap"
+    if tcp:
         policy += [f"proxy={proxy}"]
+    limits = tier == "limits"
+    calls = filter_of(shared=limits and user is None, one_group=limits, tcp=tcp)
+    policy += [f"filter={calls.hex()}"]
     if tier == "bubblewrap":
         launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
         return [*_bubblewrap(places, bounds), "--", *launcher, *policy, "--", *program]
@@ -302,7 +308,7 @@ def command_line(
     read = (*_readable(), *(str(folder) for folder in folders if folder is not None), *_KERNEL)
     policy += [f"read={path}" for path in read]
     policy += [f"write={path}" for path in (places.outputs, places.temporary, *_DEVICES)]
-    policy += ["one_group", "shared" if user is None else "search"]
+    policy += ["shared" if user is None else "search"]
     return [sys.executable, "-I", "-S", str(_CONFINE), *policy, "--", *program]
 
 
@@ -347,12 +353,12 @@ def links_to(path: Path) -> dict[str, str]:
     return found
 
 
-def _links_outside(mounted: list[str]) -> dict[str, str]:
+def _links_outside(python: Path, mounted: tuple[str, ...]) -> dict[str, str]:
     """Find links on the way to our Python that lie neither in nor above a mounted folder."""
     folders = [Path(folder) for folder in mounted]
     return {
         link: target
-        for link, target in links_to(Path(sys.executable)).items()
+        for link, target in links_to(python).items()
         if not any(Path(link).is_relative_to(f) or f.is_relative_to(link) for f in folders)
     }
 
@@ -373,16 +379,8 @@ def _bubblewrap(places: Places, bounds: SandboxLimits) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", SHARED_MEMORY]
     command += ["--bind", str(places.temporary), str(seen.temporary)]
-    readable = [*_readable(), *(_CERTIFICATES if bounds.reach else ())]
-    # Made here, the folders above are open to all; bubblewrap would make them for root alone.
-    links = _links_outside(readable)
-    above = (str(up) for path in (*readable, *links) for up in reversed(Path(path).parents[:-1]))
-    for folder in dict.fromkeys((*above, str(seen.package.parent))):
-        command += ["--dir", folder]
-    for path in readable:
-        command += ["--ro-bind-try", path, path]
-    for link, target in links.items():
-        command += ["--symlink", target, link]
+    command += _mounts(sys.executable, (*_readable(), *(_CERTIFICATES if bounds.reach else ())))
+    command += ["--dir", str(seen.package.parent)]
     command += ["--ro-bind", str(_CONFINE), "/swathmill/confine.py"]
     command += ["--ro-bind", str(places.package), str(seen.package)]
     command += ["--ro-bind", str(places.inputs), str(seen.inputs)]
@@ -391,6 +389,20 @@ def _bubblewrap(places: Places, bounds: SandboxLimits) -> list[str]:
     command += ["--bind", str(places.outputs), str(seen.outputs)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*command, "--chdir", str(seen.package)]
+
+
+@cache
+def _mounts(python: str, readable: tuple[str, ...]) -> tuple[str, ...]:
+    """Return bubblewrap's arguments for what all programs may read, our Python among it."""
+    links = _links_outside(Path(python), readable)
+    # Made here, the folders above are open to all; bubblewrap would make them for root alone.
+    above = (str(up) for path in (*readable, *links) for up in reversed(Path(path).parents[:-1]))
+    arguments = [word for folder in dict.fromkeys(above) for word in ("--dir", folder)]
+    for path in readable:
+        arguments += ["--ro-bind-try", path, path]
+    for link, target in links.items():
+        arguments += ["--symlink", target, link]
+    return tuple(arguments)
 
 
 def _rlimits(bounds: SandboxLimits) -> dict[str, int]:
