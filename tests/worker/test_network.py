@@ -1,7 +1,10 @@
 """The network of a package: the hosts that it names and the operator allows, by a proxy alone."""
 
+import datetime as dt
 import multiprocessing
+import shutil
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -9,6 +12,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tasks.model.categories import Category
 from tasks.model.packages import pack
@@ -74,6 +81,48 @@ def host() -> Iterator[int]:
 
 
 @pytest.fixture
+def secure_host(tmp_path: Path, places: Places) -> Iterator[int]:
+    """The port of a web server with TLS, whose authority's certificate the package has."""
+    (tmp_path / "tls").mkdir()
+    make_certificates(places.package / "authority.pem", tmp_path / "tls" / "localhost.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls" / "localhost.pem")
+    server = Server(("127.0.0.1", 0), Answers)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    process = multiprocessing.get_context("fork").Process(target=server.serve_forever)
+    process.start()
+    yield server.server_port
+    process.kill()
+    process.join()
+    server.server_close()
+
+
+def make_certificates(authority: Path, server: Path) -> None:
+    """Write an authority's certificate, and one of it for localhost with its key."""
+    now = dt.datetime.now(dt.UTC)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in ("ca", "server")]
+    pem = serialization.Encoding.PEM
+    for key, name, path in zip(keys, names, (authority, server), strict=True):
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(names[0])
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=path is authority, path_length=None), True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+            .sign(keys[0], hashes.SHA256())
+        )
+        path.write_bytes(certificate.public_bytes(pem))
+    private = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    with server.open("ab") as file:
+        file.write(keys[1].private_bytes(pem, *private))
+
+
+@pytest.fixture
 def bystander(host: int) -> Iterator[None]:
     """A server on the same port of 127.0.0.2, which nobody may reach."""
     with socket.create_server(("127.0.0.2", host)) as server:
@@ -106,6 +155,53 @@ def answers(monkeypatch: pytest.MonkeyPatch, *addresses: list[str]) -> None:
 def test_a_host_that_both_name_is_reached(places: Places, host: int) -> None:
     script = f'attempt("said", lambda: get("localhost:{host}").read().decode())'
     assert go(places, script, reach(f"localhost:{host}")) == {"said": "the host's data"}
+
+
+CURL = "curl --silent --show-error --max-time 20 --cacert authority.pem {}"
+R = (
+    "Rscript -e \"Sys.setenv(CURL_CA_BUNDLE='authority.pem');"
+    "download.file('{}', file.path(Sys.getenv('TMPDIR'), 'said'), 'libcurl', quiet=TRUE);"
+    "cat(readLines(file.path(Sys.getenv('TMPDIR'), 'said'), warn=FALSE))\""
+)
+URLLIB = (
+    'python -c "import ssl, urllib.request as u;'
+    "trusted = ssl.create_default_context(cafile='authority.pem');"
+    "print(u.urlopen('{}', context=trusted, timeout=20).read().decode(), end='')\""
+)
+
+
+@pytest.mark.parametrize("program", [CURL, R, URLLIB], ids=["curl", "R", "Python"])
+def test_programs_speak_tls_through_the_proxy(
+    places: Places, secure_host: int, program: str
+) -> None:
+    """To the host alone: its certificate has to be for the name that the package asked for."""
+    if shutil.which(program.split()[0]) is None:
+        pytest.skip(f"{program.split()[0]} is not installed")
+    script = f"""
+import subprocess
+for what, name in (("named", "localhost"), ("other", "evil.example.org")):
+    done = subprocess.run({program!r}.format(f"https://{{name}}:{secure_host}/"), shell=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    attempt(what, lambda: " ".join(done.stdout.split()))
+"""
+    found = go(places, script, reach(f"localhost:{secure_host}"))
+    assert found["named"] == "the host's data"
+    assert "403" in found["other"] or "cannot open URL" in found["other"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_a_host_with_anothers_certificate_is_not_trusted(
+    places: Places, secure_host: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, ["127.0.0.1"])
+    script = f"""
+import subprocess
+done = subprocess.run({CURL.format(f"https://data.example.org:{secure_host}/")!r}.split(),
+                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+attempt("said", lambda: " ".join(done.stdout.split()))
+"""
+    found = go(places, script, reach(f"data.example.org:{secure_host}"))
+    assert "no alternative certificate subject name matches" in found["said"]
 
 
 @pytest.mark.usefixtures("bystander")

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -110,6 +111,14 @@ def attempt(name, action):
 def tried(tier: Tier, places: Places, script: str) -> dict[str, str]:
     text = run(tier, places, TRY + textwrap.dedent(script))
     return dict(line.split(": ") for line in text.splitlines())
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="Rscript is not installed")
+def test_r_starts_with_its_usual_packages(tier: Tier, places: Places) -> None:
+    """Debian keeps its start-up files in /etc/R."""
+    there = "exists('sd') && exists('download.file')"
+    code = f"cat({there}, file=file.path(commandArgs(TRUE)[2], 'out.txt'))"
+    assert run(tier, places, "", command=("Rscript", "-e", code)) == "TRUE"
 
 
 def test_inputs_are_read_and_outputs_written(tier: Tier, places: Places) -> None:

@@ -42,6 +42,8 @@ _ETC = (
     "/etc/group",
     "/etc/nsswitch.conf",
     "/etc/mime.types",
+    "/etc/R",  # Debian keeps here what R starts with; /usr/lib/R/etc links to it
+    "/etc/julia",
     "/etc/fonts",
 )
 # For a program that has a network.
