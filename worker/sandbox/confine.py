@@ -35,6 +35,8 @@ _PR_SET_KEEPCAPS = 8
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_READ = 23
 _PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
+_NO_SETUID_FIXUP = 1 << 2
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
@@ -142,6 +144,8 @@ def become(user: int, *, search: bool) -> None:
     kept = 0
     if search and _libc.prctl(_PR_CAPBSET_READ, _CAP_DAC_READ_SEARCH, 0, 0, 0) == 1:
         kept = 1 << _CAP_DAC_READ_SEARCH
+        # Else access(2) judges without the capability: R finds no folder for temporary files.
+        _libc.prctl(_PR_SET_SECUREBITS, _NO_SETUID_FIXUP, 0, 0, 0)
     _drop_bounding_set(but=kept)
     _check(_libc.prctl(_PR_SET_KEEPCAPS, 1 if kept else 0, 0, 0, 0), "keepcaps")
     os.setgroups([])
