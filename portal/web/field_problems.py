@@ -17,6 +17,7 @@ SLOTS = (
     "resampling",
     "qa",
     "reduction",
+    "measurements",
     "title",
     "notify",
     "options",
@@ -129,6 +130,9 @@ def control(name: str, form: Form) -> str:
         return {"group_by": "window", "parameters": "parameters"}.get(
             parts[1] if len(parts) > 1 else "", "package"
         )
+    if parts[0] == "measurements":
+        own = {"table": "measured", "sites": "measured_sites"}
+        return own.get(parts[1], parts[1]) if len(parts) > 1 else "measured"
     return parts[0]
 
 

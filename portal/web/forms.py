@@ -84,6 +84,13 @@ class Form:
     parameters: str = ""
     steps: str = ""  # as YAML, if there is more to them than the fields above show
     deliver: str = "both"
+    measured: str = ""
+    measured_sites: str = ""
+    compare: str = ""
+    time_zone: str = ""
+    join: str = "auto"
+    tolerance: str = "30"
+    least_share: str = "0.75"
     notify: str = ""
     submission: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -176,7 +183,26 @@ def form_of(request: Request) -> Form:
         deliver=request.deliver,
         notify=request.notify,
     )
-    return _with_choices(_with_places(form, request), request)
+    return _with_measurements(_with_choices(_with_places(form, request), request), request)
+
+
+def _with_measurements(form: Form, request: Request) -> Form:
+    given = request.measurements
+    if given is None:
+        return form
+    compare = given.model_dump(mode="json", exclude_defaults=True)["compare"]
+    plain = {layer: one["column"] if len(one) == 1 else one for layer, one in compare.items()}
+    sites = given.sites or ""
+    return replace(
+        form,
+        measured=given.table,
+        measured_sites=sites if isinstance(sites, str) else json.dumps(sites),
+        compare=yaml.safe_dump(plain, sort_keys=False).strip(),
+        time_zone=given.time_zone,
+        join=given.join,
+        tolerance=str(given.tolerance),
+        least_share=f"{given.least_share:g}",
+    )
 
 
 def _with_places(form: Form, request: Request) -> Form:
@@ -270,6 +296,7 @@ def read_document(form: Form) -> Read:
         ("resampling", _resampling),
         ("qa", _qa),
         ("reduction", _reduction),
+        ("measurements", _measurements),
     )
     refused: list[RequestRefusedError] = []
     for name, part in parts:
@@ -378,6 +405,22 @@ def _reduction(form: Form) -> object:
         "group_by": ["cell", form.window or "month"],
         "parameters": _pairs("reduction.parameters", form.parameters),
     }
+
+
+def _measurements(form: Form) -> Document | None:
+    if not form.measured and not form.compare:
+        return None
+    made: Document = {
+        "table": form.measured,
+        "compare": _yaml_mapping("measurements.compare", form.compare),
+        "time_zone": form.time_zone,
+        "join": form.join or "auto",
+        "tolerance": form.tolerance or "30",
+        "least_share": form.least_share or "0.75",
+    }
+    if form.measured_sites and form.region_kind != "sites":
+        made["sites"] = form.measured_sites
+    return made
 
 
 LOOKS: Mapping[str, tuple[str, ...]] = {

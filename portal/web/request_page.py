@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
+from portal.core.comparison import comparison
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
 from portal.core.layers import is_raster, layer_of, matrix
@@ -180,6 +181,15 @@ def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: in
     """Render the results by date and layer."""
     row = read_for(portal.runtime, caller, request_id)
     return portal.pages.part("matrix.html", row=row, **_matrix(portal, row, page))
+
+
+@router.get("/requests/{request_id}/comparison")
+def comparison_part(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
+    """Render the comparison with measurements."""
+    row = read_for(portal.runtime, caller, request_id)
+    reader = portal.results.reader(portal.runtime, row)
+    found = comparison(portal.results.files(portal.runtime, row), reader)
+    return portal.pages.part("comparison.html", row=row, compared=found)
 
 
 @router.get("/requests/{request_id}/progress")

@@ -8,11 +8,12 @@ neighbouring tile. Those of a swath are neighbours by line and column of its own
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -168,6 +169,59 @@ def read_sites(
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A raster to read at sites: its file's name, its grid, and what it holds.
+
+    `rows` reads the rows from one to before another, in `units`, NaN where there is no value.
+    """
+
+    name: str
+    grid: Grid
+    units: str
+    continuous: bool
+    rows: Callable[[int, int], Floats]
+
+
+def read_cells(layer: str, cells: Sequence[Cell], sites: Sequence[Site]) -> list[Readings]:
+    """Read rasters of one layer and date at sites, as `read_sites` reads granules.
+
+    Args:
+        layer: The layer's name.
+        cells: Rasters whose grids have one lattice and no pixel in common.
+        sites: Where to read.
+
+    Returns:
+        The readings of each raster that holds a site.
+
+    Raises:
+        GridError: the grids have no common lattice.
+    """
+    return _Reader(sites, mask=True).in_cells(layer, cells)
+
+
+class _Scaled(Protocol):
+    """What says how stored values are meant."""
+
+    @property
+    def kind(self) -> LayerKind: ...
+
+    @property
+    def scale(self) -> float: ...
+
+    @property
+    def offset(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Physical:
+    """Values in physical units."""
+
+    kind: LayerKind
+    scale: float = 1.0
+    offset: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Pixels:
     """Stored values of a layer, and their reasons, of one shape."""
@@ -287,8 +341,41 @@ class _Reader:
             places[0].layer,
         )
         return [
-            _readings(place, spots, numbers.take(spots.sites), quality)
+            _of_granule(place, spots, numbers.take(spots.sites), quality)
             for place, spots, quality in about
+            if spots.sites.size
+        ]
+
+    def in_cells(self, layer: str, cells: Sequence[Cell]) -> list[Readings]:
+        """Read rasters of one lattice, whose pixels go on from one to the other."""
+        space = SourceSpace.of(cells[0].grid)
+        stored = np.full((len(self._sites), len(_AROUND)), np.nan)
+        covered = np.zeros(stored.shape, np.bool_)
+        areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
+        about: list[tuple[Cell, _Spots]] = []
+        for cell in cells:
+            spots = self._in_tile(space, cell.grid)
+            if spots is None:
+                continue
+            first, last = spots.extent
+            values, inside = cell.rows(first, last), spots.inside
+            stored[inside] = values[spots.rows[inside] - first, spots.columns[inside]]
+            covered |= inside
+            for n, (down, across) in spots.areas.items():
+                areas[n].append(_of_values(values[down - first, across]))
+            about.append((cell, spots))
+        nine = _of_values(stored)
+        nine.why[~covered] = Reason.NO_GRANULE
+        kind = LayerKind.CONTINUOUS if cells[0].continuous else LayerKind.CLASS
+        numbers = _numbers(
+            nine,
+            [_joined(areas.get(n, ())) for n in self._polygons],
+            self._polygons,
+            _Physical(kind=kind),
+        )
+        return [
+            _readings(layer, cell.name, cell.units, spots, numbers.take(spots.sites), None)
+            for cell, spots in about
             if spots.sites.size
         ]
 
@@ -308,7 +395,7 @@ class _Reader:
             numbers = _numbers(nine, areas, list(spots.areas), layer)
             lines = place.layer.shape.rows
             return replace(
-                _readings(place, spots, numbers, self._quality(window, layer, spots)),
+                _of_granule(place, spots, numbers, self._quality(window, layer, spots)),
                 time=_moments(place, spots.row, lines),
                 day_night=granule.day_night,
             )
@@ -438,7 +525,7 @@ class _Numbers:
 
 
 def _numbers(
-    nine: _Pixels, areas: Sequence[_Pixels | None], of: Sequence[int], layer: Layer
+    nine: _Pixels, areas: Sequence[_Pixels | None], of: Sequence[int], layer: _Scaled
 ) -> _Numbers:
     """Summarise the nine pixels of each site, and in their place the pixels of its polygon.
 
@@ -458,7 +545,7 @@ def _numbers(
     return _Numbers(value=value, mean=mean, std=std, valid=valid, pixels=pixels, reason=reason)
 
 
-def _summaries(pixels: _Pixels, layer: Layer) -> tuple[Floats, Floats, Whole]:
+def _summaries(pixels: _Pixels, layer: _Scaled) -> tuple[Floats, Floats, Whole]:
     """Return mean, deviation and number of the valid pixels in each row of pixels."""
     good = pixels.why == Reason.VALID
     count = good.sum(axis=1)
@@ -482,14 +569,30 @@ def _joined(parts: Sequence[_Pixels]) -> _Pixels | None:
     )
 
 
-def _readings(
+def _of_values(values: Floats) -> _Pixels:
+    why = np.where(np.isnan(values), Reason.FILL, Reason.VALID).astype(np.uint8)
+    return _Pixels(stored=values, why=why)
+
+
+def _of_granule(
     place: GranuleHeader, spots: _Spots, numbers: _Numbers, quality: Quality | None
 ) -> Readings:
+    return _readings(place.layer.name, place.name, place.layer.units, spots, numbers, quality)
+
+
+def _readings(
+    layer: str,
+    granule: str,
+    units: str,
+    spots: _Spots,
+    numbers: _Numbers,
+    quality: Quality | None,
+) -> Readings:
     return Readings(
-        layer=place.layer.name,
-        granule=place.name,
+        layer=layer,
+        granule=granule,
         day_night="",
-        units=place.layer.units,
+        units=units,
         site=spots.sites,
         time=np.full(spots.sites.shape, "NaT", "M8[ms]"),
         row=spots.row,
@@ -505,7 +608,7 @@ def _readings(
     )
 
 
-def _physical(stored: Stored, layer: Layer) -> Floats:
+def _physical(stored: Stored, layer: _Scaled) -> Floats:
     return np.asarray(stored.astype(np.float64) * layer.scale + layer.offset)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
 from service_manager.planner.layers import RasterPart
+from service_manager.planner.sites import FOLDER as SITES_FOLDER
 from tasks.model.spec import CubeSpec, Input
 
 
@@ -21,6 +22,8 @@ class Cubes:
     def add(self, rasters: Iterable[PlannedRaster]) -> None:
         """Take rasters in."""
         for raster in rasters:
+            if raster.folder == SITES_FOLDER:
+                continue
             self._folders[raster.folder].append(raster)
 
     def plan(self, draft: Draft, dates: Dates) -> None:

@@ -1,6 +1,7 @@
 """A stretch of a plan while it is made: each task once, inputs first."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import NamedTuple
@@ -36,18 +37,37 @@ class PlannedRaster:
     time: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class MadeLayer:
+    """A layer of a date, or an output of a window: the raster of each place, whose task was put.
+
+    A step's output has no collection. `time` is as that of a `PlannedRaster`.
+    """
+
+    product: str
+    collection: str
+    layer: str
+    first: date
+    last: date
+    time: str
+    cells: Mapping[int, Input]
+
+
 @dataclass(kw_only=True)
 class Draft:
     """The tasks of the stretch so far, and the rasters among its results.
 
     `limit` is the largest number of tasks it may have. `overpasses` counts those that are each by
-    itself, by product choice.
+    itself, by product choice. `made` are the planned layers that are among `compared`, each by
+    product or step, collection and name.
     """
 
     limit: int
     lines: dict[str, Line] = field(default_factory=dict)  # by task key
     rasters: list[PlannedRaster] = field(default_factory=list)
     overpasses: Counter[int] = field(default_factory=Counter)
+    compared: frozenset[tuple[str, str, str]] = frozenset()
+    made: list[MadeLayer] = field(default_factory=list)
 
     def add(self, spec: Spec, output: str = "") -> str:
         """Put a task at the end unless it is there; its key.
@@ -80,6 +100,10 @@ class Draft:
         """Make the raster of a task that was put one of the results, `<name>.tif`."""
         made = PlannedRaster(key=key, file=f"{name}.tif", folder=folder, day=day, time=time)
         self.rasters.append(made)
+
+    def compares(self, product: str, collection: str, layer: str) -> bool:
+        """Whether a layer, or the output of a step, is compared with measurements."""
+        return (product, collection, layer) in self.compared
 
     def expect(self, more: int) -> None:
         """Refuse at once what will come to too many tasks; errors as `add`."""

@@ -6,13 +6,14 @@ from datetime import date
 from functools import cached_property, lru_cache
 
 from archives.model import GranuleRecord
+from modis.composites import composite_end
 from modis.tile import Tile
 from reprojection.catalogue import Geometry
 from reprojection.grid.grids import Grid
 from reprojection.resampling import TRAITS, MethodTraits
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.counts import CountedClass, kind_of, raster_bytes
-from service_manager.planner.draft import Draft, Line
+from service_manager.planner.draft import Draft, Line, MadeLayer
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, moment_name, product_name
@@ -21,7 +22,7 @@ from tasks.model.absence import Absent, bounded
 from tasks.model.classes import sized
 from tasks.model.model import Phase
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
-from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
+from tasks.model.spec import Driver, GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
@@ -339,6 +340,23 @@ def _plan_moment(
         if mosaics:
             for part in wanted.layout.parts:
                 _mosaic(wanted, layer.name, part, day, time, keys, lacking, draft)
+        choice = wanted.choice
+        if draft.compares(choice.name, choice.collection, layer.name):
+            cells = {
+                place: Input(key=key, name=layer.name, file=CELL_FILE)
+                for place, key in keys.items()
+            }
+            draft.made.append(
+                MadeLayer(
+                    product=choice.name,
+                    collection=choice.collection,
+                    layer=layer.name,
+                    first=day,
+                    last=composite_end(day, wanted.period),
+                    time=time,
+                    cells=cells,
+                )
+            )
         if wanted.layout.request.steps:
             made += [
                 Made(choice=wanted.number, layer=number, place=place, day=day, time=time, key=key)

@@ -41,6 +41,7 @@ from tasks.model.plan import Gap, PlannedTask, PlannedWindow
 from tasks.model.spec import load_spec
 from tasks.model.task_keys import canonical, digest_of
 from tasks.request.checks import Limits, check_overpasses, check_request, request_notes
+from tasks.request.compared import check_outputs
 from tasks.request.document import Request, Time
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest, resolve
@@ -126,15 +127,18 @@ class PlanStream:
         self._steps = chosen(resolved, packages)
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
-        self._sites = SitesPlan.of(request)
-        self._layout = Layout.of(
-            resolved, () if self._sites is not None else places(goal, request.region)
-        )
+        self._only_sites = request.region.sites is not None
+        cells = () if self._only_sites else places(goal, request.region)
+        self._sites = SitesPlan.of(resolved, cells)
+        check_outputs(resolved, {one.number: one.rasters for one in self._steps})
+        self._layout = Layout.of(resolved, cells)
         self._wanted = [
             ProductLayers(resolved=one, layout=self._layout) for one in resolved.products
         ]
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
-        self._locator = Locator(self._layout.places if self._sites is None else self._sites.places)
+        self._locator = Locator(
+            self._sites.places if self._sites is not None and self._only_sites else cells
+        )
         self._groups = (
             Groups(resolved, self._layout, self._steps, self._locator) if self._steps else None
         )
@@ -179,7 +183,9 @@ class PlanStream:
             for one in self._wanted
             if one.by_overpass
         )
-        return (*self._notes, *passed, *(self._groups.notes if self._groups is not None else ()))
+        run = self._groups.notes if self._groups is not None else ()
+        outside = self._sites.notes if self._sites is not None else ()
+        return (*self._notes, *passed, *run, *outside)
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -294,7 +300,8 @@ class PlanStream:
         self._wanted[number] = ProductLayers(resolved=learned, layout=self._layout)
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
-        draft = Draft(limit=self._limit - self.counts.tasks)
+        compared = self._sites.compared if self._sites is not None else frozenset()
+        draft = Draft(limit=self._limit - self.counts.tasks, compared=compared)
         self._locator.forget()
         self._locator.look_up(
             record for day in listed.days for found in day.records.values() for record in found
@@ -317,8 +324,10 @@ class PlanStream:
             self._groups.close(None, self._wanted, so_far, draft)
         if self._cubes is not None and listed.final:
             self._cubes.plan(draft, Dates.of(self._wanted, self._steps, so_far))
-        if self._sites is not None and listed.final:
-            self._sites.plan_table(draft)
+        if self._sites is not None:
+            self._sites.plan_samples(draft)
+            if listed.final:
+                self._sites.plan_table(draft)
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
         outcome = PlanOutcome(
@@ -342,7 +351,7 @@ class PlanStream:
     ) -> bool:
         """Plan what a date is certain to be used for; whether it has anything in the region."""
         wanted, groups = self._wanted[number], self._groups
-        if self._sites is not None:
+        if self._sites is not None and self._only_sites:
             return self._sites.plan_date(wanted, day, band, records, self._locator, draft)
         delivered = self.request.delivers(day)
         used = groups is not None and wanted.join.wants(day) and groups.takes(wanted)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from archives.model import GranuleRecord
 from service_manager.planner.chosen import Chosen
-from service_manager.planner.draft import Draft
+from service_manager.planner.draft import Draft, MadeLayer
 from service_manager.planner.expected import SeenOf, WindowLacks, bands
 from service_manager.planner.layers import (
     CELL_FILE,
@@ -333,6 +333,19 @@ class Groups:
             for file, given in _reduce(layout, chosen, group, draft):
                 rasters[file].append((index, given))
                 runs[index][file] = given.key
+        for file, inputs in rasters.items():
+            if draft.compares(chosen.name, "", _stem(file)):
+                draft.made.append(
+                    MadeLayer(
+                        product=chosen.name,
+                        collection="",
+                        layer=_stem(file),
+                        first=window.first,
+                        last=window.last,
+                        time="",
+                        cells=dict(inputs),
+                    )
+                )
         if not chosen.step.delivered or not layout.request.makes_rasters:
             return runs
         for part in layout.parts:

@@ -1,4 +1,8 @@
-"""The tasks of a request for sites: one extraction per product and date, and one table."""
+"""The tasks of sites: one extraction or sample per product and date, and one table.
+
+A request for sites reads them in granules; a request for rasters that compares them with
+measurements, in its cells.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,28 +10,34 @@ from datetime import date
 from functools import cached_property
 
 import numpy as np
+import shapely
 
 from archives.model import GranuleRecord, Ring
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile, tiles_around
+from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import lonlat_to_sinusoidal
+from reprojection.grid.grids import Grid
 from reprojection.grid.sinusoidal import tiles_touching
+from service_manager.planner.cells import WindowCell
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.layers import NOT_THERE, ProductLayers
 from service_manager.planner.located import Locator, Reach
 from tasks.errors import RequestRefusedError
 from tasks.model.absence import Absent, bounded
-from tasks.model.spec import ExtractSpec, Input, SitesSpec, TableSpec
-from tasks.request.document import Request
+from tasks.model.spec import ExtractSpec, Input, SampleSpec, SitesSpec, TableSpec
+from tasks.request.compared import comparison_of
 from tasks.request.regions import site_areas
+from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import SiteChoice, parse_sites, sites_text
 from tasks.request.vertices import Area
 
 FOLDER = "sites"
 MOST_DATES = 15_000  # the table's specification names each
 _SITES_FILE, _ROWS_FILE = "sites.json", "rows.parquet"
+_NAMED = 10  # sites in a note
 _COARSEST = 10_000.0  # metres: a pixel of a product that the catalogue does not know
 _HERE: Reach = (0.0, False)
 
@@ -54,20 +64,70 @@ class SitePlace:
 
 
 class SitesPlan:
-    """The sites of a request, and the extractions planned so far."""
+    """The sites of a request, and the extractions and samples planned so far.
 
-    def __init__(self, sites: Sequence[SiteChoice], areas: Sequence[Area]) -> None:
-        self.places = tuple(
-            SitePlace(site=site, near=near) for site, near in zip(sites, areas, strict=True)
-        )
+    `cells` are those of the request's rasters, none where it asks for sites alone.
+    """
+
+    def __init__(
+        self, resolved: ResolvedRequest, sites: Sequence[SiteChoice], cells: Sequence[WindowCell]
+    ) -> None:
+        self.places: tuple[SitePlace, ...] = ()
+        if not cells:
+            areas = site_areas(resolved.request.region)
+            self.places = tuple(
+                SitePlace(site=site, near=near) for site, near in zip(sites, areas, strict=True)
+            )
         self._spec = SitesSpec(sites=sites_text(sites))
+        self._comparison = comparison_of(resolved)
         self._made: list[PlannedRaster] = []
+        self._cells, self._outside = _cells_with(sites, [cell.grid for cell in cells])
 
     @classmethod
-    def of(cls, request: Request) -> "SitesPlan | None":
-        """Return the plan of a request's sites; None where it asks for rasters."""
-        given = request.region.sites
-        return None if given is None else cls(parse_sites(given), site_areas(request.region))
+    def of(cls, resolved: ResolvedRequest, cells: Sequence[WindowCell]) -> "SitesPlan | None":
+        """Return the plan of a request's sites; None if there are none."""
+        given = resolved.request.read_at
+        return None if given is None else cls(resolved, parse_sites(given), cells)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which sites the rasters do not cover, for the scientist."""
+        if not self._outside:
+            return ()
+        named = ", ".join(self._outside[:_NAMED])
+        more = len(self._outside) - _NAMED
+        return (
+            f"These sites lie outside the results: {named}{f' and {more:,} more' * (more > 0)}.",
+        )
+
+    @property
+    def compared(self) -> frozenset[tuple[str, str, str]]:
+        """The layers and outputs that are sampled: product or step, collection, name."""
+        if self._comparison is None or self.places:
+            return frozenset()
+        pairs = self._comparison.pairs
+        return frozenset((pair.product, pair.collection, pair.layer) for pair in pairs)
+
+    def plan_samples(self, draft: Draft) -> None:
+        """Add the samples of the layers that the draft made, one for each product and date."""
+        found: dict[tuple[str, str, date, date, str], list[tuple[str, Input]]] = {}
+        for one in draft.made:
+            mine = [(one.layer, one.cells[place]) for place in self._cells if place in one.cells]
+            if mine:
+                of = one.product, one.collection, one.first, one.last, one.time
+                found.setdefault(of, []).extend(mine)
+        for (product, collection, first, last, time), given in found.items():
+            spec = SampleSpec(
+                inputs=(*(one for _, one in given), self._sites(draft)),
+                product=product,
+                collection=collection,
+                layers=tuple(layer for layer, _ in given),
+                day=first,
+                last=last,
+                time=time,
+            )
+            key = draft.add(spec)
+            draft.rasters.append(PlannedRaster(key=key, file=_ROWS_FILE, folder=FOLDER, day=first))
 
     @cached_property
     def _tiles(self) -> frozenset[Tile]:
@@ -128,8 +188,8 @@ class SitesPlan:
         return draft.input(self._spec, _SITES_FILE, _SITES_FILE)
 
     def add(self, made: Iterable[PlannedRaster]) -> None:
-        """Take in extractions of a stretch that is not the last."""
-        self._made += made
+        """Take in extractions and samples of a stretch that is not the last."""
+        self._made += (one for one in made if one.folder == FOLDER)
 
     def plan_table(self, draft: Draft) -> None:
         """Take in the draft's extractions, the last, and add the table of all.
@@ -149,4 +209,33 @@ class SitesPlan:
         inputs = tuple(
             Input(key=one.key, name=f"{one.day.isoformat()}", file=one.file) for one in self._made
         )
-        draft.add(TableSpec(inputs=(*inputs, self._sites(draft))), FOLDER)
+        inputs = (*inputs, self._sites(draft))
+        draft.add(TableSpec(inputs=inputs, comparison=self._comparison), FOLDER)
+
+
+def _cells_with(
+    sites: Sequence[SiteChoice], grids: Sequence[Grid]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the cells in which a site's pixels lie, by number, and the sites in none."""
+    if not grids:
+        return (), ()
+    space = SourceSpace.of(grids[0])
+    boxes = []
+    for site in sites:
+        places = np.array([[site.lon, site.lat]])
+        if site.area is not None:
+            places = np.concatenate([places, shapely.get_coordinates(site.area)])
+        x, y = space.pixels(places[:, 0], places[:, 1])
+        boxes.append([x.min(), y.min(), x.max(), y.max()])
+    west, north, east, south = np.array(boxes).T
+    found, inside = [], np.zeros(len(sites), np.bool_)
+    for number, grid in enumerate(grids):
+        left, top = space.offset(grid)
+        # NaN, of a place that the grid's CRS does not have, is in no cell.
+        here = (east + 1 >= left) & (west - 1 < left + grid.width)
+        here &= (south + 1 >= top) & (north - 1 < top + grid.height)
+        if here.any():
+            found.append(number)
+        own = (east >= left) & (west < left + grid.width)
+        inside |= own & (south >= top) & (north < top + grid.height)
+    return tuple(found), tuple(s.name for s, there in zip(sites, inside, strict=True) if not there)

@@ -21,6 +21,7 @@ from tasks.model.spec import (
     MosaicSpec,
     ReduceSpec,
     ReprojectSpec,
+    SampleSpec,
     SitesSpec,
     Spec,
     TableSpec,
@@ -324,6 +325,8 @@ def describe(spec: Spec) -> str:
             return "the sites"
         case ExtractSpec():
             return f"{spec.product}.{spec.collection} {spec.day} at the sites"
+        case SampleSpec():
+            return f"{spec.product} {spec.day} at the sites"
         case TableSpec():
             return "table of the sites"
         case ReduceSpec():

@@ -57,6 +57,15 @@ RegionOption = Annotated[
     ),
 ]
 
+MeasurementsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="CSV table of measurements, or a folder of them, in place of the document's: "
+        "FLUXNET, AmeriFlux BASE, or site, time and values; may be repeated.",
+        show_default=False,
+    ),
+]
+
 
 @contextmanager
 def about(request_id: str) -> Iterator[None]:

@@ -18,6 +18,7 @@ from swathmill.commands.counts import Counts, lines_of
 from swathmill.commands.options import (
     DataOption,
     JsonOption,
+    MeasurementsOption,
     RegionOption,
     TokenOption,
     about,
@@ -49,12 +50,13 @@ def submit(
         bool, typer.Option("--dry-run", help="Only count granules, tasks, bytes and gaps.")
     ] = False,
     region: RegionOption = None,
+    measurements: MeasurementsOption = None,
     as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Submit a request to a running stack, and print its id."""
-    document = load_request(request, region)
+    document = load_request(request, region, measurements or ())
     client = client_for(data_folder(data), token)
     if dry_run:
         counts = client.preview(document)

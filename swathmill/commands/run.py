@@ -9,6 +9,7 @@ from rich.console import Console
 from swathmill.commands.options import (
     DataOption,
     JsonOption,
+    MeasurementsOption,
     RegionOption,
     SlotsOption,
     StorageOption,
@@ -42,13 +43,14 @@ def run(
     slots: SlotsOption = 0,
     storage: StorageOption = None,
     region: RegionOption = None,
+    measurements: MeasurementsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start the stack, run one request, write its results, stop everything.
 
     Exits 0 if the request completed, 3 if it completed with gaps, 1 if it failed.
     """
-    document = load_request(request, region)
+    document = load_request(request, region, measurements or ())
     output_folder(out, "--out")
     console = Console(highlight=False, soft_wrap=True, quiet=as_json)
     options = stack_options(

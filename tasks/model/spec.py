@@ -508,13 +508,78 @@ class ExtractSpec(_Spec):
         return max(1, len(self.inputs) - 1) * len(self.layers)
 
 
+class SampleSpec(_Spec):
+    """Read rasters of one window or date of a raster request at sites: one table, `rows.parquet`.
+
+    Inputs are cells, or runs of a step with one of their rasters each, then the sites. `layers`
+    runs parallel to the rasters, and so do `units`, which a raster of a package may lack. The
+    value stands for the days from `day` to `last`. `time` is the start of the overpass, HH:MM in
+    UTC; empty: of the whole day.
+    """
+
+    kind: Literal["sample"] = "sample"
+    product: str
+    collection: str
+    layers: tuple[str, ...]
+    day: date
+    last: date
+    time: str = ""
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.AGGREGATION
+
+    @property
+    def work(self) -> str:
+        return "aggregation sample"
+
+    @property
+    def amount(self) -> int:
+        return len(self.inputs)
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        layers = tuple(layer for i, layer in enumerate(self.layers) if i in kept)
+        return super().over(kept, lost).model_copy(update={"layers": layers})
+
+
+class Pair(_Model):
+    """A layer, and the column of measurements that it is compared with.
+
+    `period` is how many days a composite of it covers; 1 also where the rows say so.
+    """
+
+    product: str
+    collection: str
+    layer: str
+    period: int
+    column: str
+    scale: float
+    offset: float
+    statistic: Literal["mean", "sum"]
+
+
+class Comparison(_Model):
+    """Measurements, and how layers are compared with them; fields as those of a request."""
+
+    table: str
+    pairs: tuple[Pair, ...]
+    time_zone: str
+    join: Literal["auto", "overpass", "day"]
+    tolerance: int
+    least_share: float
+
+
 class TableSpec(_Spec):
     """Join what was read at sites into `sites.csv` and `sites.parquet`, and plot each layer.
 
-    Inputs are the extractions, then the sites.
+    Inputs are the extractions, then the sites. With a `comparison` there are `comparison.csv` and
+    `comparison.parquet`, statistics and scatter plots, too.
     """
 
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "comparison"})
+
     kind: Literal["table"] = "table"
+    comparison: Comparison | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @property
     def phase(self) -> Phase:
@@ -538,6 +603,7 @@ Spec = Annotated[
     | ReduceSpec
     | SitesSpec
     | ExtractSpec
+    | SampleSpec
     | TableSpec,
     Field(discriminator="kind"),
 ]

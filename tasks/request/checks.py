@@ -14,6 +14,7 @@ from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TR
 from tasks.errors import RequestRefusedError
 from tasks.network_hosts import AllowedHosts
 from tasks.refusal_wording import listed, nearest
+from tasks.request.compared import check_measurements, measurement_notes
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import (
     ResolvedLayer,
@@ -80,6 +81,7 @@ def check_request(resolved: ResolvedRequest, limits: Limits) -> None:
     _check_resampling(resolved)
     _check_qa(resolved)
     _check_size(resolved, limits)
+    check_measurements(resolved)
 
 
 def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
@@ -130,7 +132,7 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
         notes.append(
             f"merge: mean applies to continuous layers; merged by nadir: {', '.join(classes)}."
         )
-    return tuple(notes)
+    return (*notes, *measurement_notes(resolved))
 
 
 def _named(product: ResolvedProduct, layer: ResolvedLayer) -> str:

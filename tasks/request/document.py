@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -29,6 +29,13 @@ from tasks.errors import RequestRefusedError
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
 from tasks.model.requires import RequiresField
 from tasks.refusal_wording import listed, refusal
+from tasks.request.measurements import (
+    MeasurementsError,
+    needed_text,
+    read_measurements,
+    refused_table,
+    utc_offset,
+)
 from tasks.request.places import place_area
 from tasks.request.region_files import (
     ReadRegion,
@@ -52,6 +59,7 @@ WINDOW = re.compile(
 """The kinds of windows of time (tasks/request/windows.py)."""
 
 _EVERY = "[*]"
+_LOOK = dt.timedelta(days=31)  # so long may a composite go on after the time asked for
 _MOST_LAYERS = 64
 
 
@@ -383,6 +391,70 @@ class Reduction(_Document):
         return next(group for group in self.group_by if group != "cell")
 
 
+class Compared(_Document):
+    """The column of measurements that a layer is compared with: scale x measured + offset.
+
+    Where a value stands for several days, `statistic` says whether it is compared with the mean of
+    the days' means or with their sum.
+    """
+
+    column: str = Field(min_length=1, max_length=100)
+    scale: float = Field(1.0, allow_inf_nan=False)
+    offset: float = Field(0.0, allow_inf_nan=False)
+    statistic: Literal["mean", "sum"] = "mean"
+
+
+def _column(value: object) -> object:
+    """Read the name of a column alone as a comparison with it."""
+    return {"column": value} if isinstance(value, str) else value
+
+
+class Measurements(_Document):
+    """Measurements at sites, and the layers that are compared with them.
+
+    `table` is the text of CSV tables (tasks/request/measurements.py); in a file it may also name
+    files beside it. `compare` has the layers: `Lai_1km`, `MCD15A2/Lai_1km` or, of a step,
+    `daily/et`. `sites` are where, as in a region; a region that is sites says it itself.
+    `tolerance` is in minutes. `least_share` is the share of a day's values that its mean needs.
+    """
+
+    table: str = ""
+    compare: dict[
+        Annotated[str, Field(min_length=1, max_length=200)],
+        Annotated[Compared, BeforeValidator(_column, json_schema_input_type=Compared | str)],
+    ] = Field(min_length=1, max_length=20)
+    sites: str | dict[str, Any] | None = None
+    time_zone: str = Field("", max_length=10)
+    join: Literal["auto", "overpass", "day"] = "auto"
+    tolerance: int = Field(30, ge=0, le=720)
+    least_share: float = Field(0.75, ge=0, le=1)
+
+    @field_validator("sites")
+    @classmethod
+    def _sites(cls, given: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        if given is not None:
+            parse_sites(given)
+        return given
+
+    @field_validator("time_zone")
+    @classmethod
+    def _zone(cls, text: str) -> str:
+        if text:
+            utc_offset(text)
+        return text
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        if self.table:
+            read_measurements(self.table, self.columns)
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that layers are compared with."""
+        return tuple(dict.fromkeys(one.column for one in self.compare.values()))
+
+
 def _steps(value: object) -> object:
     """Read a single step, which needs no list, as a list of one."""
     if value is None:
@@ -424,6 +496,7 @@ class Request(_Document):
         deliver: "results" delivers what the reduction makes alone; "both", the default, also the
             layers on the grid; "inputs" the layers that the reduction takes, and nothing is run;
             "cells" the cells of the results, which are not put together.
+        measurements: Measurements at sites, and what is compared with them; none by default.
         notify: Address of a mail at the end; "" by default: none.
     """
 
@@ -449,6 +522,7 @@ class Request(_Document):
         BeforeValidator(_steps, json_schema_input_type=Reduction | tuple[Reduction, ...] | None),
     ] = Field((), alias="reduction", max_length=20)
     deliver: Deliver = "both"
+    measurements: Measurements | None = None
     notify: str = Field("", pattern=r"^$|^[^@\s]+@[^@\s]+$", max_length=254)
 
     model_config = ConfigDict(serialize_by_alias=True)
@@ -532,6 +606,13 @@ class Request(_Document):
         return self.delivers(day) or self.deliver == "inputs"
 
     @property
+    def read_at(self) -> str | dict[str, Any] | None:
+        """The sites at which layers are read; None if there are none."""
+        if self.region.sites is not None:
+            return self.region.sites
+        return self.measurements.sites if self.measurements is not None else None
+
+    @property
     def hands_over_cells(self) -> bool:
         """Say whether cells are among the results."""
         return self.cells or self.deliver == "cells"
@@ -552,6 +633,8 @@ GUIDE = RequestGuide(
         "grid": tuple(GridChoice.model_fields),
         "reduction": tuple(Reduction.model_fields),
         "reduction.*": tuple(Reduction.model_fields),
+        "measurements": tuple(Measurements.model_fields),
+        "measurements.compare.*": tuple(Compared.model_fields),
     }
 )
 
@@ -570,12 +653,15 @@ def parse_request(document: object) -> Request:
         raise refusal(error, document, GUIDE) from None
 
 
-def load_request(path: Path, region: Path | None = None) -> Request:
+def load_request(
+    path: Path, region: Path | None = None, measurements: Sequence[Path] = ()
+) -> Request:
     """Read a request from a YAML or JSON file.
 
     Args:
         path: The file, in UTF-8.
         region: A file of polygons or sites that takes the place of the document's region.
+        measurements: Tables that take the place of the document's `measurements.table`.
 
     Returns:
         The request, checked for itself; archives are not asked.
@@ -600,6 +686,7 @@ def load_request(path: Path, region: Path | None = None) -> Request:
             f"is not YAML: {' '.join(str(error).split())}.",
             "Mend the document; examples/ has some to copy.",
         ) from None
+    document = _with_measurements(document, path.parent, measurements)
     if region is not None:
         return parse_request(_with_region(document, region))
     return parse_request(_with_files(document, path.parent))
@@ -665,6 +752,67 @@ def _with_files(document: object, folder: Path) -> object:
             )
         return {**document, "region": {**region, kind: given}}  # type: ignore[dict-item]
     return document
+
+
+def _with_measurements(document: object, folder: Path, tables: Sequence[Path]) -> object:
+    """Put what is needed of files in place of their names in `measurements.table` and `.sites`.
+
+    `tables` are files that take the place of those named. Raises RequestRefusedError for a file
+    that cannot be read.
+    """
+    given = document.get("measurements") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(given, dict):
+        if tables:
+            raise RequestRefusedError(
+                "measurements",
+                "the document does not say what is compared with the tables.",
+                "Write measurements: {compare: {Lai_1km: LAI}}.",
+            )
+        return document
+    read = {**given}
+    names, sites = given.get("table"), given.get("sites")
+    if isinstance(names, str):
+        names = [names] if names.strip() and "\n" not in names.strip() else []
+    if isinstance(names, list) or tables:
+        paths = tables or [folder / str(name).strip() for name in names or ()]
+        if paths:
+            read["table"] = _tables(paths, document.get("time"), given.get("compare"))
+    if isinstance(sites, str) and names_file(sites):
+        path = folder / sites.strip()
+        found = _read_file(path, "measurements.sites").sites
+        if path.suffix.lower() in (".json", ".geojson"):
+            found = path.read_text("utf-8-sig")
+        read["sites"] = found
+    return {**document, "measurements": read}
+
+
+def _tables(paths: Sequence[Path], time: object, compare: object) -> str:
+    """Read what is needed of tables, files or all of a folder.
+
+    Where the document is wrong in other fields it is all that they hold.
+    """
+    paths = [
+        one for path in paths for one in (sorted(path.glob("*.csv")) if path.is_dir() else [path])
+    ]
+    try:
+        files = [(path.name, path.read_text("utf-8-sig")) for path in paths]
+    except (OSError, ValueError) as error:
+        raise RequestRefusedError(
+            "measurements.table",
+            f"{', '.join(path.name for path in paths)} cannot be read: "
+            f"{getattr(error, 'strerror', error)}.",
+            "Name files by their paths from the request's folder.",
+        ) from None
+    try:
+        span = Time.model_validate(time)
+        asked = compare.values() if isinstance(compare, dict) else ()
+        columns = [Compared.model_validate(_column(one)).column for one in asked]
+    except ValidationError:
+        return "\n".join(text for _, text in files)
+    try:
+        return needed_text(files, columns, span.start - _LOOK, span.end + _LOOK)
+    except MeasurementsError as error:
+        raise refused_table(error) from None
 
 
 def dump_request(request: Request) -> str:

@@ -146,6 +146,32 @@ WANTED: Mapping[str, ExpectedValue] = {
         remedy="Write {name: monthly, package: monthly-mean, group_by: [cell, month]}.",
     ),
     **_OF_A_STEP,
+    "measurements": ExpectedValue(
+        what="measurements to compare with",
+        remedy="Write {table: towers.csv, compare: {Lai_1km: LAI}}.",
+    ),
+    "measurements.table": ExpectedValue(
+        what="a table of measurements",
+        remedy="Give a CSV table: FLUXNET, AmeriFlux BASE, or with columns site, time and values.",
+    ),
+    "measurements.compare": ExpectedValue(
+        what="layers with columns of the table",
+        remedy="Write each layer with its column: {Lai_1km: LAI}.",
+    ),
+    "measurements.compare.*": ExpectedValue(
+        what="a column of the table",
+        remedy="Write its name, or {column: LE_F_MDS, scale: 0.0353}.",
+    ),
+    "measurements.sites": ExpectedValue(
+        what="a table of sites",
+        remedy="Give a CSV table that begins with id,latitude,longitude.",
+    ),
+    "measurements.time_zone": ExpectedValue(
+        what="a time zone", remedy='Write UTC, or hours before it: "+01:00".'
+    ),
+    "measurements.join": ExpectedValue(
+        what="a way to join", remedy="Choose auto, overpass or day."
+    ),
     "notify": ExpectedValue(
         what="an e-mail address", remedy="Write one address, like scientist@example.org."
     ),
@@ -171,6 +197,11 @@ _LABELS: Mapping[str, str] = {
     "region.place": "Place",
     "region.sites": "Sites",
     "time": "Time",
+    "measurements": "Measurements",
+    "measurements.table": "Table of measurements",
+    "measurements.compare": "Compared layers",
+    "measurements.sites": "Sites of the measurements",
+    "measurements.time_zone": "Time zone",
     "products.*.use": "Dates of a product",
     "products.*.look_back": "Days before",
     "products.*.look_ahead": "Days after",

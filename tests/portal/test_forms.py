@@ -32,6 +32,18 @@ FULL = [
     },
     {
         **PLAIN,
+        "measurements": {
+            "table": "site,time,LAI\nMoor,2012-04-13,2.5",
+            "sites": "id,latitude,longitude\nMoor,56.6,-6.7",
+            "compare": {"Lai_1km": {"column": "LAI", "scale": 2.0}},
+            "time_zone": "+01:00",
+            "join": "day",
+            "tolerance": 20,
+            "least_share": 0.5,
+        },
+    },
+    {
+        **PLAIN,
         "title": "All of it: ü",
         "products": [
             {

@@ -3,11 +3,17 @@
 import datetime as dt
 from typing import Any
 
+import pytest
+
+from tasks.errors import RequestRefusedError
 from tasks.model.spec import (
     CollectSpec,
+    CubeSpec,
     ExtractSpec,
     MosaicSpec,
+    ReduceSpec,
     ReprojectSpec,
+    SampleSpec,
     SitesSpec,
     TableSpec,
 )
@@ -74,3 +80,77 @@ def test_swaths_that_see_no_site_are_not_fetched() -> None:
     given = [[one.name.split(".")[2] for one in s.inputs[:-1]] for s in specs(found, ExtractSpec)]
     assert given == [["1100"], ["0100"]]
     assert len(specs(found, CollectSpec)) == 2
+
+
+MEASURED = {
+    "table": "site,time,LAI\nMoor,2012-01-03,2.5\nDunes,2012-01-03,3\nFar,2012-01-03,3\n",
+    "sites": "id,latitude,longitude\nMoor,56.6,-6.7\nFar,10,10\n",
+    "compare": {"Lai_1km": "LAI"},
+}
+RASTERS: dict[str, Any] = {
+    **REQUEST,
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.004},
+    "time": {"start": "2012-01-01", "end": "2012-01-10"},
+    "resampling": "nearest",
+}
+
+
+def test_measurements_are_part_of_the_table_alone() -> None:
+    plain = made(composites(), REQUEST)
+    compared = made(
+        composites(), REQUEST, measurements={**MEASURED, "sites": None, "time_zone": "UTC"}
+    )
+    (table,) = specs(compared, TableSpec)
+    assert table.comparison is not None
+    assert [pair.layer for pair in table.comparison.pairs] == ["Lai_1km"]
+    assert not specs(compared, SampleSpec)
+    keys = {task.key for task in plain}
+    assert [task.key for task in compared if task.key not in keys] == [table.key]
+
+
+def test_rasters_are_sampled_in_the_cells_that_hold_a_site() -> None:
+    plain = made(composites(), RASTERS)
+    found = made(composites(), RASTERS, measurements=MEASURED)
+    samples = specs(found, SampleSpec)
+    assert [(one.day, one.last, one.layers[0]) for one in samples] == [
+        (dt.date(2012, 1, 1), dt.date(2012, 1, 8), "Lai_1km"),
+        (dt.date(2012, 1, 9), dt.date(2012, 1, 16), "Lai_1km"),
+    ]
+    cells = {spec.key: spec for spec in specs(found, ReprojectSpec)}
+    for sample in samples:
+        given = [cells[one.key] for one in sample.inputs[:-1]]
+        assert {(one.layer, one.day) for one in given} == {("Lai_1km", sample.day)}
+        (cell,) = given
+        assert 0 <= (-6.7 - cell.grid.transform[2]) / 0.004 < cell.grid.width
+        assert 0 <= (cell.grid.transform[5] - 56.6) / 0.004 < cell.grid.height
+        day = [o for o in cells.values() if (o.day, o.layer) == (sample.day, "Lai_1km")]
+        assert len(day) > 1
+    (table,) = specs(found, TableSpec)
+    assert [one.key for one in table.inputs[:-1]] == [one.key for one in samples]
+    assert any("outside the results: Far" in note for note in found.notes)
+    assert {task.key for task in plain} < {task.key for task in found}
+
+
+def test_outputs_of_a_step_are_sampled_in_their_windows() -> None:
+    reduction = {"package": "monthly-mean", "group_by": ["cell", "month"]}
+    compare = {"monthly-mean/Lai_1km_mean": {"column": "LAI"}}
+    asked: dict[str, Any] = {**RASTERS, "reduction": reduction, "deliver": "results"}
+    found = made(composites(), asked, measurements={**MEASURED, "compare": compare})
+    (sample,) = specs(found, SampleSpec)
+    assert (sample.product, sample.collection) == ("monthly-mean", "")
+    assert (sample.day, sample.last) == (dt.date(2012, 1, 1), dt.date(2012, 1, 31))
+    runs = {spec.key for spec in specs(found, ReduceSpec)}
+    assert {one.key for one in sample.inputs[:-1]} <= runs
+    with pytest.raises(RequestRefusedError, match="makes no raster 'et'") as refused:
+        made(composites(), asked, measurements={**MEASURED, "compare": {"monthly-mean/et": "LAI"}})
+    assert "Lai_1km_mean" in refused.value.remedy
+    asked["reduction"] = {**reduction, "group_by": ["cell", "month-of-year"]}
+    with pytest.raises(RequestRefusedError, match="windows of step monthly-mean are of all years"):
+        made(composites(), asked, measurements={**MEASURED, "compare": compare})
+
+
+def test_cubes_leave_samples_out() -> None:
+    found = made(composites(), RASTERS, measurements=MEASURED, cube="netcdf")
+    assert len(specs(found, CubeSpec)) == 2
+    assert all(one.file.endswith(".tif") for cube in specs(found, CubeSpec) for one in cube.inputs)

@@ -4,9 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprojection.read.completeness import Completeness, Missing, of_parts
-from tasks.model.spec import CubeSpec, ExtractSpec, GroupSpec, MosaicSpec, ReprojectSpec, TableSpec
+from tasks.model.spec import (
+    CubeSpec,
+    ExtractSpec,
+    GroupSpec,
+    MosaicSpec,
+    ReprojectSpec,
+    SampleSpec,
+    TableSpec,
+)
 
-_Made = ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec | ExtractSpec | TableSpec
+_Made = ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec | ExtractSpec | SampleSpec | TableSpec
 
 NO_FILE = "has no raster of this layer, because all of its inputs are missing"
 

@@ -1,21 +1,43 @@
-"""Extraction: read layers of one date's granules at a request's sites, as `rows.parquet`."""
+"""Extraction: read layers of one date at a request's sites, in granules or in rasters.
+
+The file is `rows.parquet`.
+"""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import rasterio
+from rasterio.windows import Window
+
 from reprojection.read.completeness import WHOLE
-from reprojection.warp.sites import REASONS, Readings, Site, Wanted, read_sites
+from reprojection.warp.sites import (
+    REASONS,
+    Cell,
+    Readings,
+    Site,
+    Wanted,
+    read_cells,
+    read_sites,
+)
+from reprojection.write.write import open_raster
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
-from tasks.model.spec import ExtractSpec, SitesSpec
+from tasks.model.spec import ExtractSpec, SampleSpec, SitesSpec
 from tasks.request.sites import SiteChoice, load_sites
 from tasks.run.classify import AttemptError
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
+from worker.phases.flat import physical
 from worker.phases.reproject import qa_rule
 
 SITES, ROWS = "sites.json", "rows.parquet"
+LAST = "last"
+"""The column of samples that says the last day a value stands for."""
 
 
 def write_sites(spec: SitesSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -39,10 +61,65 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     places = [Site(name=one.name, lon=one.lon, lat=one.lat, area=one.area) for one in sites]
     readings = read_sites(granules, wanted, places, mask=spec.mask) if granules else []
     path = context.folder("rows") / ROWS
-    _write(spec, readings, path)
+    named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
+    _store([_rows(spec, one, named[one.layer]) for one in readings], path)
     context.tell(0.9, f"storing {ROWS}")
     said = completeness_of(spec, [WHOLE] * len(granules))
     return (context.upload(path, completeness=said),)
+
+
+def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Read the rasters at the sites."""
+    fetched = context.fetch_inputs()
+    sites = sites_among([path for paths in fetched.values() for path in paths])
+    places = [Site(name=one.name, lon=one.lon, lat=one.lat, area=one.area) for one in sites]
+    context.tell(0.5, f"reading {len(spec.layers)} rasters")
+    parts = []
+    with ExitStack() as opened:
+        for layer in dict.fromkeys(spec.layers):
+            cells = [
+                _cell(path, opened)
+                for index, one in enumerate(spec.layers)
+                if one == layer
+                for path in fetched.get(index, ())
+            ]
+            if cells:
+                found = read_cells(layer, cells, places)
+                parts += [_sampled(spec, one, layer) for one in found]
+    path = context.folder("rows") / ROWS
+    _store(parts, path)
+    context.tell(0.9, f"storing {ROWS}")
+    rasters = [context.inputs[n][0] for n in range(len(spec.layers)) if context.inputs.get(n)]
+    said = completeness_of(spec, [one.completeness for one in rasters])
+    return (context.upload(path, completeness=said),)
+
+
+def _sampled(spec: SampleSpec, found: Readings, layer: str) -> Any:
+    """Return the rows of one raster, with the time of its overpass, if it is of one."""
+    import pyarrow as pa
+
+    if spec.time:
+        moment = np.datetime64(f"{spec.day.isoformat()}T{spec.time}", "ms")
+        found = replace(found, time=np.full(found.site.shape, moment))
+    rows = _rows(spec, found, layer)
+    return rows.append_column(LAST, pa.repeat(pa.scalar(spec.last), rows.num_rows))
+
+
+def _cell(path: Path, opened: ExitStack) -> Cell:
+    """Open a raster of ours; its first band holds the values."""
+    said = open_raster(path).said
+    dataset = opened.enter_context(rasterio.open(path))
+
+    def rows(first: int, last: int) -> npt.NDArray[np.float64]:
+        return physical(dataset, 1, Window(0, first, dataset.width, last - first))
+
+    return Cell(
+        name=path.name,
+        grid=said.grid.grid(),
+        units=said.units,
+        continuous=said.kind == "continuous",
+        rows=rows,
+    )
 
 
 def sites_among(files: Sequence[Path]) -> tuple[SiteChoice, ...]:
@@ -87,19 +164,16 @@ def schema() -> Any:
     )
 
 
-def _write(spec: ExtractSpec, readings: Sequence[Readings], path: Path) -> None:
+def _store(parts: Sequence[Any], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
     empty = schema().empty_table()
-    pq.write_table(
-        pa.concat_tables([empty, *(_rows(spec, one, named[one.layer]) for one in readings)]), path
-    )
+    pq.write_table(pa.concat_tables([empty, *parts], promote_options="default"), path)
 
 
-def _rows(spec: ExtractSpec, found: Readings, layer: str) -> Any:
-    """Return the rows of one layer and granule."""
+def _rows(spec: ExtractSpec | SampleSpec, found: Readings, layer: str) -> Any:
+    """Return the rows of one layer and granule, or raster."""
     import pyarrow as pa
 
     count = len(found.site)

@@ -1,4 +1,7 @@
-"""Aggregation of sites: one tidy table as CSV and Parquet, and a picture of each layer."""
+"""Aggregation of sites: one tidy table as CSV and Parquet, and a picture of each layer.
+
+Where a request has measurements, they are compared (`worker/phases/comparison.py`).
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,16 +14,17 @@ import numpy as np
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import TableSpec
 from tasks.request.sites import SiteChoice
+from worker.phases.comparison import write_comparison
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
-from worker.phases.extract import ROWS, schema, sites_among
+from worker.phases.extract import LAST, ROWS, schema, sites_among
 
 _MOST_PANELS = 12
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
-    """Write `sites.csv`, `sites.parquet`, and a picture of each layer."""
+    """Write `sites.csv`, `sites.parquet`, a picture of each layer, and the comparison if any."""
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
@@ -30,10 +34,14 @@ def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
     context.tell(0.5, "joining what was read at the sites")
     rows = joined([path for path in files if path.name == ROWS], sites)
     folder = context.folder("table")
-    pc.write_csv(rows, folder / "sites.csv")
-    pq.write_table(rows, folder / "sites.parquet")
+    read = rows.drop_columns(LAST)
+    pc.write_csv(read, folder / "sites.csv")
+    pq.write_table(read, folder / "sites.parquet")
     context.tell(0.7, "plotting")
-    plot(rows, sites, folder)
+    plot(read, sites, folder)
+    if spec.comparison is not None:
+        context.tell(0.8, "comparing with measurements")
+        write_comparison(rows, sites, spec.comparison, folder)
     extracted = [part for part in context.inputs.values() if part[0].name == ROWS]
     said = completeness_of(spec, [part[0].completeness for part in extracted])
     return tuple(
@@ -42,11 +50,17 @@ def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
-    """Join the rows of all dates, by site, layer and time, with the sites' own columns."""
+    """Join the rows of all dates, by site, layer and time, with the sites' own columns.
+
+    The column `last` has the last day that a sampled value stands for, else nothing.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pa.concat_tables([schema().empty_table(), *(pq.read_table(path) for path in paths)])
+    empty = schema().append(pa.field(LAST, pa.date32())).empty_table()
+    found = pa.concat_tables(
+        [empty, *(pq.read_table(path) for path in paths)], promote_options="default"
+    )
     order = ("n", "product", "collection", "layer", "date", "time", "granule")
     rows = found.take(_order([found[name] for name in order]))
     numbers = rows["n"].combine_chunks()
@@ -129,7 +143,8 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
             panel.grid(alpha=0.3)
         for panel in panels.flat[len(shown) :]:
             panel.set_visible(False)
-        file = _UNSAFE.sub("_", ".".join((what["product"], what["collection"], what["layer"])))
+        named = filter(None, (what["product"], what["collection"], what["layer"]))
+        file = _UNSAFE.sub("_", ".".join(named))
         figure.savefig(folder / f"{file}.png", dpi=110, metadata={"Software": None})
 
 

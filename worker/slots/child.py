@@ -25,6 +25,7 @@ from tasks.model.spec import (
     MosaicSpec,
     ReduceSpec,
     ReprojectSpec,
+    SampleSpec,
     SitesSpec,
     TableSpec,
 )
@@ -36,7 +37,7 @@ from worker.files.cache import Cache
 from worker.phases.collect import collect
 from worker.phases.context import Context, Spent, Tell
 from worker.phases.cube import cube
-from worker.phases.extract import extract, write_sites
+from worker.phases.extract import extract, sample, write_sites
 from worker.phases.group import group
 from worker.phases.mosaic import mosaic
 from worker.phases.reduce import reduce
@@ -152,6 +153,8 @@ def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
             return write_sites(job.spec, context)
         case ExtractSpec():
             return extract(job.spec, context)
+        case SampleSpec():
+            return sample(job.spec, context)
         case TableSpec():
             return table(job.spec, context)
 
