@@ -99,8 +99,8 @@ endif
 example-evapotranspiration: setup ## Run the worked example of several steps [OUT=folder]
 	@$(BIN)/swathmill sample --evapotranspiration "$(SAMPLE)-evapotranspiration"
 	@SWATHMILL_PACKAGES=examples/evapotranspiration/packages $(BIN)/swathmill run \
-	    examples/evapotranspiration/request.yaml \
-	    --archive "$(SAMPLE)-evapotranspiration" --out "$(OUT)"
+	    examples/evapotranspiration/request.yaml --archive "$(SAMPLE)-evapotranspiration" \
+	    --measurements "$(SAMPLE)-evapotranspiration/towers" --out "$(OUT)"
 
 .PHONY: up
 up: setup ## Run the stack until Ctrl-C, and print a sign-in link [ARCHIVE=folder, else the last one or the sample]

@@ -74,10 +74,27 @@ def _cover(lat: Floats, lon: Floats) -> npt.NDArray[np.uint8]:
     return cover
 
 
+def weather(day: datetime, lat: float, lon: float, *, forest: bool) -> tuple[float, float, float]:
+    """Return mean temperature and half the daily range in kelvin, and leaf area, at a place."""
+    at = np.array([[lat]]), np.array([[lon]])
+    mean, swing = _warmth(day.timetuple().tm_yday, *at)
+    leaves = _leaves((day - EIGHTH_DAYS[0].replace(tzinfo=day.tzinfo)).days, *at)
+    return mean.item(), swing.item(), leaves.item() + forest
+
+
+def _warmth(number: int, lat: Floats, lon: Floats) -> tuple[Floats, Floats]:
+    mean = 281.0 + 0.12 * (number - 92) - 0.5 * (lat - 53.0) + 2.0 * _wave(lat, lon, 2.0, number)
+    return mean, 6.0 + 2.5 * _wave(lat, lon, 1.0, 0.5 * number)
+
+
+def _leaves(days: int, lat: Floats, lon: Floats) -> Floats:
+    """Return the leaf area of crops, so many days after the first granule."""
+    return np.asarray(1.2 + 1.5 * (days / 32.0) + 0.8 * _wave(lat, lon, 0.8, 0.6))
+
+
 def _temperature(day: datetime, lat: Floats, lon: Floats) -> GranuleToWrite:
     number = day.timetuple().tm_yday
-    mean = 281.0 + 0.12 * (number - 92) - 0.5 * (lat - 53.0) + 2.0 * _wave(lat, lon, 2.0, number)
-    swing = 6.0 + 2.5 * _wave(lat, lon, 1.0, 0.5 * number)
+    mean, swing = _warmth(number, lat, lon)
     cloudy = _wave(lat, lon, 1.6, 0.9 * number) > 0.55
     fields = []
     for word, kelvin in (("Day", mean + swing), ("Night", mean - swing)):
@@ -125,8 +142,7 @@ def _albedo(
 def _leaf_area(
     day: datetime, lat: Floats, lon: Floats, cover: npt.NDArray[np.uint8]
 ) -> GranuleToWrite:
-    season = (day - EIGHTH_DAYS[0]).days / 32.0
-    leaves = 1.2 + 1.5 * season + 0.8 * _wave(lat, lon, 0.8, 0.6) + 1.0 * (cover == _FOREST)
+    leaves = _leaves((day - EIGHTH_DAYS[0]).days, lat, lon) + 1.0 * (cover == _FOREST)
     stored = np.round(10 * np.clip(leaves, 0.1, 7.0)).astype(np.uint8)
     stored[cover == _WATER] = 254
     stored[cover == _URBAN] = 250

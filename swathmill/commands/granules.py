@@ -15,6 +15,8 @@ from reprojection.read.isolation import run_in_fork
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, reproject
 from reprojection.sample.sample import write_sample_archive
+from reprojection.sample.towers import FOLDER as TOWERS
+from reprojection.sample.towers import tower_files
 from reprojection.write.meanings import attribute_table
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
@@ -81,6 +83,11 @@ def sample(
     with _writing(folder):
         parts = ("evapotranspiration",) if evapotranspiration else ("tiles", "swaths")
         paths = write_sample_archive(folder, parts)
+        towers = [*tower_files()] if evapotranspiration else []
+        for name, text in towers:
+            path = folder / TOWERS / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
     size = sum(path.stat().st_size for path in paths)
     if as_json:
         print_json({"folder": folder, "granules": [path.name for path in paths], "bytes": size})
@@ -88,6 +95,8 @@ def sample(
     _console().print(
         f"{len(paths)} synthetic granules, {size / 1e6:.1f} MB, in {folder}", markup=False
     )
+    if towers:
+        _console().print(f"{len(towers)} made-up towers in {folder / TOWERS}", markup=False)
 
 
 def reproject_files(

@@ -4,6 +4,7 @@ Three days of it, one without temperature, by the real planner and the real phas
 with the packages shut in.
 """
 
+import csv
 import datetime as dt
 import json
 from collections import Counter
@@ -20,11 +21,13 @@ from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
+from reprojection.sample.towers import TOWERS, tower_files
 from tasks.model.categories import Category
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
-from tasks.model.spec import GroupSpec, MosaicSpec, ReduceSpec
+from tasks.model.spec import GroupSpec, MosaicSpec, ReduceSpec, TableSpec
 from tasks.request.document import Time, load_request
+from tasks.request.sites import parse_sites
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 from worker.sandbox.messages import Failed, Succeeded
@@ -60,7 +63,9 @@ def carried(tmp_path_factory: pytest.TempPathFactory) -> Carried:
         write_granule(granules / granule.local_name, granule)
     archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
     archive.refresh()
-    request = load_request(EXAMPLE / "request.yaml").model_copy(
+    for name, text in tower_files():
+        (folder / name).write_text(text)
+    request = load_request(EXAMPLE / "request.yaml", measurements=[folder]).model_copy(
         update={"time": Time(start=DAYS[0], end=DAYS[-1])}
     )
     mill = Mill(folder, granules)
@@ -78,6 +83,7 @@ def test_each_task_is_there_once_and_gaps_are_those_of_a_person(carried: Carried
     kinds = Counter(task.spec.kind for task in carried.plan)
     assert kinds["reduce"] == kinds["group"] == 2 + 2 + 1
     assert kinds["mosaic"] == 2 * (2 + 1)
+    assert (kinds["sample"], kinds["sites"], kinds["table"]) == (2, 1, 1)  # a sample of each day
     # Two days, leaf area of 14 and 22 April, the albedo nearest to both days, and one map.
     assert Counter(
         task.spec.granule.split(".")[0] for task in carried.plan if task.spec.kind == "collect"
@@ -116,6 +122,58 @@ def test_values_are_those_of_a_plain_computation(
     expected = np.where(there > 0, np.nansum(stack, axis=0), np.nan)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert 0.2 < np.nanmean(expected) / len(daily) < 4.0  # mm a day
+
+
+def test_the_sites_of_the_request_are_those_of_the_towers() -> None:
+    sites = parse_sites((EXAMPLE / "towers.csv").read_text("utf-8"))
+    assert [(s.name, s.lat, s.lon, dict(s.columns)["cover"]) for s in sites] == [
+        (t.name, t.lat, t.lon, t.cover) for t in TOWERS
+    ]
+
+
+def test_towers_are_compared_as_a_plain_computation_compares_them(carried: Carried) -> None:
+    """Values of the pixels below the towers, and means of the towers' own half hours."""
+    (table,) = specs(carried.plan, TableSpec)
+    files = carried.files[table.key]
+    pairs = [*csv.DictReader(files["comparison.csv"].read_text("utf-8").splitlines())]
+    expected = []
+    for (name, text), tower in zip(tower_files(), TOWERS, strict=True):
+        assert tower.name in name
+        for day in DAYS:
+            if day == WITHOUT:
+                continue
+            rows = [
+                line.split(",") for line in text.splitlines() if line.startswith(f"{day:%Y%m%d}")
+            ]
+            heat = [float(row[2]) for row in rows if row[2] != "-9999"]
+            row = int((60.0 - tower.lat) * 120)
+            column = int(tower.lon * np.cos(np.radians(tower.lat)) * 120)
+            value = plain(carried.mill.archive, day)[row, column]
+            if np.isfinite(value) and len(heat) >= 36:
+                expected.append((tower.name, str(day), value, 0.035265 * np.mean(heat)))
+    assert len(expected) > 3
+    assert [(one["site"], one["first_day"]) for one in pairs] == [one[:2] for one in expected]
+    made = np.array([(float(one["value"]), float(one["measured"])) for one in pairs])
+    assert made == pytest.approx(np.array([one[2:] for one in expected]), rel=1e-5)
+    assert {(one["utc_offset"], one["utc_offset_by"]) for one in pairs} == {("+01:00", "longitude")}
+    assert {one["joined_by"] for one in pairs} == {"day"}
+    (whole, *rest) = csv.DictReader(files["comparison-statistics.csv"].read_text().splitlines())
+    assert [whole["site"], *(one["site"] for one in rest)] == [
+        "all",
+        *dict.fromkeys(one[0] for one in expected),
+    ]
+    value, measured = np.array([one[2:] for one in expected]).T
+    slope, intercept = np.polyfit(measured, value, 1)
+    assert int(whole["n"]) == len(expected)
+    for name, known in (
+        ("bias", np.mean(value - measured)),
+        ("rmse", np.sqrt(np.mean((value - measured) ** 2))),
+        ("r", np.corrcoef(value, measured)[0, 1]),
+        ("slope", slope),
+        ("intercept", intercept),
+    ):
+        assert float(whole[name]) == pytest.approx(known, rel=1e-4), name
+    assert {"comparison.daily-et.et.png", "comparison.parquet"} <= {*files}
 
 
 def stored(archive: Path, pattern: str, layer: str) -> npt.NDArray[np.int64]:
