@@ -24,6 +24,7 @@ from portal.core.traffic import Counting, Traffic
 from portal.web import (
     actions_page,
     api,
+    copies,
     docs_page,
     executions_page,
     health,
@@ -88,6 +89,7 @@ _WEEK = 7 * 86400
 _ROUTERS = (
     api.router,
     takeaway.router,
+    copies.router,
     retries.api,
     packages_api.router,
     runs.api,

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import hashlib
+import json
 import os
 import time
 import weakref
@@ -134,6 +135,14 @@ class ResultFile(_Answer):
     valid_share: float | None = None  # share of a raster's pixels with a value
 
 
+class _Copied(_Answer):
+    """What one call has copied, and where the next goes on."""
+
+    copied: int
+    left: int
+    after: str
+
+
 class PackageVersion(_Answer):
     """A version of a package; `deprecated` says why it should not be used, "": it may be."""
 
@@ -181,6 +190,7 @@ _REQUESTS = TypeAdapter(list[RequestStatus])
 _GAPS = TypeAdapter(list[Gap])
 _FAILURES = TypeAdapter(list[Failure])
 _RESULTS = TypeAdapter(list[ResultFile])
+_COPIED = TypeAdapter(_Copied)
 _PACKAGE = TypeAdapter(SharedPackage)
 _PACKAGES = TypeAdapter(list[SharedPackage])
 
@@ -329,6 +339,52 @@ class Client:
             request_id: Its id.
         """
         return self._read(_RESULTS, self._call("GET", _path(request_id, "results")))
+
+    def copy_results(
+        self,
+        request_id: str,
+        to: str,
+        *,
+        access_key: str = "",
+        secret_key: str = "",
+        session_token: str = "",
+        region: str = "",
+        endpoint: str = "",
+        progress: Callable[[int, int], None] = lambda _copied, _left: None,
+    ) -> int:
+        """Have the portal copy all finished results to your own storage; return how many.
+
+        Args:
+            request_id: Its id.
+            to: SAS URL of an Azure container that may create and write, or `s3://BUCKET/FOLDER`.
+            access_key: S3: id of the access key.
+            secret_key: S3: its secret.
+            session_token: S3: of temporary keys.
+            region: S3: region; "", the default, means us-east-1.
+            endpoint: S3: address of a store that is not Amazon's.
+            progress: Called with the numbers of files that are copied and left.
+
+        Raises:
+            RefusedError: the storage or its host is refused, or the storage takes a file no more.
+        """
+        given = {
+            "to": to,
+            "access_key": access_key,
+            "secret_key": secret_key,
+            "session_token": session_token,
+            "region": region,
+            "endpoint": endpoint,
+        }
+        order = {name: value for name, value in given.items() if value}
+        copied = 0
+        while True:
+            body = self._call("POST", _path(request_id, "copies"), document=json.dumps(order))
+            answer = self._read(_COPIED, body)
+            copied += answer.copied
+            progress(copied, answer.left)
+            if not answer.left:
+                return copied
+            order["after"] = answer.after
 
     def cancel(self, request_id: str) -> RequestStatus:
         """Stop a request; its finished results stay, and what other requests want goes on.
@@ -590,7 +646,8 @@ class Client:
 
     def _stream(self, url: str) -> Iterator[bytes]:
         try:
-            with self._http.stream("GET", url) as answer:
+            # It may lead to the file in storage, which is another host and gets no token.
+            with self._http.stream("GET", url, follow_redirects=True) as answer:
                 if answer.is_error:
                     answer.read()
                 _raise_for(answer)

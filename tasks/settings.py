@@ -143,6 +143,13 @@ class Settings(BaseSettings):
         "public follow alike: `10.1.0.0/16`. Empty: packages have no network.",
     )
 
+    copy_hosts: str = Field(
+        "",
+        description="Hosts to which results may be copied besides the clouds' own: `HOST` or "
+        "`HOST:PORT`, and networks in which addresses may lie although they are not public, "
+        "separated by commas.",
+    )
+
     heartbeat_seconds: Positive = Field(5.0, description="Time between a worker's heartbeats.")
     lease_seconds: Positive = Field(
         30.0,
@@ -204,6 +211,13 @@ class Settings(BaseSettings):
     result_days: float = Field(
         30.0, ge=0, description="Days for which a request's results are kept after its end."
     )
+    result_link_minutes: float = Field(
+        0.0,
+        ge=0,
+        le=1440,
+        description="Minutes for which a signed link is good by which a result is read straight "
+        "from Azure Storage; people have to reach the account. 0: the portal sends results itself.",
+    )
     block_mib: int = Field(
         0,
         ge=0,
@@ -224,16 +238,21 @@ class Settings(BaseSettings):
         "info", pattern="^(debug|info|warning|error)$", description="Least severity that is logged."
     )
 
-    @field_validator("network_hosts")
+    @field_validator("network_hosts", "copy_hosts")
     @classmethod
-    def _readable(cls, network_hosts: str) -> str:
-        read_allowed(network_hosts)
-        return network_hosts
+    def _readable(cls, hosts: str) -> str:
+        read_allowed(hosts)
+        return hosts
 
     @property
     def allowed_hosts(self) -> AllowedHosts:
         """The hosts that packages may connect to."""
         return read_allowed(self.network_hosts)
+
+    @property
+    def allowed_copy_hosts(self) -> AllowedHosts:
+        """The hosts to which results may be copied besides the clouds' own."""
+        return read_allowed(self.copy_hosts)
 
 
 class WrongSettingError(SwathmillError):

@@ -152,9 +152,12 @@ module network 'network.bicep' = {
   }
 }
 
+var linkMinutes = settings[?'SWATHMILL_RESULT_LINK_MINUTES'] ?? '0'
+
 module storage 'storage.bicep' = {
   name: 'storage'
   params: {
+    openToLinks: string(linkMinutes) != '0'
     location: location
     name: name
     sku: storageSku

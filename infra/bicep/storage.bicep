@@ -9,6 +9,9 @@ param networkId string
 @description('Redundancy: Standard_ZRS in three zones, Standard_LRS in one.')
 param sku string
 
+@description('Results are read straight from the account, by links that the portal signs.')
+param openToLinks bool
+
 @description('Built-in roles: Storage Blob, Queue and Table Data Contributor.')
 var dataRoles = [
   'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
@@ -39,9 +42,10 @@ resource account 'Microsoft.Storage/storageAccounts@2023-05-01' = {
     allowSharedKeyAccess: false
     allowCrossTenantReplication: false
     defaultToOAuthAuthentication: true
-    publicNetworkAccess: 'Disabled'
+    // Without a key only identities with a role and the links that they sign open anything.
+    publicNetworkAccess: openToLinks ? 'Enabled' : 'Disabled'
     networkAcls: {
-      defaultAction: 'Deny'
+      defaultAction: openToLinks ? 'Allow' : 'Deny'
       bypass: 'AzureServices'
     }
     encryption: {
@@ -69,6 +73,18 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2023-05-01' = {
   parent: account
   name: 'default'
   properties: {
+    cors: {
+      // The link is what opens a file, whichever page reads it.
+      corsRules: openToLinks ? [
+        {
+          allowedOrigins: ['*']
+          allowedMethods: ['GET', 'HEAD']
+          allowedHeaders: ['*']
+          exposedHeaders: ['Content-Length', 'Content-Range', 'ETag', 'Accept-Ranges']
+          maxAgeInSeconds: 3600
+        }
+      ] : []
+    }
     deleteRetentionPolicy: {
       enabled: true
       days: 7

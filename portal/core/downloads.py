@@ -12,9 +12,10 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.core.results import ResultFile, ResultReader
+from tasks.storage.blobs import Served
 
 MEDIA_TYPES = {
     ".tif": "image/tiff; application=geotiff; profile=cloud-optimized",
@@ -64,10 +65,14 @@ def parse_range(header: str, size: int) -> Span | None:
     return Span(start=start, length=end - start + 1)
 
 
-def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Response:
+def send_file(
+    request: Request, reader: ResultReader, result: ResultFile, *, link_seconds: float = 0.0
+) -> Response:
     """Send a result as an attachment with its length, ETag (its SHA-256) and byte ranges.
 
-    If storage has damaged the file, the response breaks off before the end of the file.
+    With `link_seconds`, and where storage can sign, the answer leads to the file in storage, where
+    the reader has to check it. If storage has damaged the file, a response of the portal breaks off
+    before the end of the file.
     """
     file = result.file
     etag = f'"{file.sha256}"'
@@ -80,6 +85,12 @@ def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Res
     }
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    media = MEDIA_TYPES.get(PurePosixPath(result.path).suffix.lower(), "application/octet-stream")
+    served = Served(disposition=headers["Content-Disposition"], media_type=media)
+    if link := reader.link(result, link_seconds, served):
+        kept = {name: headers[name] for name in ("ETag", "Repr-Digest")}
+        # Each answer has a link of its own, which ends.
+        return RedirectResponse(link, headers={**kept, "Cache-Control": "no-store"})
     span = None
     if request.headers.get("if-range", etag) == etag:
         try:
@@ -89,7 +100,6 @@ def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Res
                 status_code=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
                 headers={"Content-Range": f"bytes */{file.size}"},
             )
-    media = MEDIA_TYPES.get(PurePosixPath(result.path).suffix.lower(), "application/octet-stream")
     if span is None:
         headers["Content-Length"] = str(file.size)
         body = _body(request, reader.whole(result))

@@ -14,7 +14,7 @@ from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model.gaps import affected
 from tasks.model.model import ArtifactFile
 from tasks.model.plan import Gap
-from tasks.storage.blobs import is_damaged, split_blob
+from tasks.storage.blobs import Served, SigningBlobs, is_damaged, split_blob
 from tasks.tables import protocol, request_operations
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
@@ -131,6 +131,19 @@ class ResultReader:
         Raises before the first part, or in place of the end.
         """
         return self._checked(result, self.part(result))
+
+    def link(self, result: ResultFile, seconds: float, served: Served) -> str:
+        """Return a link to the result in storage that is good for some seconds.
+
+        It is "" where storage cannot sign links. Raises GoneError if storage has lost the result.
+        """
+        blobs: object = self.runtime.blobs
+        if not seconds or not isinstance(blobs, SigningBlobs):
+            return ""
+        place = split_blob(result.file.blob)
+        if not self.runtime.blobs.exists(*place):
+            raise self._lost(result)
+        return blobs.signed_link(*place, seconds, served)
 
     def current(self, result: ResultFile) -> ResultFile:
         """Return the file that the result's task has now: it may have been made again.

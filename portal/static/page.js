@@ -4,6 +4,35 @@ document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
   if (question && !window.confirm(question)) event.preventDefault();
 });
+// A call copies for some seconds; its answer says where the next goes on.
+document.addEventListener("submit", async (event) => {
+  const address = event.target.dataset.copyResults;
+  if (!address) return;
+  event.preventDefault();
+  const form = event.target;
+  const told = form.querySelector("[data-copied]");
+  const button = form.querySelector("button");
+  const order = Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
+  let copied = 0;
+  let after = "";
+  button.disabled = true;
+  told.textContent = "Copying…";
+  try {
+    for (let left = 1; left;) {
+      const answer = await fetch(address, {
+        method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...order, after }),
+      });
+      const said = await answer.json();
+      if (!answer.ok) throw new Error(`${said.detail} ${said.remedy ?? ""}`);
+      ({ after, left } = said);
+      copied += said.copied;
+      told.textContent = left ? `${copied} copied, ${left} left.` : `All ${copied} files are copied.`;
+    }
+  } catch (error) {
+    told.textContent = `${copied} copied. ${error.message}`;
+  }
+  button.disabled = false;
+});
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { target, serverResponse } = event.detail;
   if (target.id !== "service-notice") return;

@@ -337,11 +337,16 @@ def results(request_id: str, caller: Reader, portal: CurrentPortal) -> list[Resu
 def result(
     request_id: str, path: str, request: Request, caller: Reader, portal: CurrentPortal
 ) -> Response:
-    """Return the file, with its length, its SHA-256 as ETag, and byte ranges."""
+    """Return the file, with its length, its SHA-256 as ETag, and byte ranges.
+
+    Where the portal is set so, the answer is a redirection (307) to the file in storage, by a link
+    that ends after some minutes.
+    """
     row = read_for(portal.runtime, caller, request_id)
     found = portal.results.find(portal.runtime, row, path)
     reader = portal.results.reader(portal.runtime, row)
-    return send_file(request, reader, reader.current(found))
+    seconds = portal.settings.result_link_minutes * 60
+    return send_file(request, reader, reader.current(found), link_seconds=seconds)
 
 
 @router.get(

@@ -27,6 +27,7 @@ from tasks.tables.runtime import Runtime
 
 MOST_WAITING = 8  # API calls that wait for planning at once
 MOST_UPLOADING = 2  # uploaded packages that are read at once
+MOST_COPYING = 2  # calls that copy results at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,9 @@ class Portal:
     )
     uploading: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_UPLOADING)
+    )
+    copying: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_COPYING)
     )
     arranged: Kept[Arranged] = field(default_factory=lambda: Kept(64))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))

@@ -24,6 +24,7 @@ from portal.web.context import CurrentPortal, Portal
 from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
 from reprojection.read.raster import Description, Raster
+from tasks.storage.blobs import SigningBlobs
 from tasks.tables.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
@@ -118,8 +119,18 @@ def show(
         at=at,
         date=at.nearest(date),
     )
-    response.headers["Content-Security-Policy"] = _POLICY
+    response.headers["Content-Security-Policy"] = _POLICY.replace(
+        "connect-src 'self'", f"connect-src 'self' {_storage_origin(portal)}".rstrip()
+    )
     return response
+
+
+def _storage_origin(portal: Portal) -> str:
+    """Return the origin of storage where answers lead to it for results; "" elsewhere."""
+    blobs: object = portal.runtime.blobs
+    if portal.settings.result_link_minutes > 0 and isinstance(blobs, SigningBlobs):
+        return blobs.origin
+    return ""
 
 
 @router.get("/requests/{request_id}/map/layer")

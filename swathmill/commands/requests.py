@@ -1,5 +1,7 @@
 """Commands about requests that talk to a running portal: submit, status, results."""
 
+import os
+import sys
 import time
 from http import HTTPStatus
 from pathlib import Path
@@ -109,12 +111,25 @@ def results(
     out: Annotated[
         Path | None, typer.Option(help="Folder to download into; by default only list.")
     ] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            envvar="SWATHMILL_COPY_TO",
+            help="Have the portal copy them to your own storage: SAS URL of an Azure container, or "
+            "s3://BUCKET/FOLDER with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION in "
+            "the environment. `-` reads it from standard input.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """List or download the finished files of a request; lost files are named at the end."""
+    """List, download or copy the finished files of a request; lost files are named at the end."""
     client = client_for(data_folder(data), token)
+    if to and out is None:
+        _copy(client, request_id, to, as_json=as_json)
+        return
     folder = None if out is None else output_folder(out, "--out")
     with about(request_id):
         found = client.results(request_id)
@@ -134,6 +149,31 @@ def results(
         _sum(console, [one for one, _ in there], f" in {out}")
     if lost:
         raise lost[0]
+
+
+def _copy(client: Client, request_id: str, to: str, *, as_json: bool) -> None:
+    """Have results copied by the portal, with a line for each of its answers."""
+    address = sys.stdin.readline().strip() if to == "-" else to
+    console = Console(highlight=False, soft_wrap=True, stderr=True, quiet=as_json)
+
+    def tell(copied: int, left: int) -> None:
+        console.print(f"{copied:,} copied, {left:,} left.", markup=False)
+
+    keys = {
+        argument: os.environ.get(name, "")
+        for argument, name in (
+            ("access_key", "AWS_ACCESS_KEY_ID"),
+            ("secret_key", "AWS_SECRET_ACCESS_KEY"),
+            ("session_token", "AWS_SESSION_TOKEN"),
+            ("region", "AWS_REGION"),
+            ("endpoint", "AWS_ENDPOINT_URL"),
+        )
+    }
+    given = keys if address.startswith("s3:") else {}
+    with about(request_id):
+        copied = client.copy_results(request_id, address, progress=tell, **given)
+    if as_json:
+        print_json({"copied": copied})
 
 
 def _list(client: Client, *, as_json: bool) -> None:

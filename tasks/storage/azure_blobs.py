@@ -21,7 +21,8 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage import transfers
-from tasks.storage.blobs import CHUNK, StoredBlob
+from tasks.storage.blobs import CHUNK, Served, StoredBlob
+from tasks.storage.signed_links import LinkSigner
 from tasks.storage.transfer_shapes import BY_SIZE, DOWN, UP, Cut
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class AzureBlobs:
     ) -> None:
         self._service = service
         self._writes = writes or service
+        self._signer = LinkSigner(service)
         self._sleep = sleep
         self._up, self._down = cut.shape(UP), cut.shape(DOWN)
 
@@ -112,6 +114,19 @@ class AzureBlobs:
     def names(self, container: str, prefix: str = "") -> Iterator[str]:
         client = self._service.get_container_client(container)
         return _each(client.list_blob_names(name_starts_with=prefix or None), container)
+
+    @property
+    def origin(self) -> str:
+        """The origin of signed links, as a browser names it."""
+        return self._signer.origin
+
+    def signed_link(self, container: str, name: str, seconds: float, served: Served) -> str:
+        """Return a link by which whoever has it reads a blob for some seconds.
+
+        It is "" where the account cannot sign. Raises StoreError.
+        """
+        with _failures(f"{container}/{name}"):
+            return self._signer.link(self._blob(container, name), seconds, served)
 
     def _blob(self, container: str, name: str) -> BlobClient:
         return self._service.get_blob_client(container, name)

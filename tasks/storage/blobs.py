@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
 
@@ -26,6 +26,28 @@ class StoredBlob:
 
     size: int
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """How storage is to serve a blob: as an attachment of this name, and of this type."""
+
+    disposition: str
+    media_type: str
+
+
+@runtime_checkable
+class SigningBlobs(Protocol):
+    """Blobs that whoever has a signed link can read straight from storage."""
+
+    @property
+    def origin(self) -> str:
+        """The origin of signed links, as a browser names it."""
+        ...
+
+    def signed_link(self, container: str, name: str, seconds: float, served: Served) -> str:
+        """Return a link that is good for some seconds; "" where the account cannot sign."""
+        ...
 
 
 class Blobs(Protocol):

@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "devstoreaccount1"
+OBJECT = "22222222-2222-2222-2222-222222222222"
 HEADER = "header-of-the-identity"
 PASSWORD = "p@ss/word+of:redis="
 SECRET = "s" * 40
@@ -84,6 +85,9 @@ def _token(resource: str) -> dict[str, str]:
         "aud": resource,
         "iss": "https://sts.windows.net/00000000-0000-0000-0000-000000000000/",
         **{"iat": now, "nbf": now - 60, "exp": now + 3600},
+        # Whose key signs links.
+        "oid": OBJECT,
+        "tid": "33333333-3333-3333-3333-333333333333",
     }
     parts = [json.dumps(part).encode() for part in ({"alg": "HS256", "typ": "JWT"}, claims)]
     text = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
@@ -270,6 +274,7 @@ def test_a_request_completes_with_an_identity_and_no_key(rig: Rig) -> None:
             name,
             *(sys.executable, "-P", "-m", module),
             SWATHMILL_DATA_DIR=str(rig.folder / name),
+            SWATHMILL_RESULT_LINK_MINUTES="5",
             **({} if name == "worker" else {"SWATHMILL_SECRET": SECRET}),
         )
     until(lambda: _answers(f"{rig.portal_url}/healthz"), 120.0, rig.log("portal"))
@@ -287,12 +292,33 @@ def test_a_request_completes_with_an_identity_and_no_key(rig: Rig) -> None:
             rig.log("manager")[-2000:] + rig.log("worker")[-2000:],
         )
         assert api.get(f"/api/requests/{request}").json()["state"] == "complete"
+        _check_link(rig, api, request)
     assert {query["resource"][0] for query in rig.identity.asked} == {"https://storage.azure.com"}
     assert {query["client_id"][0] for query in rig.identity.asked} == {
         rig.environment["AZURE_CLIENT_ID"]
     }
     for name in ("portal", "manager", "worker"):
         assert '"level": "error"' not in rig.log(name)
+
+
+def _check_link(rig: Rig, api: httpx.Client, request: str) -> None:
+    """The identity signs links to results, without a key.
+
+    Azurite 3.35 gives the key for it, and computes the signature as services did before 2026: it
+    opens nothing by such a link of the present SDK.
+    """
+    found = next(
+        one
+        for one in api.get(f"/api/requests/{request}/results").json()
+        if one["name"].endswith(".tif")
+    )
+    answer = api.get(found["url"])
+    assert answer.status_code == 307, answer.text
+    link = urlsplit(answer.headers["Location"])
+    assert f"{link.scheme}://{link.netloc}" in rig.environment["SWATHMILL_STORAGE"]
+    signed = parse_qs(link.query)
+    assert signed["skoid"] == [OBJECT]
+    assert signed["sp"] == ["r"]
 
 
 def test_a_process_without_the_identity_says_so(rig: Rig) -> None:
