@@ -17,6 +17,7 @@ from reprojection.read.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
 from service_manager.leader.lease_keeper import beside_rounds
 from service_manager.leader.manager import Manager, SendError
+from service_manager.leader.presence import Presence
 from service_manager.leader.service import serve
 from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
@@ -107,6 +108,7 @@ def main() -> int:
             watch.hears,
         )
 
+    watch = Presence(runtime, name, options.heartbeat, watch)
     keep = beside_rounds(runtime.clock, options.lease)
 
     def each() -> None:

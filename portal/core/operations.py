@@ -9,9 +9,10 @@ from portal.core.board import Sight
 from tasks.model.categories import Category
 from tasks.model.model import Phase
 from tasks.settings import Settings
-from tasks.tables import history
+from tasks.tables import history, manager_rows
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics, DayCount
+from tasks.tables.manager_rows import ManagerRow
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import LaterMarker, RunningMarker
 from tasks.tables.time_limits import TimeLimits
@@ -79,6 +80,23 @@ class Health:
     worker: WorkerRow
     silence: float  # seconds since its last beat
     state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerHealth:
+    """A manager's row, and how many seconds ago it was written."""
+
+    row: ManagerRow
+    silence: float
+
+
+def managers(runtime: Runtime) -> list[ManagerHealth]:
+    """List the managers, the acting one first. Raises StoreError."""
+    now = runtime.clock.now()
+    return [
+        ManagerHealth(row=row, silence=max(0.0, now - row.beat_at))
+        for row in manager_rows.managers(runtime.store, now)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from portal.core import executions
+from portal.core import costs, executions
+from portal.core.costs import Verdict
 from portal.core.csv_text import csv_answer
 from portal.core.executions import Executions, Filters, parse_filters
 from portal.core.identity import Operator, operator
@@ -16,6 +17,7 @@ from portal.web.context import CurrentPortal, Portal
 from portal.web.pages import iso_text
 from tasks.model.categories import RULES, Category
 from tasks.model.model import Phase
+from tasks.tables import manager_rows
 
 pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
 
@@ -23,8 +25,7 @@ LISTED = 100  # failed attempts on one page
 
 
 def _filters(request: Request, portal: CurrentPortal) -> Filters:
-    today = dt.datetime.fromtimestamp(portal.runtime.clock.now(), dt.UTC).date()
-    return parse_filters(today, DAYS, request.query_params)
+    return parse_filters(_today(portal), DAYS, request.query_params)
 
 
 Meant = Annotated[Filters, Depends(_filters)]
@@ -97,6 +98,73 @@ def download(table: str, portal: CurrentPortal, meant: Meant) -> Response:
     )
 
 
+@pages.get("/operations/costs")
+def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Response:
+    """Show what work costs and wastes, by class; what fails most; workers; storage."""
+    workers = portal.board.look().workers
+    runtime = portal.runtime
+    now = runtime.clock.now()
+    return portal.pages.page(
+        "costs.html",
+        caller,
+        "operations",
+        200,
+        made=_made(portal, meant),
+        top=costs.top_failures(runtime, meant, workers),
+        paces=costs.paces(runtime, workers, _today(portal)),
+        stored=next((one for one in manager_rows.managers(runtime.store, now) if one.acts), None),
+        price=portal.settings.price_core_hour,
+        today=_today(portal),
+        hours_today=max(1.0, now % 86_400 / 3600),
+        **_form(meant),
+    )
+
+
+@pages.get("/operations/kills")
+def kills_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Response:
+    """Show which kills by the time limit were right, by the attempts that followed."""
+    judged = costs.judged_kills(portal.runtime, meant)
+    return portal.pages.page(
+        "kills.html",
+        caller,
+        "operations",
+        200,
+        judged=judged,
+        verdicts=[(one.value, sum(each.verdict is one for each in judged)) for one in Verdict],
+        most=costs.JUDGED,
+        factor=portal.settings.timeout_factor,
+        **_form(meant),
+    )
+
+
+@pages.get("/operations/kills.csv")
+def download_kills(portal: CurrentPortal, meant: Meant) -> Response:
+    """Download the judged kills."""
+    head = (
+        *("ended", "class", "worker", "task", "attempt", "seconds"),
+        *("verdict", "next_attempt", "next_outcome", "next_seconds"),
+    )
+    rows = []
+    for one in costs.judged_kills(portal.runtime, meant):
+        kill, after = one.kill, one.after
+        outcome = "" if after is None else after.category.value if after.category else "success"
+        rows.append(
+            (
+                iso_text(kill.ended),
+                kill.task_class,
+                kill.worker,
+                kill.key,
+                kill.number,
+                round(kill.duration, 3),
+                one.verdict.value,
+                after.number if after else "",
+                outcome,
+                round(after.duration, 3) if after else "",
+            )
+        )
+    return csv_answer(f"kills-{meant.first}-{meant.last}", head, rows)
+
+
 @pages.get("/operations/attempts")
 def attempts(
     caller: Operator, portal: CurrentPortal, meant: Meant, category: str = "", page: int = 0
@@ -146,6 +214,10 @@ def download_attempts(portal: CurrentPortal, meant: Meant, category: str = "") -
     )
     name = f"attempts-{meant.first}-{meant.last}"
     return csv_answer(name, head, rows)
+
+
+def _today(portal: Portal) -> dt.date:
+    return dt.datetime.fromtimestamp(portal.runtime.clock.now(), dt.UTC).date()
 
 
 def _made(portal: Portal, meant: Filters) -> Executions:

@@ -212,7 +212,11 @@ def _moment(seconds: float) -> dt.datetime | None:
 
 def _live(portal: CurrentPortal) -> dict[str, object]:
     sight, now = portal.board.look(), portal.runtime.clock.now()
+    managers = operations.managers(portal.runtime)
+    acting = next((one.row for one in managers if one.row.acts), None)
     return {
+        "managers": managers,
+        "queues": acting.queues if acting else (),
         "running": operations.running(sight, portal.settings, now),
         "later": operations.later(portal.runtime, sight),
         "workers": operations.health(sight, portal.settings, now),

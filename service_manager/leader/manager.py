@@ -5,6 +5,7 @@ anything in memory that the tables do not have.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import structlog
@@ -29,10 +30,11 @@ from service_manager.tasks.restricting import Restricting
 from service_manager.tasks.sweep import Sweep
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
-from tasks.model.model import State
+from tasks.model.model import Phase, State
 from tasks.model.task_keys import SHARDS, shard
 from tasks.run import tracing
 from tasks.run.tracing import Span
+from tasks.tables.manager_rows import PhaseQueue, PhaseStore
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import WorkerRow
@@ -159,6 +161,21 @@ class Manager:
     def ready(self) -> int:
         """Tasks that a slot may take."""
         return sum(self._dispatch.backlog(self.cache).values())
+
+    def queues(self) -> tuple[PhaseQueue, ...]:
+        """Return what is ready and what runs, by phase."""
+        ready = self._dispatch.queues(self._clock.monotonic())
+        running = Counter(one.phase for one in self.cache.running.values())
+        return tuple(
+            PhaseQueue(phase=phase, ready=number, oldest=oldest, running=running[phase])
+            for phase in Phase
+            for number, oldest in [ready.get(phase, (0, 0.0))]
+        )
+
+    @property
+    def stored(self) -> tuple[tuple[PhaseStore, ...], int]:
+        """What is kept in storage, by phase, and how many shards were looked at for it."""
+        return self._retention.stored()
 
     @property
     def workers(self) -> Sequence[WorkerRow]:

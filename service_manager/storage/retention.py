@@ -13,11 +13,12 @@ import structlog
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import FencedError
-from tasks.model.model import State, Task
+from tasks.model.model import Phase, State, Task
 from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import ARTIFACTS, GRANULES
 from tasks.tables import history, outbox, package_operations, request_operations, transitions
 from tasks.tables.expectation import Times
+from tasks.tables.manager_rows import PhaseStore
 from tasks.tables.protocol import change_task
 from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
@@ -47,6 +48,7 @@ class Retention:
         self._policy = policy
         self._useless: dict[tuple[str, str], float] = {}
         self._sizes: dict[str, int] = {}  # bytes kept, by shard
+        self._stored: dict[str, dict[Phase, PhaseStore]] = {}  # by shard
         self._least: dict[str, list[Kept]] = {}  # of a shard, what would go first
         self._ended: dict[str, float] = {}  # when requests ended
 
@@ -74,6 +76,7 @@ class Retention:
         """`expire`, with points at which to pause."""
         times = Times(history.class_statistics(self._runtime.store))
         size = 0
+        stored = {phase: PhaseStore(phase=phase) for phase in Phase}
         least: list[Kept] = []
         self._ended.clear()
         for number, one in enumerate(survey(self._runtime, shard, times, self._ended)):
@@ -83,6 +86,10 @@ class Retention:
                 yield True
                 continue
             size += one.size
+            old = stored[one.phase]
+            stored[one.phase] = PhaseStore(
+                phase=one.phase, artifacts=old.artifacts + 1, size=old.size + one.size
+            )
             if self._policy.quota and why in (Why.WORTH, Why.NOT):
                 least.append(one)
                 if len(least) > 2 * _CANDIDATES:
@@ -90,8 +97,21 @@ class Retention:
             if number % _PAUSE == 0:
                 yield False
         self._sizes[shard] = size
+        self._stored[shard] = stored
         self._least[shard] = least
         yield from self._meet_quota()
+
+    def stored(self) -> tuple[tuple[PhaseStore, ...], int]:
+        """Return what was kept at the latest look, by phase, and of how many shards."""
+        found = [shard[phase] for phase in Phase for shard in self._stored.values()]
+        return tuple(
+            PhaseStore(
+                phase=phase,
+                artifacts=sum(one.artifacts for one in found if one.phase is phase),
+                size=sum(one.size for one in found if one.phase is phase),
+            )
+            for phase in Phase
+        ), len(self._stored)
 
     def collecting(self, shard: str) -> Iterator[bool]:
         """`collect`, with points at which to pause."""

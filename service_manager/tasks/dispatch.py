@@ -100,6 +100,7 @@ class Dispatch:
         self._patience = patience
         self._ready: dict[str, _Ready] = {}
         self._tasks: dict[str, _Task] = {}  # by key
+        self._seen: dict[str, float] = {}  # when each was first seen by `queues`
         self._messages = 0
         self._freed: deque[float] = deque()  # when attempts ended
         self._slots = 0
@@ -174,6 +175,20 @@ class Dispatch:
             if ready.more and live is not None and not paused:
                 counts[request] = max(counts[request], live.pending)
         return counts
+
+    def queues(self, now: float) -> dict[Phase, tuple[int, float]]:
+        """Count the ready tasks in memory by phase, with the seconds since the first was seen.
+
+        Call it now and then: a task is seen by the first call after it became ready.
+        """
+        self._seen = {key: self._seen.get(key, now) for key in self._tasks}
+        found: dict[Phase, tuple[int, float]] = {}
+        for key, since in self._seen.items():
+            phase = self._phase(key)
+            if phase is not None:
+                number, oldest = found.get(phase, (0, 0.0))
+                found[phase] = (number + 1, max(oldest, now - since))
+        return found
 
     def hungry(self) -> list[str]:
         """List the requests of which more ready tasks are to be read."""

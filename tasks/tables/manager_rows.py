@@ -1,0 +1,83 @@
+"""The managers as operators see them: table `operators`, partition `managers`, a row each.
+
+Each manager writes its own row every few seconds. Nobody decides by it: which manager acts is said
+by the lease alone.
+"""
+
+import urllib.parse
+from dataclasses import dataclass
+
+from tasks.model.model import Phase
+from tasks.storage.codec import Codec, in_json
+from tasks.storage.store import Store, Upsert
+from tasks.tables.restrictions import TABLE
+
+PARTITION = "managers"
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseQueue:
+    """The ready tasks of a phase that the manager has in hand, and the attempts that run.
+
+    `oldest` is how many seconds the first of them has been ready, as far as this manager knows.
+    """
+
+    phase: Phase
+    ready: int = 0
+    oldest: float = 0.0
+    running: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseStore:
+    """The artifacts of a phase that are kept, and their bytes."""
+
+    phase: Phase
+    artifacts: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerRow:
+    """A manager: `rounds` is its longest round since the row before, in seconds.
+
+    `requests` have not ended. `stored` is of the `shards` that it has looked at, of sixteen, since
+    it began to act. What only the acting manager knows is empty for the others.
+    """
+
+    name: str
+    host: str
+    version: str
+    started: float
+    beat_at: float
+    acts: bool = False
+    epoch: int = 0
+    rounds: float = 0.0
+    requests: int = 0
+    queues: tuple[PhaseQueue, ...] = ()
+    stored: tuple[PhaseStore, ...] = ()
+    shards: int = 0
+
+
+_CODEC = Codec(
+    ManagerRow,
+    "manager",
+    {
+        "queues": in_json(tuple[PhaseQueue, ...]),
+        "stored": in_json(tuple[PhaseStore, ...]),
+    },
+)
+
+
+def put(store: Store, manager: ManagerRow) -> None:
+    """Write a manager's row. Raises StoreError."""
+    name = urllib.parse.quote(f"{manager.name} {manager.host}", safe=" .")
+    store.transact(TABLE, PARTITION, [Upsert(row=name, entity=_CODEC.dump(manager))])
+
+
+def managers(store: Store, now: float) -> list[ManagerRow]:
+    """Return the managers that wrote their row within a day, the acting one first."""
+    found = [_CODEC.load(row) for row in store.scan(TABLE, PARTITION, "", "\uffff")]
+    lately = [one for one in found if now - one.beat_at < _DAY]
+    return sorted(lately, key=lambda one: (not one.acts, -one.epoch, one.name))

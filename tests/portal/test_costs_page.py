@@ -1,0 +1,176 @@
+"""What work costs and wastes, who is slow, what fails most, and which kills were right."""
+
+import datetime as dt
+import re
+from dataclasses import replace
+
+import pytest
+
+from portal.core import costs
+from portal.core.costs import Verdict
+from portal.core.executions import executions, parse_filters
+from tasks.model.categories import Category
+from tasks.model.model import Attempt, Phase
+from tasks.tables import manager_rows, task_table
+from tasks.tables.manager_rows import ManagerRow, PhaseQueue, PhaseStore
+from tasks.tables.runtime import Runtime
+from tasks.tables.workers import Hold, WorkerRow
+from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
+from tests.portal.submissions import submitted
+
+OPERATOR = ("op@example.org", "operator")
+
+
+def now(runtime: Runtime) -> dt.datetime:
+    return dt.datetime.fromtimestamp(runtime.clock.now(), dt.UTC)
+
+
+def worker(runtime: Runtime, name: str, host: str = "node") -> WorkerRow:
+    row = WorkerRow(
+        name=name, host=host, slots=2, started=1.0, beat_at=runtime.clock.now(), hold=Hold.NONE
+    )
+    put_worker(runtime, row)
+    return row
+
+
+def test_the_most_wasteful_class_comes_first(portal: LivePortal, runtime: Runtime) -> None:
+    at = now(runtime)
+    put_executions(runtime, at, {None: 10}, "reprojection A.6 0.01", duration=100.0)
+    put_executions(
+        runtime, at, {None: 1, Category.USER_CODE_FAILED: 3}, "reduction bad 01", duration=30.0
+    )
+    made = executions(runtime.store, parse_filters(at.date(), 14, {}))
+    assert [(one.task_class, one.seconds, one.wasted) for one in made.costs] == [
+        ("reduction bad 01", 120.0, 90.0),
+        ("reprojection A.6 0.01", 1000.0, 0.0),
+    ]
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations/costs").text
+        csv = client.get("/operations/executions/classes.csv").text.splitlines()
+    assert csv[1] == "reduction bad 01,reduction,4,3,120.0,90.0"
+    assert "8.0%" in page  # 90 s of 1,120 s
+
+
+def test_a_worker_is_compared_with_the_fleet_by_class(runtime: Runtime) -> None:
+    at = now(runtime)
+    for name, fetch, warp in (("quick", 10.0, 100.0), ("slow", 30.0, 300.0)):
+        put_executions(runtime, at, {None: 10}, "collection A.6", fetch, worker=name)
+        put_executions(runtime, at, {None: 10}, "reprojection A.6 1", warp, worker=name)
+    put_executions(runtime, at, {Category.UNKNOWN: 4}, "collection A.6", 999.0, worker="quick")
+    old = at - dt.timedelta(days=30)
+    put_executions(runtime, old, {None: 50}, "collection A.6", 500.0, worker="quick")
+    rows = [worker(runtime, name) for name in ("idle", "quick", "slow")]
+    found = costs.paces(runtime, rows, at.date())
+    assert [(one.worker.name, one.factor and round(one.factor, 2)) for one in found] == [
+        ("slow", 1.5),
+        ("quick", 0.5),
+        ("idle", None),
+    ]
+    assert (found[1].attempts, found[1].failed) == (24, 4)
+
+
+def test_what_fails_most_is_named(portal: LivePortal, runtime: Runtime) -> None:
+    name, at = submitted(runtime), now(runtime)
+    often = put_failed_task(runtime, name, "OFTEN.hdf", (Category.SERVER_BUSY,))
+    seldom = put_failed_task(runtime, name, "SELDOM.hdf", (Category.SERVER_BUSY,))
+    for number, key in enumerate((often, seldom, often)):
+        moment = at - dt.timedelta(seconds=10 * number)
+        put_executions(runtime, moment, {Category.SERVER_BUSY: 1}, keys=[key], worker="w1")
+    put_executions(runtime, at, {Category.CANCELLED: 9}, worker="w3")
+    put_executions(
+        runtime, at, {Category.USER_CODE_FAILED: 2}, "reduction ada/lai@2 01", worker="w2"
+    )
+    rows = [worker(runtime, "w1", "node-1")]
+    top = costs.top_failures(runtime, parse_filters(at.date(), 14, {}), rows)
+    assert [(one.name, one.count) for one in top.granules] == [("OFTEN.hdf", 2), ("SELDOM.hdf", 1)]
+    assert [(one.name, one.count) for one in top.packages] == [("ada/lai@2", 2)]
+    assert [(one.name, one.count) for one in top.workers] == [("w1", 3), ("w2", 2)]
+    assert dict(top.hosts) == {"node-1": 3, "of workers that have left": 2}
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations/costs").text
+        (address,) = re.findall(r'href="([^"]+)">ada/lai@2', page)
+        assert "reduction ada/lai@2 01" in client.get(address.replace("&amp;", "&")).text
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        ((), Verdict.OPEN),
+        (((None, 5.0),), Verdict.RIGHT),
+        (((None, 95.0),), Verdict.EARLY),
+        (((Category.EXECUTION_TIMEOUT, 200.0), (None, 5.0)), Verdict.AGAIN),
+        (((Category.WORKER_LOST, 200.0), (None, 5.0)), Verdict.RIGHT),
+        (((Category.UNKNOWN, 3.0),), Verdict.OPEN),
+    ],
+)
+def test_a_kill_is_judged_by_the_attempt_after_it(
+    portal: LivePortal,
+    runtime: Runtime,
+    after: tuple[tuple[Category | None, float], ...],
+    verdict: Verdict,
+) -> None:
+    key, at = "ab" * 32, now(runtime)
+    put_executions(runtime, at, {Category.EXECUTION_TIMEOUT: 1}, duration=90.0, keys=[key])
+    first = Attempt(
+        key=key,
+        number=1,
+        claim="c",
+        phase=Phase.COLLECTION,
+        task_class="collection MCD15A2.5",
+        worker="w",
+        started=0.0,
+        ended=1.0,
+        duration=90.0,
+        category=Category.EXECUTION_TIMEOUT,
+    )
+    attempts = [
+        replace(first, number=number, category=category, duration=duration)
+        for number, (category, duration) in enumerate(after, 2)
+    ]
+    rows = [task_table.insert_attempt(one) for one in (first, *attempts)]
+    runtime.store.transact(task_table.TABLE, key[0], rows)
+    (judged,) = costs.judged_kills(runtime, parse_filters(at.date(), 14, {}))
+    assert judged.verdict is verdict
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations/kills").text
+        csv = client.get("/operations/kills.csv").text.splitlines()[1]
+    assert f"<b>1</b> {verdict.value}" in page
+    assert f",90.0,{verdict.value}," in csv
+
+
+def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: Runtime) -> None:
+    row = ManagerRow(
+        name="manager",
+        host="a",
+        version="1",
+        started=1.0,
+        beat_at=runtime.clock.now(),
+        acts=True,
+        epoch=3,
+        rounds=0.25,
+        queues=(PhaseQueue(phase=Phase.REDUCTION, ready=1234, oldest=65.0, running=2),),
+        stored=(PhaseStore(phase=Phase.COLLECTION, artifacts=7, size=2_000_000_000),),
+        shards=16,
+    )
+    manager_rows.put(runtime.store, row)
+    standby = replace(row, name="manager-2", acts=False, queues=(), stored=(), shards=0)
+    manager_rows.put(runtime.store, standby)
+    silent = replace(standby, name="manager-3", beat_at=runtime.clock.now() - 900)
+    manager_rows.put(runtime.store, silent)
+    gone = replace(standby, name="manager-4", beat_at=runtime.clock.now() - 90_000)
+    manager_rows.put(runtime.store, gone)
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations").text
+        kept = client.get("/operations/costs").text
+    for name, state in (("manager", "acting"), ("manager-2", "stands by"), ("manager-3", "silent")):
+        assert re.search(rf">{name}<br>.*?>{state}<", page, re.DOTALL)
+    assert "manager-4" not in page
+    assert "1,234" in page
+    assert "1 min 5 s" in page
+    assert "2 GB" in kept
+
+
+@pytest.mark.parametrize("address", ["costs", "kills", "kills.csv"])
+def test_costs_are_for_operators(portal: LivePortal, address: str) -> None:
+    with portal.browser() as scientist:
+        assert scientist.get(f"/operations/{address}").status_code == 403

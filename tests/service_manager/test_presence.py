@@ -1,0 +1,63 @@
+"""What a manager writes of itself for operators."""
+
+from dataclasses import replace
+
+from service_manager.leader.leadership import Leadership
+from service_manager.leader.presence import Presence
+from service_manager.leader.watch import Watch
+from service_manager.tasks.dispatch import Dispatch
+from tasks.model.model import Phase
+from tasks.storage.clock import ManualClock
+from tasks.tables import manager_rows
+from tasks.tables.restrictions import TABLE
+from tasks.tables.runtime import memory_runtime
+from tests.service_manager.scene import Meddling
+from tests.service_manager.test_manager import bench
+
+
+def test_a_manager_writes_what_it_has_in_hand_now_and_then() -> None:
+    b = bench()
+    b.submit("p")
+    for _ in range(3):
+        b.manager.tick()
+    leadership = Leadership(b.runtime, 30.0)
+    leadership.acquire()
+    presence = Presence(b.runtime, "m", 5.0, Watch())
+
+    def row() -> manager_rows.ManagerRow:
+        (found,) = manager_rows.managers(b.runtime.store, b.runtime.clock.now())
+        return found
+
+    presence.acts(leadership, b.manager, 2.0)
+    ready = {one.phase: one.ready for one in row().queues}
+    assert ready[Phase.COLLECTION] == 4
+    assert ready[Phase.REDUCTION] == 0
+    assert (row().acts, row().epoch, row().rounds, row().requests) == (True, 1, 2.0, 1)
+    presence.acts(leadership, b.manager, 7.0)
+    assert row().rounds == 2.0, "not in each round"
+    b.runtime.clock.sleep(5.0)
+    presence.acts(leadership, b.manager, 1.0)
+    assert row().rounds == 7.0, "the longest since the row before"
+    b.runtime.clock.sleep(5.0)
+    presence.stands_by(leadership)
+    assert (row().acts, row().queues) == (False, ())
+
+
+def test_a_manager_that_cannot_write_its_row_goes_on() -> None:
+    store = Meddling()
+    store.lost = [TABLE]
+    runtime = replace(memory_runtime(ManualClock()), store=store)
+    Presence(runtime, "m", 5.0, Watch()).stands_by(Leadership(runtime, 30.0))
+    assert store.lost == []
+
+
+def test_a_queue_is_as_old_as_its_first_task() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    dispatch.add("k1", "r", "collection A.6")
+    assert dispatch.queues(10.0) == {Phase.COLLECTION: (1, 0.0)}
+    dispatch.add("k2", "r", "collection A.6")
+    assert dispatch.queues(15.0) == {Phase.COLLECTION: (2, 5.0)}
+    dispatch.remove("k1")
+    assert dispatch.queues(18.0) == {Phase.COLLECTION: (1, 3.0)}
+    dispatch.remove("k2")
+    assert dispatch.queues(19.0) == {}
