@@ -23,6 +23,7 @@ from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.plan_jobs import COLLECT
+from service_manager.requests import mail_picture
 from service_manager.requests.lifecycle import PLANNERS
 from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
@@ -70,7 +71,13 @@ def main() -> int:
     packages = ExactPackages(runtime, Packages.of(settings))
     scale = RedisWantedSlots(settings.redis_url.get_secret_value())
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
-    postman = Postman(runtime.store, runtime.clock, MailServer.of(settings), Signing.of(settings))
+    postman = Postman(
+        runtime.store,
+        runtime.clock,
+        MailServer.of(settings),
+        Signing.of(settings),
+        lambda request: mail_picture.draw(runtime, request),
+    )
 
     gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")

@@ -139,9 +139,12 @@ def end(
     interests: Sequence[Interest],
     *,
     portal_url: str,
+    result_days: float,
     epoch: int,
 ) -> RequestRow:
     """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
+
+    Its results are kept for `result_days`.
 
     `stored` is its row as read before the interests: when it has changed since, another manager
     may have retried tasks, and the request goes on. So does one that is to be
@@ -186,6 +189,7 @@ def end(
         portal_url=portal_url,
         now=now,
         notes=plan.notes,
+        kept_until=now + result_days * 86_400.0,
     )
     if mail is not None:
         outbox.put(runtime.store, runtime.clock, mail)

@@ -333,6 +333,7 @@ class Lifecycle:
                 stored,
                 interests,
                 portal_url=self._options.portal_url,
+                result_days=self._options.result_days,
                 epoch=self._epoch,
             )
         if row.state.ended:

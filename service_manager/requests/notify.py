@@ -8,15 +8,17 @@ import datetime as dt
 import smtplib
 import ssl
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from email.utils import formataddr, formatdate
 
 import structlog
 
-from service_manager.requests.letter import compose as compose_letter
-from service_manager.requests.letter import outcome, usable_address
+from service_manager.requests import mail_text
+from service_manager.requests.mail_html import to_html
+from service_manager.requests.mail_picture import MailPicture
+from service_manager.requests.mail_text import outcome, usable_address
 from tasks.errors import StoreError
 from tasks.model.plan import Gap
 from tasks.run import reader_links, sign_in_links
@@ -48,25 +50,26 @@ def compose(
     portal_url: str,
     now: float,
     notes: Sequence[str] = (),
+    kept_until: float | None = None,
 ) -> Mail | None:
     """Write the mail about a request's end; None when it has no address.
 
     `interests` are the interests that decided how the request ended, `gaps` those of its plan,
-    `notes` those of planning.
+    `notes` those of planning. Its results are deleted at the time `kept_until`.
     """
     if not usable_address(to):
         return None
-    letter = compose_letter(
+    day = None if kept_until is None else dt.datetime.fromtimestamp(kept_until, dt.UTC).date()
+    said = mail_text.compose(
         title=row.title,
         state=row.state,
         outcome=outcome(interests, gaps, row.phases),
         link=reader_links.page(portal_url, row.id),
         message=row.message,
         notes=notes,
+        kept_until=day,
     )
-    return Mail(
-        request=row.id, to=to, kind=KIND, subject=letter.subject, body=letter.body, written=now
-    )
+    return Mail(request=row.id, to=to, kind=KIND, subject=said.subject, body=said.body, written=now)
 
 
 def ask(runtime: Runtime, row: RequestRow, *, portal_url: str, kind: str = ASK) -> None:
@@ -208,8 +211,13 @@ class MailServer:
         return session
 
 
-def message(mail: Mail, sender: str, signing: Signing | None = None) -> EmailMessage:
-    """Return a mail as it is sent: the same each time."""
+def message(
+    mail: Mail,
+    sender: str,
+    signing: Signing | None = None,
+    picture: MailPicture | None = None,
+) -> EmailMessage:
+    """Return a mail as it is sent, as text and as HTML: the same each time."""
     text = EmailMessage()
     text["From"] = formataddr(("Swathmill", sender))
     text["To"] = mail.to
@@ -217,7 +225,16 @@ def message(mail: Mail, sender: str, signing: Signing | None = None) -> EmailMes
     text["Date"] = formatdate(mail.written)
     text["Message-ID"] = mail.message_id
     text["Auto-Submitted"] = "auto-generated"
-    text.set_content(signing.sign(mail) if signing else mail.body)
+    said = signing.sign(mail) if signing else mail.body
+    text.set_content(said)
+    cid = f"{mail.id}.png@swathmill" if picture else ""
+    html = EmailMessage()
+    html.set_content(to_html(said, cid, picture.path if picture else ""), subtype="html")
+    if picture is not None:
+        html.add_related(picture.png, "image", "png", cid=f"<{cid}>", disposition="inline")
+        html.set_boundary(f"related-{mail.id}")
+    text.make_alternative(boundary=f"mail-{mail.id}")
+    text.attach(html)
     return text
 
 
@@ -226,7 +243,8 @@ class Postman:
 
     Each mail is tried until the server takes it, five days have passed, or the links that somebody
     asked for have expired. A mail that was not taken waits 10 s, then twice as long each time, up
-    to half an hour. `tick` returns at once: a thread talks to the server.
+    to half an hour. `draw` makes the picture for the mail about a request's end. `tick` returns at
+    once: a thread talks to the server.
     """
 
     def __init__(
@@ -235,9 +253,11 @@ class Postman:
         clock: Clock,
         server: MailServer | None,
         signing: Signing | None = None,
+        draw: Callable[[str], MailPicture | None] | None = None,
     ) -> None:
         self._store = store
         self._signing = signing
+        self._draw = draw
         self._clock = clock
         self._server = server
         self._due: dict[str, float] = {}  # monotonic, by mail
@@ -292,7 +312,8 @@ class Postman:
             return False
         if mail.id not in self._taken:
             try:
-                sent = message(mail, server.sender, self._signing)
+                picture = self._draw(mail.request) if self._draw and mail.kind == KIND else None
+                sent = message(mail, server.sender, self._signing, picture)
                 session.send_message(sent, server.sender, [mail.to])
             except (OSError, smtplib.SMTPException, ValueError) as error:
                 self._put_off(mail, error)

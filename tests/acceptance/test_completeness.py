@@ -30,6 +30,7 @@ from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.tables import outbox, protocol, request_operations
 from tasks.tables.runtime import Runtime, memory_runtime
+from tests.mails import text_of
 from tests.portal.scripted import LivePortal, live_portal
 from tests.portal.scripted import settings as portal_settings
 from tests.reprojection.reading_samples import small_tile
@@ -287,7 +288,7 @@ def test_the_pages_show_it(ended: Ended) -> None:
 def test_the_mail_and_the_command_name_the_incomplete_results(ended: Ended) -> None:
     (mail,) = outbox.unsent(ended.line.runtime.store)
     sent: EmailMessage = message(mail, "swathmill@example.org")
-    body = " ".join(sent.get_content().split())
+    body = " ".join(text_of(sent).split())
     dates = "2012-01-09, 2012-01-17, 2012-01-25"
     assert f"{LAI} {dates}, the cube (50% to 62% of the inputs)" in body
     assert f"{ABSENT}: the archive has no granule of this tile and date. Affects: {LAI} " in body

@@ -7,6 +7,7 @@ earlier ones made.
 import datetime as dt
 import email
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.settings import Settings
 from tests.acceptance.oracles import Target, nadir_of_swaths, nearest_of_tiles
+from tests.mails import part_of, text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.integration]
 
@@ -194,9 +196,23 @@ def test_the_mail_says_what_there_is(leaves: Ran) -> None:
     mail = leaves.mail()
     assert mail["To"] == "scientist@example.org"
     assert mail["Subject"] == "Leaf area, British Isles and North Sea coast: complete"
-    text = mail.get_content()
+    text = text_of(mail)
     assert "/open?token=" in text
     assert "MCD15A2.005/Lai_1km" in text
+    sent = dt.datetime.strptime(mail["Date"], "%a, %d %b %Y %H:%M:%S %z")
+    assert f"They are kept until {(sent + dt.timedelta(days=30)).date()}." in text
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_mail_shows_one_of_its_rasters(leaves: Ran) -> None:
+    html = part_of(leaves.mail(), "html")
+    (cid, path) = re.findall(r'<img src="cid:(.+?)" alt="(.+?)">', html)[0]
+    assert path in {file["name"] for file in leaves.summary["files"]}
+    (picture,) = [p for p in leaves.mail().walk() if p.get_content_type() == "image/png"]
+    assert picture["Content-ID"] == f"<{cid}>"
+    with rasterio.MemoryFile(picture.get_content()) as file, file.open() as drawn:
+        assert max(drawn.shape) == 480
+        assert drawn.read(4).any()
 
 
 def test_the_same_request_again_makes_nothing_again(
@@ -209,7 +225,7 @@ def test_the_same_request_again_makes_nothing_again(
         assert again.phase(phase)["total"] == leaves.phase(phase)["total"]
     total = sum(phase["total"] for phase in again.summary["phases"].values())
     assert f"{total} of {total} tasks had been done before" in again.output
-    text = " ".join(again.mail().get_content().split())
+    text = " ".join(text_of(again.mail()).split())
     assert "Nothing was fetched or reprojected again." in text
     sums = [{f["name"]: f["sha256"] for f in ran.summary["files"]} for ran in (leaves, again)]
     assert sums[0] == sums[1]
@@ -313,7 +329,7 @@ def test_bad_granules_leave_the_rest_unharmed(granules: Path, tmp_path: Path) ->
         both = ~right.tied & right.valid
         assert valid[both].all()
         assert np.array_equal(stored[both], right.values[both])
-    text = " ".join(ran.mail().get_content().split())
+    text = " ".join(text_of(ran.mail()).split())
     assert "bad image format" in text
     assert "unreadable input file" in text
 

@@ -28,6 +28,7 @@ from tasks.tables import outbox, request_operations, request_table
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import PhaseCount
 from tasks.tables.runtime import Runtime, memory_runtime
+from tests.mails import text_of
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
@@ -106,7 +107,7 @@ def path_of(link: str) -> str:
 
 def as_sent(mail: Mail) -> str:
     """The text of a mail as the manager sends it."""
-    return str(message(mail, "s@example.org", Signing.of(settings())).get_content())
+    return text_of(message(mail, "s@example.org", Signing.of(settings())))
 
 
 def link_in(mail: Mail) -> str:
@@ -654,7 +655,7 @@ def test_no_link_is_stored_or_exported_and_the_mail_that_arrives_has_those_that_
         finally:
             controller.stop()
         (arrived,) = catcher.mails
-        text = arrived.get_content()
+        text = text_of(arrived)
         reading = re.findall(r"http\S+/open\?token=\S+", text)
         signing_in = re.findall(r"http\S+/sign-in\?token=\S+", text)
         assert (len(reading), len(signing_in)) == (1, 1)

@@ -31,6 +31,7 @@ from tasks.tables import outbox
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
+from tests.mails import text_of
 
 pytestmark = pytest.mark.integration
 
@@ -133,7 +134,7 @@ def test_a_mail_goes_out_once_with_its_own_message_id(plain: MailServer, catcher
     assert got["Subject"] == "Léaf area: complete"
     assert got["To"] == "scientist@example.org"
     assert "swathmill@example.org" in got["From"]
-    assert got.get_content().strip() == "Your request is complete – 36 files."
+    assert text_of(got).strip() == "Your request is complete – 36 files."
     assert not list(outbox.unsent(store))
 
 

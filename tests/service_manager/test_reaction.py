@@ -156,7 +156,7 @@ def ending_of(b: Bench, request: str) -> RequestRow:
     live = b.manager.cache.requests[request]
     request_operations.order(b.runtime, request, RequestOrder.PAUSE)
     interests = list(request_operations.interests(b.runtime, request))
-    return ending.end(b.runtime, live, stored, interests, portal_url="", epoch=1)
+    return ending.end(b.runtime, live, stored, interests, portal_url="", result_days=30.0, epoch=1)
 
 
 def test_an_order_that_comes_while_a_request_ends_goes_first() -> None:

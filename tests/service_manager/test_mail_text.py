@@ -1,13 +1,15 @@
 """What the mail about an ended request says."""
 
 from dataclasses import replace
+from datetime import date
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reprojection.read.completeness import Completeness, Missing
-from service_manager.requests.letter import RequestSummary, compose, outcome, usable_address
+from service_manager.requests.mail_text import RequestSummary, compose, outcome, usable_address
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
@@ -27,9 +29,16 @@ DONE = Interest(
 )
 
 
-def text(state: RequestState, found: RequestSummary, **more: str) -> str:
+def text(state: RequestState, found: RequestSummary, **more: Any) -> str:
     title = "Leaf area, British Isles and North Sea coast"
     return compose(title=title, state=state, outcome=found, link=LINK, **more).body
+
+
+def test_it_says_until_when_results_are_kept() -> None:
+    day = date(2026, 12, 24)
+    kept = "They are kept until 2026-12-24."
+    assert kept in text(RequestState.COMPLETE, outcome([DONE]), kept_until=day)
+    assert kept not in text(RequestState.FAILED, outcome([]), kept_until=day)
 
 
 def test_complete() -> None:

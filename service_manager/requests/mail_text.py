@@ -4,6 +4,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from email.utils import parseaddr
 from types import MappingProxyType
 
@@ -68,8 +69,8 @@ class RequestSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letter:
-    """A mail before it has an address on its envelope."""
+class MailText:
+    """What a mail says, before it has an address."""
 
     subject: str
     body: str
@@ -130,11 +131,12 @@ def compose(
     link: str,
     message: str = "",
     notes: Sequence[str] = (),
-) -> Letter:
-    """Write the letter about an ended request.
+    kept_until: date | None = None,
+) -> MailText:
+    """Write the mail about an ended request.
 
     `link` is its page in the portal, `message` why it was refused or failed, `notes` are those of
-    planning.
+    planning. Its files are deleted on the day `kept_until`.
     """
     name = " ".join(title.split()) or "your request"
     head = {
@@ -147,7 +149,7 @@ def compose(
     opening = f'Your request "{name}" {head}.' if title.strip() else f"Your request {head}."
     parts = [
         _wrap(f"{opening} {_sentence(message)}".strip()),
-        *_results(outcome, state, link),
+        *_results(outcome, state, link, kept_until),
         *_incomplete(outcome),
         *_empty(outcome),
         *_gaps(outcome),
@@ -156,7 +158,7 @@ def compose(
         *([_list("Notes", [_wrap(note, "  ") for note in notes])] if notes else []),
         "Swathmill",
     ]
-    return Letter(
+    return MailText(
         subject=f"{name}: {_subject(state, outcome)}"[:200], body="\n\n".join(parts) + "\n"
     )
 
@@ -198,7 +200,9 @@ def _said(message: str, names: Sequence[str]) -> str:
     return message if first in message else f"{first}: {message}"
 
 
-def _results(outcome: RequestSummary, state: RequestState, link: str) -> list[str]:
+def _results(
+    outcome: RequestSummary, state: RequestState, link: str, kept_until: date | None
+) -> list[str]:
     files = sum(outcome.results.values())
     if not files:
         if state is RequestState.HELD:
@@ -211,6 +215,7 @@ def _results(outcome: RequestSummary, state: RequestState, link: str) -> list[st
     return [
         f"{_count(files, 'file', 'files')} ({_bytes(outcome.size)}) to download, one by one or "
         f"all at once:\n  {link}",
+        *([f"They are kept until {kept_until}."] if kept_until else []),
         _list("Files by folder", ["  " + line for line in lines]),
     ]
 
