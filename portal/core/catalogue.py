@@ -22,6 +22,19 @@ _PLATFORMS = {
     "VJ1": "NOAA-20 VIIRS",
     "VJ2": "NOAA-21 VIIRS",
 }
+_MOST_GROUPS = 8
+# What tells the layers of a group apart: half of the day, colour, number, index of a band.
+_VARIES = re.compile(
+    r"\[[^\]]*\]|(?<![A-Za-z])(?:day|night|red|green|blue|nir|mir|swir)(?![A-Za-z])|\d+",
+    re.IGNORECASE,
+)
+_SUBJECTS = {
+    "refl": "Reflectance",
+    "lst": "LST",
+    "emis": "Emissivity",
+    "bsa": "Black-sky albedo",
+    "wsa": "White-sky albedo",
+}
 _FAR = 999  # a place in a title, of a word that is not in it
 # Names of layers that say how, when or how well a pixel was seen.
 _ABOUT_PIXELS = re.compile(
@@ -55,10 +68,18 @@ class LayerItem:
             self.title,
             self.band,
             {"class": "classes", "bitfield": "bit fields"}.get(self.kind, ""),
-            self.units,
+            "" if self.units == "1" else self.units,
             "" if size is None else f"{size / 1000:g} km" if size >= 1000 else f"{size:g} m",
         )
         return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerGroup:
+    """Layers of a product that are often wanted together, to tick at once."""
+
+    title: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +250,39 @@ def find(name: str, collection: str) -> ProductItem | None:
         return None
     wanted = Collection(collection)
     return next((i for i in items() if i.name == name and i.collection == wanted), None)
+
+
+def groups(item: ProductItem) -> list[LayerGroup]:
+    """List groups of data layers: those whose names differ in a band or a half of the day; all."""
+    data = [layer.name for layer in item.layers if not layer.is_quality]
+    found: dict[str, list[str]] = {}
+    for name in data:
+        found.setdefault(_VARIES.sub("#", name.replace("_", " ")).lower(), []).append(name)
+    several = [(stem, names) for stem, names in found.items() if 1 < len(names) < len(data)]
+    titles = [_group_title(stem, names) for stem, names in several[:_MOST_GROUPS]]
+    made = [
+        LayerGroup(
+            title=title if titles.count(title) == 1 else _group_title("", names),
+            names=tuple(names),
+        )
+        for title, (_, names) in zip(titles, several, strict=False)
+    ]
+    if len(data) > 1:
+        title = "Both data layers" if len(data) == 2 else f"All {len(data)} data layers"
+        made.append(LayerGroup(title=title, names=tuple(data)))
+    return made
+
+
+def _group_title(stem: str, names: Sequence[str]) -> str:
+    """Say what a group is: "LST, day and night", "sur_refl_b…_1, all 7"."""
+    parts = [_VARIES.findall(name) for name in names]
+    differ = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
+    places = iter(differ)
+    shown = _VARIES.sub(lambda part: "…" if next(places) else part[0], names[0])
+    subject = next((title for word, title in _SUBJECTS.items() if word in stem), shown)
+    halves = {part.lower() for column in parts for part in column} >= {"day", "night"}
+    tail = "both" if len(names) == 2 else f"all {len(names)}"
+    return f"{subject}, {'day and night' if halves else tail}"
 
 
 def layers(item: ProductItem, chosen: Sequence[str]) -> list[LayerItem]:

@@ -14,11 +14,29 @@
   show();
 
   const changed = () => form.dispatchEvent(new Event("change", { bubbles: true }));
+  // A group of layers is ticked, or unticked, at once; it is pressed while all of it is ticked.
+  const boxesOf = (group) => {
+    const names = new Set(JSON.parse(group.dataset.tick));
+    return [...group.closest("[data-card]").querySelectorAll("input[type=checkbox]")].filter((box) => names.has(box.value));
+  };
+  const press = () => {
+    for (const group of form.querySelectorAll("[data-tick]")) group.setAttribute("aria-pressed", String(boxesOf(group).every((box) => box.checked)));
+  };
+  form.addEventListener("change", press);
+  press();
   form.addEventListener("click", async (event) => {
     const remove = event.target.closest("[data-remove]");
     if (remove) {
       remove.closest("[data-card]").remove();
       document.getElementById("product-search").focus();
+      changed();
+      return;
+    }
+    const group = event.target.closest("[data-tick]");
+    if (group) {
+      const boxes = boxesOf(group);
+      const all = boxes.every((box) => box.checked);
+      for (const box of boxes) box.checked = !all;
       changed();
       return;
     }
@@ -83,7 +101,8 @@
   // A line about the archive is told when it changes, not at each check.
   document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
-    if (target.matches(".told") && target.textContent.trim() === fragment.textContent.trim()) event.detail.shouldSwap = false;
+    if (target.id === "quality") event.detail.shouldSwap = target.dataset.of !== fragment.firstElementChild.dataset.of;
+    else if (target.matches(".told") && target.textContent.trim() === fragment.textContent.trim()) event.detail.shouldSwap = false;
   });
   document.body.addEventListener("htmx:afterSettle", mark);
   document.body.addEventListener("htmx:oobAfterSwap", mark);

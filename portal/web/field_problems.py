@@ -125,7 +125,7 @@ def control(name: str, form: Form) -> str:
     if parts[0] == "resampling":
         return "resampling_map" if form.resampling == "map" else "resampling"
     if parts[0] == "qa":
-        return "qa_rule" if form.qa == "rule" else "qa"
+        return "qa" if form.qa != "rule" else "qa_rule" if form.qa_rule else "quality"
     if parts[0] == "reduction":
         return {"group_by": "window", "parameters": "parameters"}.get(
             parts[1] if len(parts) > 1 else "", "package"

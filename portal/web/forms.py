@@ -7,12 +7,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import cast
+from typing import Any, cast
 
 import yaml
 from starlette.datastructures import FormData
 
 from modis.collection import Collection
+from portal.core.quality import QualityLayer, quality_layers
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import Reduction, Region, Request, parse_request
@@ -69,6 +70,7 @@ class Form:
     resampling_map: str = ""
     merge: str = "nadir"
     qa: str = ""
+    qa_bits: tuple[str, ...] = ()
     qa_rule: str = ""
     mask: str = "yes"
     units: str = "stored"
@@ -113,13 +115,15 @@ WINDOWS = (
 
 def read_form(data: FormData) -> Form:
     """Read the form as a browser sent it; checkboxes that it did not send are off."""
-    blank = {f.name: "" for f in fields(Form) if f.name not in ("products", "extra_bands")}
+    several = ("extra_bands", "qa_bits")
+    blank = {f.name: "" for f in fields(Form) if f.name not in ("products", *several)}
     texts = {name: str(data.get(name, "")).strip() for name in blank}
     return replace(
         Form(),
         **{name: value for name, value in texts.items() if name != "submission" or value},
         products=tuple(_card(data, str(value)) for value in data.getlist("product")),
         extra_bands=tuple(str(value) for value in data.getlist("extra_bands")),
+        qa_bits=tuple(str(value) for value in data.getlist("qa_bits")),
     )
 
 
@@ -231,11 +235,7 @@ def _with_choices(form: Form, request: Request) -> Form:
     elif request.resampling:
         form = replace(form, resampling=request.resampling)
     if isinstance(request.qa, dict):
-        rule = {
-            layer: {name: list(values) for name, values in rules.items()}
-            for layer, rules in request.qa.items()
-        }
-        form = replace(form, qa="rule", qa_rule=yaml.safe_dump(rule, default_flow_style=None))
+        form = _with_rule(form, request.qa)
     elif request.qa:
         form = replace(form, qa=request.qa)
     if request.steps and not _is_plain(request.steps):
@@ -249,6 +249,29 @@ def _with_choices(form: Form, request: Request) -> Form:
             parameters=_lines(step.parameters),
         )
     return form
+
+
+def _with_rule(form: Form, rule: Mapping[str, Mapping[str, Sequence[int]]]) -> Form:
+    """Tick the values of a quality rule that the form offers; write out the others."""
+    offered = {
+        value.key for layer in quality_of(form) for field in layer.fields for value in field.values
+    }
+    ticked: list[str] = []
+    written: dict[str, dict[str, list[int]]] = {}
+    for layer, names in rule.items():
+        for name, values in names.items():
+            keys = [f"{layer}|{name}|{value}" for value in values]
+            if offered.issuperset(keys):
+                ticked += keys
+            else:
+                written.setdefault(layer, {})[name] = list(values)
+    text = yaml.safe_dump(written, default_flow_style=None) if written else ""
+    return replace(form, qa="rule", qa_bits=tuple(ticked), qa_rule=text)
+
+
+def quality_of(form: Form) -> tuple[QualityLayer, ...]:
+    """List the quality layers of the form's products, with the values to tick."""
+    return quality_layers((card.name, card.collection, layers_of(card)) for card in form.products)
 
 
 def _lines(values: Mapping[str, str]) -> str:
@@ -383,7 +406,24 @@ def _resampling(form: Form) -> object:
 
 
 def _qa(form: Form) -> object:
-    return _yaml_mapping("qa", form.qa_rule) if form.qa == "rule" else form.qa or None
+    if form.qa != "rule":
+        return form.qa or None
+    typed = _yaml_mapping("qa", form.qa_rule) if form.qa_rule else {}
+    if not isinstance(typed, dict):
+        return typed  # the check of the document says what is wrong
+    rule: dict[str, Any] = {}
+    for key in form.qa_bits:
+        layer, _, rest = key.partition("|")
+        name, _, value = rest.partition("|")
+        rule.setdefault(layer, {}).setdefault(name, []).append(value)
+    for layer, names in typed.items():
+        own = rule.get(layer)
+        rule[layer] = {**own, **names} if own and isinstance(names, dict) else names
+    if not rule:
+        raise NotFilledError(
+            "qa", "keeps no value.", "Tick the values to keep, or choose another option."
+        )
+    return rule
 
 
 def _is_plain(steps: Sequence[Reduction]) -> bool:

@@ -18,9 +18,9 @@ from portal.core.identity import Caller, person
 from portal.core.problems import BusyError
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
-from portal.web.field_problems import Problems, problems_of
+from portal.web.field_problems import Problems
 from portal.web.forms import Form, read_form, region_of
-from portal.web.submit_page import Sent, new_page
+from portal.web.submit_page import FileRead, Sent, new_page
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Region, file_refusal
 from tasks.request.places import search_places
@@ -63,20 +63,20 @@ async def read_file(
 def _read(
     portal: Portal, caller: Person, data: FormData, content: bytes, name: str, *, part: bool
 ) -> Response:
-    form, problems = read_form(data), Problems()
+    form, wrong = read_form(data), ""
     notes: tuple[str, ...] = ()
     if not portal.uploading.acquire(blocking=False):
         raise BusyError("Other files are being read.", "Try again in a moment.")
     try:
         form, notes = with_region(form, content, name)
     except RequestRefusedError as error:
-        problems = problems_of(error, form)
+        wrong = f"{error.problem} {error.remedy}".strip()
     finally:
         portal.uploading.release()
+    read = FileRead(notes=notes, wrong=wrong)
     if part:
-        return portal.pages.part("region.html", form=form, problems=problems, region_notes=notes)
-    status = 422 if problems else 200
-    return new_page(portal, caller, form, problems=problems, region_notes=notes, status=status)
+        return portal.pages.part("region.html", form=form, problems=Problems(), file_read=read)
+    return new_page(portal, caller, form, file_read=read, status=422 if wrong else 200)
 
 
 def with_region(form: Form, content: bytes, name: str) -> tuple[Form, tuple[str, ...]]:

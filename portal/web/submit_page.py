@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -25,6 +25,7 @@ from portal.web.forms import (
     Form,
     form_of,
     new_card,
+    quality_of,
     read_form,
     request_of,
     request_yaml,
@@ -57,6 +58,14 @@ KNOWN_CRS = (
     ("EPSG:3031", "Antarctic, polar stereographic (metres)"),
     ("EPSG:27700", "British National Grid (metres)"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRead:
+    """How a region differs from the file that it was read from, or why the file gives none."""
+
+    notes: tuple[str, ...] = ()
+    wrong: str = ""
 
 
 @router.get("/new")
@@ -114,6 +123,8 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
         slots=slots_of(form),
         archive=lacks_of(form, portal.holdings.known()),
         archive_slots=archive_slots(form),
+        form=form,
+        quality=quality_of(form),
         **shown,
     )
 
@@ -209,12 +220,12 @@ def new_page(
     status: int = 200,
     document: str = "",
     wrong: Sequence[RequestRefusedError] = (),
-    region_notes: Sequence[str] = (),
+    file_read: FileRead | None = None,
 ) -> Response:
     """Render the page with the form.
 
     `document` is the text of a request document that could not be loaded, `wrong` its errors;
-    `region_notes` say how the region differs from the file that it was read from.
+    `file_read` is what the form says of a file that was to give the region.
     Browsers do not cache the page: after Back, the form is a new submission.
     """
     try:
@@ -230,13 +241,14 @@ def new_page(
         problems=problems or Problems(),
         document_text=document,
         document_wrong=wrong,
-        region_notes=region_notes,
+        file_read=file_read,
         held=portal.holdings.known(),
         held_text=held_text,
         found=None,
         known=catalogue.product_count(),
         counted=False,
         catalogue=catalogue,
+        quality=quality_of(form),
         methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,
         windows=WINDOWS,

@@ -102,13 +102,19 @@ def test_a_chosen_file_becomes_the_region_and_is_shown(page: Page) -> None:
 
 
 def test_a_dropped_file_that_gives_no_region_says_why(page: Page) -> None:
+    told = page.locator("#error-region-file")
     drop(page, "fields.shp", b"no zip")
-    expect(page.locator("#error-region")).to_contain_text("Zip the .shp, .shx, .dbf and .prj")
+    expect(told).to_contain_text("Zip the .shp, .shx, .dbf and .prj")
     drop(page, "line.geojson", b'{"type": "LineString", "coordinates": [[1, 2], [3, 4]]}')
-    expect(page.locator("#error-region")).to_contain_text("has LineString alone")
+    expect(told).to_contain_text("has LineString alone")
+    with page.expect_response("**/new/check"):
+        page.fill("#title", "Another field")
+    expect(page.locator("#summary")).to_contain_text("Still to do")
+    expect(told).to_contain_text("has LineString alone")
+    expect(page.locator("#region-file")).to_have_attribute("aria-invalid", "true")
     drop(page, "field.geojson", shapely.to_geojson(WGS84).encode())
     expect(outline(page)).to_be_attached()
-    expect(page.locator("#error-region")).to_be_empty()
+    expect(told).to_be_empty()
     assert area(page).equals(WGS84)
 
 

@@ -114,3 +114,29 @@ def test_what_the_archive_holds_comes_first() -> None:
 
 def test_words_that_no_product_has_find_nothing() -> None:
     assert catalogue.search("ndvi sausage") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "collection", "titles", "count"),
+    [
+        ("MOD09GA", "61", ["Reflectance, all 7"], 7),
+        ("MOD11A1", "61", ["LST, day and night", "Emissivity, both"], 2),
+        ("MCD43A3", "61", ["Black-sky albedo, all 7", "White-sky albedo, all 7"], 7),
+        ("MOD13A2", "61", ["Reflectance, all 4"], 4),
+    ],
+)
+def test_layers_are_grouped(name: str, collection: str, titles: list[str], count: int) -> None:
+    item = catalogue.find(name, collection)
+    assert item is not None
+    found = {group.title: group.names for group in catalogue.groups(item)}
+    assert set(titles) <= set(found)
+    assert len(found[titles[0]]) == count
+
+
+def test_groups_of_a_product_have_names_of_their_own_and_data_layers_alone() -> None:
+    for item in catalogue.items():
+        found = catalogue.groups(item)
+        titles = [group.title for group in found]
+        assert len(titles) == len(set(titles)), (item.name, titles)
+        data = {layer.name for layer in item.layers if not layer.is_quality}
+        assert all(set(group.names) <= data for group in found)

@@ -184,7 +184,7 @@ def filled() -> Form:
             "resampling",
             "not a name with a value",
         ),
-        ({"qa": "rule"}, "qa", "is empty"),
+        ({"qa": "rule"}, "qa", "keeps no value"),
         ({"qa": "rule", "qa_rule": "[" * 65 + "]" * 65}, "qa", "cannot be read"),
         ({"steps": "[" * 65 + "]" * 65}, "reduction", "cannot be read"),
         ({"notify": "nobody"}, "notify", "not an e-mail address"),
