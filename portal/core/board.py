@@ -14,12 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tasks.model.task_keys import SHARDS
-from tasks.tables import history, workers
+from tasks.tables import history, request_operations, workers
 from tasks.tables.history import ClassStatistics
+from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import LaterMarker, RunningMarker
 from tasks.tables.workers import WorkerRow
 
+UNFINISHED_SECONDS = 10.0
+"""The unfinished requests are read only this often."""
+_NEWEST = 200  # requests among which the unfinished ones are looked for
 IDLE_SECONDS = 15.0
 """After so long without an attempt, the statistics are read only this often."""
 MARKER_SECONDS = 180.0
@@ -59,6 +63,16 @@ class Board:
         self._counted_at = 0.0
         self._busy_at = 0.0
         self._sight = Sight()
+        self._unfinished: tuple[float, tuple[RequestRow, ...]] | None = None
+
+    def unfinished(self) -> tuple[RequestRow, ...]:
+        """Return the requests that have not ended, as they were some seconds ago. StoreError."""
+        with self._lock:
+            now = self._runtime.clock.monotonic()
+            if self._unfinished is None or now - self._unfinished[0] >= UNFINISHED_SECONDS:
+                newest = request_operations.list_requests(self._runtime, None, _NEWEST)
+                self._unfinished = now, tuple(row for row in newest if not row.state.ended)
+            return self._unfinished[1]
 
     def look(self) -> Sight:
         """Return the current view of the tables.

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core.comparison import comparison
+from portal.core.finish import before, finish
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
 from portal.core.layers import is_raster, layer_of, matrix
@@ -308,6 +309,7 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
     retrying = len(row.retry_orders)
     mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count, retrying)
     ended = row.state.ended or row.state is RequestState.CANCELLING
+    acts = portal.pages.manager().acts
     return {
         "row": row,
         "phases": phases,
@@ -322,7 +324,7 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
         "waits": row.state is RequestState.HELD,
         "orders": _orders(row),
         "words": _words(row),
-        "hints": _hints(row, acts=portal.pages.manager().acts),
+        "hints": " ".join(filter(None, (_hints(row, acts=acts), _outlook(portal, row, acts=acts)))),
     }
 
 
@@ -386,6 +388,18 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
             return "Confirmed: it will start." if row.order is RequestOrder.CONFIRM else ""
         case _:
             return ""
+
+
+def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
+    """Say when a running request is expected to end, and what stands before one that waits."""
+    if row.state is RequestState.SUBMITTED and acts:
+        ahead = before(row, portal.board.unfinished())
+        return f"{ahead:,} before it." if ahead else ""
+    if row.state is not RequestState.RUNNING or row.rehearsal is Rehearsal.RUNS or row.paused:
+        return ""
+    sight = portal.board.look()
+    found = finish(row, portal.board.unfinished(), sight.workers, sight.statistics)
+    return found.text if found is not None else ""
 
 
 def _cancelling(row: RequestRow) -> str:
