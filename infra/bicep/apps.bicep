@@ -4,6 +4,8 @@ param name string
 param image string
 param identityId string
 param clientId string
+param workerIdentityId string
+param workerClientId string
 param workspaceName string
 param appSubnetId string
 param storage string
@@ -85,6 +87,13 @@ var identity = {
   }
 }
 
+var workerIdentity = {
+  type: 'UserAssigned'
+  userAssignedIdentities: {
+    '${workerIdentityId}': {}
+  }
+}
+
 // Without a server the image is public, and no identity pulls it.
 var privateRegistry = [
   {
@@ -93,6 +102,12 @@ var privateRegistry = [
   }
 ]
 var registries = empty(registryServer) ? [] : privateRegistry
+var workerRegistries = empty(registryServer) ? [] : [
+  {
+    server: registryServer
+    identity: workerIdentityId
+  }
+]
 
 var secrets = [
   {
@@ -109,6 +124,24 @@ var secrets = [
     name: 'earthdata-token'
     keyVaultUrl: '${vaultUri}secrets/earthdata-token'
     identity: identityId
+  }
+]
+// The same, read by the identity of the workers.
+var workerSecrets = [
+  {
+    name: 'redis-url'
+    keyVaultUrl: redisUrlSecretUri
+    identity: workerIdentityId
+  }
+  {
+    name: 'redis-key'
+    keyVaultUrl: redisKeySecretUri
+    identity: workerIdentityId
+  }
+  {
+    name: 'earthdata-token'
+    keyVaultUrl: '${vaultUri}secrets/earthdata-token'
+    identity: workerIdentityId
   }
 ]
 var signingSecrets = [
@@ -161,6 +194,9 @@ var known = {
   SWATHMILL_PROBE_PORT: string(probePort)
   SWATHMILL_SLOTS: string(slots)
 }
+var ofWorker = {
+  AZURE_CLIENT_ID: workerClientId
+}
 var mailServer = {
   SWATHMILL_SMTP_PORT: string(smtpPort)
   SWATHMILL_SMTP_USER: smtpUser
@@ -202,7 +238,7 @@ var secretMail = [
   }
 ]
 
-var workerPlain = [for item in items(union(defaults, settings, known)): {
+var workerPlain = [for item in items(union(defaults, settings, known, ofWorker)): {
   name: item.key
   value: string(item.value)
 }]
@@ -389,14 +425,14 @@ resource manager 'Microsoft.App/containerApps@2025-01-01' = {
 resource worker 'Microsoft.App/containerApps@2025-01-01' = {
   name: '${name}-worker'
   location: location
-  identity: identity
+  identity: workerIdentity
   properties: {
     environmentId: appEnvironment.id
     workloadProfileName: 'Consumption'
     configuration: {
       activeRevisionsMode: 'Single'
-      secrets: secrets
-      registries: registries
+      secrets: workerSecrets
+      registries: workerRegistries
     }
     template: {
       // The longest that Container Apps allows: a replica that is scaled in finishes its attempts.

@@ -1,4 +1,4 @@
-// The one identity that portal, manager and workers act as.
+// An identity: one is that of portal and manager, one that of the workers, which run programs of others.
 param location string
 param name string
 

@@ -135,6 +135,14 @@ module identity 'identity.bicep' = {
   }
 }
 
+module workerIdentity 'identity.bicep' = {
+  name: 'identity-worker'
+  params: {
+    location: location
+    name: '${name}-worker'
+  }
+}
+
 module logs 'logs.bicep' = {
   name: 'logs'
   params: {
@@ -158,6 +166,7 @@ module storage 'storage.bicep' = {
   name: 'storage'
   params: {
     openToLinks: string(linkMinutes) != '0'
+    workerPrincipalId: workerIdentity.outputs.principalId
     location: location
     name: name
     sku: storageSku
@@ -201,6 +210,19 @@ module redis 'redis.bicep' = {
   }
 }
 
+// A worker runs programs of others: its identity reads these secrets, and not the key that signs sessions.
+module workerSecrets 'secret-reader.bicep' = [for secret in ['redis-url', 'redis-key', 'earthdata-token']: {
+  name: 'reader-${secret}'
+  params: {
+    vaultName: vault.outputs.vaultName
+    name: secret
+    principalId: workerIdentity.outputs.principalId
+  }
+  dependsOn: [
+    redis
+  ]
+}]
+
 module mail 'mail.bicep' = if (!empty(mailApplicationId)) {
   name: 'mail'
   params: {
@@ -235,6 +257,8 @@ module apps 'apps.bicep' = {
     image: image
     identityId: identity.outputs.identityId
     clientId: identity.outputs.clientId
+    workerIdentityId: workerIdentity.outputs.identityId
+    workerClientId: workerIdentity.outputs.clientId
     workspaceName: logs.outputs.workspaceName
     appSubnetId: network.outputs.appSubnetId
     storage: storage.outputs.endpoints
@@ -261,6 +285,7 @@ module apps 'apps.bicep' = {
   }
   dependsOn: [
     archiveEndpoint
+    workerSecrets
   ]
 }
 

@@ -1,4 +1,4 @@
-// The registry of the image, and the identity that pulls from it. `swathmill deploy` makes both before
+// The registry of the image, and the identities that pull from it. `swathmill deploy` makes both before
 // anything else, because the image has to be there when the processes start.
 targetScope = 'resourceGroup'
 
@@ -18,6 +18,14 @@ module identity 'identity.bicep' = {
   params: {
     location: location
     name: name
+  }
+}
+
+module workerIdentity 'identity.bicep' = {
+  name: 'identity-worker'
+  params: {
+    location: location
+    name: '${name}-worker'
   }
 }
 
@@ -47,6 +55,16 @@ resource pulling 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', pullRole)
     principalId: identity.outputs.principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+resource workerPulling 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(registry.id, '${name}-worker', pullRole)
+  scope: registry
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', pullRole)
+    principalId: workerIdentity.outputs.principalId
     principalType: 'ServicePrincipal'
   }
 }

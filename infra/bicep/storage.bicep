@@ -2,6 +2,7 @@
 param location string
 param name string
 param principalId string
+param workerPrincipalId string
 param workspaceId string
 param endpointSubnetId string
 param networkId string
@@ -112,6 +113,16 @@ resource access 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
     principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}]
+
+resource workerAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in dataRoles: {
+  name: guid(account.id, workerPrincipalId, role)
+  scope: account
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
+    principalId: workerPrincipalId
     principalType: 'ServicePrincipal'
   }
 }]

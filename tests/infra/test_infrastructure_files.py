@@ -35,15 +35,20 @@ def test_main_uses_only_outputs_that_its_modules_give(bicep: Files) -> None:
     text = (ROOT / "infra/bicep/main.bicep").read_text()
     used = re.findall(r"\b(\w+)\.outputs\.(\w+)", text)
     assert used
+    files = dict(re.findall(r"^module (\w+) '(\S+)'", text, re.MULTILINE))
     for module, output in used:
-        assert output in bicep[f"{module}.bicep"]["outputs"], f"{module}.outputs.{output}"
+        assert output in bicep[files[module]]["outputs"], f"{module}.outputs.{output}"
 
 
 def test_images_are_pulled_by_the_identity(bicep: Files) -> None:
     """Container Apps pull anonymously unless an app names its registry and an identity."""
     apps = bicep["apps.bicep"]["resources"]
-    for name in ("portal", "manager", "worker"):
-        assert apps[name]["config"]["properties"]["configuration"]["registries"] == "registries"
+    for name, own in (
+        ("portal", "registries"),
+        ("manager", "registries"),
+        ("worker", "workerRegistries"),
+    ):
+        assert apps[name]["config"]["properties"]["configuration"]["registries"] == own
     registry = (ROOT / "infra/bicep/registry.bicep").read_text()
     assert "7f951dda-4ed3-4680-a7ca-43fe172d538d" in registry  # AcrPull
     assert "adminUserEnabled: false" in registry

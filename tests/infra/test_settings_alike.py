@@ -35,7 +35,7 @@ def compose_settings(process: str) -> set[str]:
 PLAIN = {
     "portal": ("defaults", "known", "signingPlain"),
     "manager": ("defaults", "known", "signingPlain", "mailServer"),
-    "worker": ("defaults", "known"),
+    "worker": ("defaults", "known", "ofWorker"),
 }
 SECRET = {
     "portal": ("secretSettings", "secretSigning", "secretOidc"),
@@ -82,9 +82,28 @@ def test_a_worker_has_neither_the_signing_key_nor_the_mail_password(bicep: Files
     assert kept & compose_settings("manager") == kept - {"SWATHMILL_OIDC_CLIENT_SECRET"}
     text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
     worker = text.partition("resource worker 'Microsoft.App/containerApps")[2]
-    assert "      secrets: secrets\n" in worker
-    names = {entry["name"] for entry in bicep["apps.bicep"]["variables"]["secrets"]["value"]}
+    assert "      secrets: workerSecrets\n" in worker
+    own = bicep["apps.bicep"]["variables"]["workerSecrets"]["value"]
+    names = {entry["name"] for entry in own}
     assert names == {"redis-url", "redis-key", "earthdata-token"}
+
+
+def test_a_worker_has_an_identity_of_its_own_that_reads_its_own_secrets(bicep: Files) -> None:
+    """Whoever gets hold of a worker is not to read the signing key out of the vault."""
+    apps = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
+    worker = apps.partition("resource worker 'Microsoft.App/containerApps")[2]
+    assert "  identity: workerIdentity\n" in worker
+    assert "      registries: workerRegistries\n" in worker
+    for entry in bicep["apps.bicep"]["variables"]["workerSecrets"]["value"]:
+        assert entry["identity"] == "workerIdentityId"
+    main = (ROOT / "infra" / "bicep" / "main.bicep").read_text("utf-8")
+    readers = main.partition("module workerSecrets 'secret-reader.bicep'")[2].partition("\n}]")[0]
+    assert re.findall(r"'([a-z-]+)'", readers.partition(":")[0]) == [
+        entry["name"] for entry in bicep["apps.bicep"]["variables"]["workerSecrets"]["value"]
+    ]
+    vault = main.partition("module vault 'vault.bicep'")[2].partition("\n}")[0]
+    assert "principalId: identity.outputs.principalId" in vault
+    assert "orker" not in vault
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -190,3 +209,20 @@ def test_a_process_is_probed_where_it_answers(process: str, bicep: Files) -> Non
     assert isinstance(check, dict)
     port = dict(compose_services()[process]["environment"])["SWATHMILL_PROBE_PORT"]  # type: ignore[call-overload]
     assert f":{port}/livez" in " ".join(check["test"])
+
+
+@pytest.mark.parametrize("path", parameter_files(), ids=lambda path: path.stem)
+def test_the_guide_tells_the_hours_of_an_idle_month(path: Path) -> None:
+    """They follow from the sizes in apps.bicep and the numbers of replicas."""
+    text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
+    sizes = re.findall(r"cpu: json\('([\d.]+)'\)\n +memory: '(\d+)Gi'", text)
+    (portal, manager), slots = [(float(cpu), int(gib)) for cpu, gib in sizes], given(path)["slots"]
+    assert "memory: '${slots * 2}Gi'" in text
+    worker = (int(slots), 2 * int(slots))
+    counts = (1, int(given(path)["managers"]), int(given(path)["leastWorkers"]))
+    cpu, gib = (
+        730 * sum(n * size[i] for n, size in zip(counts, (portal, manager, worker), strict=True))
+        for i in (0, 1)
+    )
+    guide = (ROOT / "docs" / "guides" / "operate.md").read_text("utf-8")
+    assert f"| idle month, `--size {path.stem}` | {cpu:,.0f} | {gib:,.0f} |" in guide
