@@ -77,11 +77,12 @@
       target,
       controls: [],
       layers: [land, borders, graticule, tiles, shape],
-      interactions: interaction.defaults.defaults({ keyboard: false, mouseWheelZoom: false, altShiftDragRotate: false, pinchRotate: false, doubleClickZoom: false, shiftDragZoom: false }),
+      interactions: interaction.defaults.defaults({ dragPan: false, keyboard: false, mouseWheelZoom: false, altShiftDragRotate: false, pinchRotate: false, doubleClickZoom: false, shiftDragZoom: false }),
       view: new ol.View({ projection: "EPSG:4326", center: [0, 10], resolution: 1, minResolution: 0.0005, enableRotation: false }),
     });
     const view = map.getView();
     map.addInteraction(new interaction.MouseWheelZoom({ condition: ({ originalEvent }) => originalEvent.ctrlKey || document.activeElement === target }));
+    map.addInteraction(new interaction.DragPan()); // without a glide, which would go on under the next drawing
     map.addInteraction(box);
 
     let touched = new Set();

@@ -32,7 +32,7 @@ from portal.web.forms import (
 )
 from reprojection.resampling import TRAITS
 from tasks.errors import RequestRefusedError
-from tasks.holdings.held import held_text
+from tasks.holdings.held import check_held, held_text
 from tasks.model.model import RequestState
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
@@ -106,12 +106,13 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """
     form = read_form(data)
     shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": ()}
-    problems = Problems()
+    problems, held = Problems(), portal.holdings.known()
     try:
-        made = request_of(form)
-        resolved = resolve(made)
+        resolved = resolve(request_of(form))
         shown = _summary(portal, resolved)
         check(resolved, portal.settings, portal.packages_of(caller))
+        if held is not None and data.get("tried"):
+            check_held(resolved, held)
     except RequestRefusedError as error:
         problems = problems_of(error, form)
         shown["waiting"] = problems.waiting()
@@ -121,7 +122,7 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
         "checked.html",
         problems=problems,
         slots=slots_of(form),
-        archive=lacks_of(form, portal.holdings.known()),
+        archive=lacks_of(form, held),
         archive_slots=archive_slots(form),
         form=form,
         quality=quality_of(form),
