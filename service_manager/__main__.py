@@ -115,14 +115,15 @@ def main() -> int:
             watch.hears,
         )
 
-    watch = Presence(runtime, name, options.heartbeat, watch)
+    presence = Presence(runtime, name, options.heartbeat, watch)
     keep = beside_rounds(runtime.clock, options.lease)
 
     def each() -> None:
         postman.tick()
         teller.tick()
 
-    serve(runtime, options, make, stop, each=each, keep=keep, watch=watch)
+    serve(runtime, options, make, stop, each=each, keep=keep, watch=presence)
+    presence.close()
     planners.shutdown(wait=False, cancel_futures=True)
     looking.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)

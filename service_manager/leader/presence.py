@@ -28,6 +28,7 @@ class Presence(Watch):
         self._also = also
         self._due = 0.0
         self._longest = 0.0
+        self._put_once = False
         self._row = ManagerRow(
             name=name,
             host=socket.gethostname(),
@@ -67,6 +68,13 @@ class Presence(Watch):
         """Pass it on."""
         self._also.hears(events)
 
+    def close(self) -> None:
+        """Delete the row: the manager ends."""
+        try:
+            manager_rows.leave(self._runtime.store, self._row.name, self._row.host)
+        except StoreError as error:
+            log.warning("the manager's row stays for a day", error=str(error))
+
     def _is_due(self) -> bool:
         return self._runtime.clock.monotonic() >= self._due
 
@@ -74,6 +82,9 @@ class Presence(Watch):
         self._due = self._runtime.clock.monotonic() + self._period
         try:
             now = self._runtime.clock.now()
+            if not self._put_once:
+                manager_rows.drop_old(self._runtime.store, now)
+                self._put_once = True
             manager_rows.put(self._runtime.store, replace(row, beat_at=now))
         except StoreError as error:
             log.warning("the manager's row was not written", error=str(error))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tasks.model.model import Phase
 from tasks.storage.codec import Codec, in_json
-from tasks.storage.store import Store, Upsert
+from tasks.storage.store import Delete, Store, Upsert
 from tasks.tables.restrictions import TABLE
 
 PARTITION = "managers"
@@ -72,8 +72,20 @@ _CODEC = Codec(
 
 def put(store: Store, manager: ManagerRow) -> None:
     """Write a manager's row. Raises StoreError."""
-    name = urllib.parse.quote(f"{manager.name} {manager.host}", safe=" .")
-    store.transact(TABLE, PARTITION, [Upsert(row=name, entity=_CODEC.dump(manager))])
+    row = _row(manager.name, manager.host)
+    store.transact(TABLE, PARTITION, [Upsert(row=row, entity=_CODEC.dump(manager))])
+
+
+def leave(store: Store, name: str, host: str) -> None:
+    """Delete the row of a manager that ends. Raises StoreError; ConflictError if there is none."""
+    store.transact(TABLE, PARTITION, [Delete(row=_row(name, host))])
+
+
+def drop_old(store: Store, now: float) -> None:
+    """Delete the rows of managers that wrote none for a day. Raises StoreError."""
+    for row in list(store.scan(TABLE, PARTITION, "", "\uffff")):
+        if now - _CODEC.load(row).beat_at >= _DAY:
+            store.transact(TABLE, PARTITION, [Delete(row=row.row)])
 
 
 def managers(store: Store, now: float) -> list[ManagerRow]:
@@ -81,3 +93,7 @@ def managers(store: Store, now: float) -> list[ManagerRow]:
     found = [_CODEC.load(row) for row in store.scan(TABLE, PARTITION, "", "\uffff")]
     lately = [one for one in found if now - one.beat_at < _DAY]
     return sorted(lately, key=lambda one: (not one.acts, -one.epoch, one.name))
+
+
+def _row(name: str, host: str) -> str:
+    return urllib.parse.quote(f"{name} {host}", safe=" .")

@@ -8,6 +8,7 @@ from service_manager.leader.watch import Watch
 from service_manager.tasks.dispatch import Dispatch
 from tasks.model.model import Phase
 from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
 from tasks.tables import manager_rows
 from tasks.tables.restrictions import TABLE
 from tasks.tables.runtime import memory_runtime
@@ -41,6 +42,22 @@ def test_a_manager_writes_what_it_has_in_hand_now_and_then() -> None:
     b.runtime.clock.sleep(5.0)
     presence.stands_by(leadership)
     assert (row().acts, row().queues) == (False, ())
+    presence.close()
+    assert manager_rows.managers(b.runtime.store, b.runtime.clock.now()) == []
+
+
+def test_the_rows_of_managers_that_were_killed_are_deleted_after_a_day() -> None:
+    runtime = memory_runtime(ManualClock())
+    for name in ("killed", "next"):
+        Presence(runtime, name, 5.0, Watch()).stands_by(Leadership(runtime, 30.0))
+        runtime.clock.sleep(1000.0)
+    assert isinstance(runtime.store, MemoryStore)
+    assert len(runtime.store.tables()[TABLE]) == 2
+    runtime.clock.sleep(86_400.0 - 1500.0)
+    Presence(runtime, "third", 5.0, Watch()).stands_by(Leadership(runtime, 30.0))
+    found = manager_rows.managers(runtime.store, runtime.clock.now())
+    assert [one.name for one in found] == ["next", "third"]
+    assert len(runtime.store.tables()[TABLE]) == 2
 
 
 def test_a_manager_that_cannot_write_its_row_goes_on() -> None:
