@@ -397,7 +397,7 @@ class Supervisor:
             message = "the worker was told to stop and handed the task back"
             return Diagnosis(category=Category.CANCELLED, message=message)
         if order is AttemptOrder.MOVE:
-            message = "the worker's machine is slow: handed back, for another worker to run"
+            message = "ended by the manager, as its machine is slow, or by an operator: handed back"
             return Diagnosis(category=Category.CANCELLED, message=message)
         if order is AttemptOrder.FENCE:
             message = "the worker did not reach the table for a lease and ended its attempts"
