@@ -26,8 +26,9 @@ from portal.web.retries import may_retry
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
-from tasks.tables import request_operations
+from tasks.tables import request_operations, restrictions
 from tasks.tables.request_table import PhaseCount, Rehearsal, RequestRow
+from tasks.tables.restrictions import Kind
 from tasks.tables.task_rows import Interest
 
 router = APIRouter(include_in_schema=False)
@@ -397,9 +398,30 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
         return f"{ahead:,} before it." if ahead else ""
     if row.state is not RequestState.RUNNING or row.rehearsal is Rehearsal.RUNS or row.paused:
         return ""
+    if stopped := _stopped(portal, row):
+        return stopped
     sight = portal.board.look()
     found = finish(row, portal.board.unfinished(), sight.workers, sight.statistics)
     return found.text if found is not None else ""
+
+
+def _stopped(portal: Portal, row: RequestRow) -> str:
+    """Say what operators restrict, if that keeps a request that runs nothing from going on."""
+    if any(one.running for one in row.phases.values()):
+        return ""
+    left = {phase.value for phase, count in row.phases.items() if count.left}
+    store = portal.runtime.store
+    for one in restrictions.load(store):
+        owner = one.subject == row.owner
+        if one.kind is Kind.PAUSE_OWNER and owner:
+            return "An operator has paused your requests."
+        if one.kind is Kind.PAUSE_PHASE and one.subject in left:
+            return f"An operator has paused the phase {one.subject}."
+        if one.kind is Kind.QUOTA_OWNER and owner:
+            used = restrictions.spent_hours(store, row.owner, portal.runtime.clock.now())
+            if used >= one.value:
+                return f"Your quota of {one.value:g} hours of one slot in a month is used up."
+    return ""
 
 
 def _cancelling(row: RequestRow) -> str:

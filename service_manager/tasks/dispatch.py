@@ -235,13 +235,13 @@ class Dispatch:
         oldest: one request cannot hide another, however large.
         """
         self._slots = cache.slots
-        gate = self._gate(cache)
-        due = self._all_due(now, gate)
+        allowance = self._allowance(cache)
+        due = self._all_due(now, allowance)
         room = self._room(cache, due, now)
         unsent = sum(len(self._ready[r].fresh) + len(due[r]) for r in due if self._may(cache, r))
         most = min(_BATCH, max(1, unsent // max(1, self.turns * cache.slots)))
         flying, owners = self._in_flight(cache)
-        gate.owners = owners
+        allowance.owners = owners
         heap = [
             (*self._rank(cache, request, flying, owners), request)
             for request in self._ready
@@ -257,10 +257,10 @@ class Dispatch:
                 heapq.heappush(heap, (*current, request))
                 continue
             owner = _owner(cache, request)
-            batch = self._next(request, due[request], now, prefer, most, gate, owner)
+            batch = self._next(request, due[request], now, prefer, most, allowance, owner)
             if not batch:
                 continue
-            gate.take(self._phase(batch[0]), len(batch))
+            allowance.take(self._phase(batch[0]), len(batch))
             chosen.append(batch)
             if prefer is not None and flying.get(request, 0) < max(flying.values(), default=0):
                 for key in batch:
@@ -277,16 +277,16 @@ class Dispatch:
         It is not when a request has nothing there and should go before one that has several
         messages: their tasks are to be chosen again.
         """
-        gate = self._gate(cache)
-        gate.owners = self._in_flight(cache)[1]
+        allowance = self._allowance(cache)
+        allowance.owners = self._in_flight(cache)[1]
         behind = [
             request
             for request, ready in self._ready.items()
             if ready.fresh
             and not ready.sent
             and self._may(cache, request)
-            and gate.left(_owner(cache, request))
-            and (gate.idle or any(gate.passes(self._phase(key)) for key in ready.fresh))
+            and allowance.left(_owner(cache, request))
+            and (allowance.idle or any(allowance.passes(self._phase(key)) for key in ready.fresh))
         ]
         before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
         if not behind or not before:
@@ -340,14 +340,16 @@ class Dispatch:
     def _phase(self, key: str) -> Phase | None:
         return classes.phase(self._tasks[key].task_class)
 
-    def _gate(self, cache: ManagerCache) -> "_Gate":
-        gate = _Gate(cache.restrictions)
+    def _allowance(self, cache: ManagerCache) -> "_Allowance":
+        allowance = _Allowance(cache.restrictions)
         if cache.restrictions.phase_limits:
             sent = (key for ready in self._ready.values() for key in ready.sent)
-            gate.phases.update(phase for key in sent if (phase := self._phase(key)) is not None)
+            allowance.phases.update(
+                phase for key in sent if (phase := self._phase(key)) is not None
+            )
             running = cache.running.values()
-            gate.phases.update(one.phase for one in running if one.key not in self._tasks)
-        return gate
+            allowance.phases.update(one.phase for one in running if one.key not in self._tasks)
+        return allowance
 
     def _may(self, cache: ManagerCache, request: str) -> bool:
         live = cache.requests.get(request)
@@ -373,13 +375,14 @@ class Dispatch:
                     preference.waiting(sent.host)
         return preference
 
-    def _all_due(self, now: float, gate: "_Gate") -> dict[str, deque[str]]:
+    def _all_due(self, now: float, allowance: "_Allowance") -> dict[str, deque[str]]:
         """By request, what was sent and is to be sent again."""
         return {
             request: deque(
                 key
                 for key, sent in ready.sent.items()
-                if self._due(sent, now) and (gate.idle or not gate.paused(self._phase(key)))
+                if self._due(sent, now)
+                and (allowance.idle or not allowance.paused(self._phase(key)))
             )
             for request, ready in self._ready.items()
         }
@@ -391,7 +394,7 @@ class Dispatch:
         now: float,
         prefer: Preference | None,
         most: int,
-        gate: "_Gate",
+        allowance: "_Allowance",
         owner: str,
     ) -> tuple[str, ...]:
         """Take the next batch of a request, at most so many tasks; empty when there is none.
@@ -400,18 +403,18 @@ class Dispatch:
         """
         ready = self._ready[request]
         fresh: Mapping[str, None] = ready.fresh
-        if not gate.idle:
-            fresh = {key: None for key in fresh if gate.passes(self._phase(key))}
+        if not allowance.idle:
+            fresh = {key: None for key in fresh if allowance.passes(self._phase(key))}
         if due:
             first, host = due.popleft(), ""
             batch = self._batch(first, due, None, most)
             for key in {*batch} - {first}:
                 due.remove(key)
-        elif len(ready.messages) >= self.wide or not fresh or not gate.left(owner):
+        elif len(ready.messages) >= self.wide or not fresh or not allowance.left(owner):
             return ()
         else:
             first, host = self._first(ready, fresh, prefer)
-            most = gate.most(most, owner, self._phase(first))
+            most = allowance.most(most, owner, self._phase(first))
             batch = self._batch(first, fresh, prefer, most)
             if prefer is not None and host:
                 prefer.give(batch)
@@ -516,7 +519,7 @@ def _owner(cache: ManagerCache, request: str) -> str:
 
 
 @dataclass
-class _Gate:
+class _Allowance:
     """What operators let pass: how many tasks may be in flight, by owner and by phase."""
 
     restrictions: Restrictions

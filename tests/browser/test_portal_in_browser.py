@@ -338,6 +338,12 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
         f"/requests/{name}/view/MCD15A2.005/Lai_1km/{'a' * 60}.tif",
         f"/tasks/{key}",
         "/operations",
+        "/operations/executions",
+        "/operations/attempts",
+        "/operations/costs",
+        "/operations/kills",
+        "/operations/actions",
+        "/operations/act?action=pause+phase&subject=collection",
         "/docs",
         "/nowhere",
     ):

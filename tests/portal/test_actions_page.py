@@ -8,12 +8,13 @@ import pytest
 from portal.core import acting
 from portal.core.acting import Action, Order
 from portal.core.problems import NotFoundError
-from tasks.model.model import RequestState
+from tasks.model.model import Phase, RequestState
 from tasks.tables import audit, request_operations, restrictions, workers
-from tasks.tables.restrictions import Kind
+from tasks.tables.request_table import PhaseCount
+from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Ask
-from tests.portal.scripted import LivePortal, put_running_task, put_worker
+from tests.portal.scripted import LivePortal, put_running_task, put_worker, set_row
 from tests.portal.submissions import submitted
 from tests.portal.test_retries import failed
 
@@ -133,6 +134,31 @@ def test_phases_and_owners_are_paused_limited_and_resumed(
             act(client, action, subject)
     assert restrictions.load(runtime.store) == []
     assert {one.result for one in audit.deeds(runtime.store)} == {"set", "lifted"}
+
+
+def test_a_request_that_operators_keep_waiting_says_so(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name, _ = failed(runtime)
+    waiting = {Phase.REPROJECTION: PhaseCount(total=2)}
+    set_row(runtime, name, phases=waiting)
+
+    def shown(kind: Kind, subject: str, value: float = 1.0) -> str:
+        restrictions.put(runtime.store, Restriction(kind=kind, subject=subject, value=value))
+        with portal.browser() as client:
+            page = client.get(f"/requests/{name}").text
+        assert restrictions.lift(runtime.store, runtime.clock, kind, subject)
+        return page
+
+    assert "paused your requests" in shown(Kind.PAUSE_OWNER, "ada@example.org")
+    assert "paused your requests" not in shown(Kind.PAUSE_OWNER, "bob@example.org")
+    assert "paused the phase reprojection" in shown(Kind.PAUSE_PHASE, "reprojection")
+    assert "paused the phase" not in shown(Kind.PAUSE_PHASE, "collection")
+    assert "Your quota of 0 hours" in shown(Kind.QUOTA_OWNER, "ada@example.org", 0.0)
+    assert "Your quota" not in shown(Kind.QUOTA_OWNER, "ada@example.org")
+    running = {Phase.REPROJECTION: PhaseCount(total=2, running=1)}
+    set_row(runtime, name, phases=running)
+    assert "paused your requests" not in shown(Kind.PAUSE_OWNER, "ada@example.org")
 
 
 @pytest.mark.parametrize(
