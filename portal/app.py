@@ -46,6 +46,7 @@ from portal.web import (
     takeaway,
     task_page,
     tokens,
+    zarr_api,
 )
 from portal.web.context import Portal
 from portal.web.openapi import describe
@@ -90,6 +91,7 @@ _ROUTERS = (
     api.router,
     takeaway.router,
     copies.router,
+    zarr_api.router,
     retries.api,
     packages_api.router,
     runs.api,

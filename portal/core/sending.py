@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _LEAST_BYTES = 500
 _LEVEL = 6  # zlib's default: 9 takes twice the time to save 1 % of the bytes
 _DOWNLOAD = re.compile(
-    r"/api/(requests/[^/]+/(results/.+|archive\.zip)|packages/.+/archive\.tar|.+/inputs\.zip)"
+    r"/api/(requests/[^/]+/((results|zarr)/.+|archive\.zip)|packages/.+/archive\.tar|.+/inputs\.zip)"
 )
 
 

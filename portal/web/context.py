@@ -1,6 +1,7 @@
 """The state of a running portal, and how a route gets it."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from portal.core.results import ResultIndex
 from portal.core.sign_in_mail import SignInDesk
 from portal.core.stac import StacIndex
 from portal.core.tokens import Person
+from portal.core.zarr_store import Member
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
 from tasks.model.packages import Packages
@@ -56,6 +58,7 @@ class Portal:
         default_factory=lambda: threading.BoundedSemaphore(MOST_COPYING)
     )
     arranged: Kept[Arranged] = field(default_factory=lambda: Kept(64))
+    stores: Kept[Mapping[str, Member]] = field(default_factory=lambda: Kept(16))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
     stopping: threading.Event = field(default_factory=threading.Event)
 
