@@ -18,9 +18,10 @@ from modis.collection import Collection
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
 from reprojection.resampling import Method
 
-Geometry = Literal["swath", "tile", "globe", "outlined"]
+Geometry = Literal["swath", "tile", "globe", "outlined", "raster"]
 """A globe is one file of a date, on a geographic grid around the Earth (climate modelling grid);
-outlined are tiles of other grids (EASE-Grid, Black Marble), which lie where their outline says."""
+outlined are tiles of other grids (EASE-Grid, Black Marble), which lie where their outline says; a
+raster is a user's own file of all dates (`reprojection/catalogue/user_raster.py`)."""
 
 
 class _Entry(BaseModel):

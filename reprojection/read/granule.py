@@ -6,7 +6,7 @@ die, with one granule reader per process at a time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from modis.granule_name import GranuleName, parse_granule_name
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Layer, LayerKind, split_index
+from reprojection.catalogue.user_raster import DESCRIPTION, UserRaster
 from reprojection.container import AttributeValue, Container, DataSet
 from reprojection.errors import (
     BadFormatError,
@@ -33,6 +34,7 @@ from reprojection.read.geolocation import Geolocation, locate
 from reprojection.read.layer_builder import LayerBuilder, Layers, Place
 from reprojection.read.netcdf import netcdf_inventory, netcdf_structure
 from reprojection.read.structmetadata import GridInfo, SwathInfo, parse_structure
+from reprojection.read.user_raster import structure_of
 
 __all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
 
@@ -68,7 +70,8 @@ class Granule:
 
     `layers` holds, by name, what can be drawn as a raster; `others` names the data sets that cannot
     (tables, compact lists, zero-length ones). `start` is the nominal start in UTC.
-    `production_time` has the form YYYYDDDHHMMSS as in granule names, "" if unknown.
+    `production_time` has the form YYYYDDDHHMMSS as in granule names, "" if unknown. `days` are
+    those of the bands of each layer of a user's raster that has dates.
     """
 
     path: Path
@@ -84,6 +87,7 @@ class Granule:
     layers: Mapping[str, Layer]
     others: tuple[str, ...]
     entry: Product | None
+    days: tuple[date, ...]
     attributes: Mapping[str, AttributeValue] = field(repr=False)
     inventory: Mapping[str, tuple[odl.Scalar, ...]] = field(repr=False)
     _container: Container = field(repr=False)
@@ -233,13 +237,21 @@ def _open_container(path: Path) -> Container:
 
 def _describe(path: Path, container: Container) -> Granule:
     attributes = container.attributes
-    struct = attributes.get("StructMetadata")
-    structure = parse_structure(struct) if isinstance(struct, str) else netcdf_structure(container)
+    struct, own = attributes.get("StructMetadata"), attributes.get(DESCRIPTION)
+    described = UserRaster.model_validate_json(own) if isinstance(own, str) else None
+    if described is not None:
+        structure = structure_of(described)
+    elif isinstance(struct, str):
+        structure = parse_structure(struct)
+    else:
+        structure = netcdf_structure(container)
     lists = _inventory(attributes)
     inventory = {key: str(items[0]) for key, items in lists.items() if items}
     parts = parse_granule_name(inventory.get("LOCALGRANULEID", "")) or parse_granule_name(path.name)
     product, collection = _identity(inventory, parts)
     entry = catalogue.product(product, collection)
+    if described is not None:
+        product, entry = described.product_name, described.product()
     grids = {grid.name: grid for grid in structure.grids}
     swaths = {swath.name: swath for swath in structure.swaths}
     builder = LayerBuilder(
@@ -272,6 +284,7 @@ def _describe(path: Path, container: Container) -> Granule:
         layers=Layers(builder, places),
         others=tuple(others),
         entry=entry,
+        days=described.days if described is not None else (),
         attributes=attributes,
         inventory=lists,
         _container=container,

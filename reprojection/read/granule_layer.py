@@ -143,6 +143,10 @@ def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:
 
 def _times(granule: Granule, layer: Layer) -> tuple[datetime, datetime | None]:
     """Return a granule's start and end; of a band of an axis of days, those of its day."""
+    if granule.days and layer.index:
+        day = granule.days[layer.index[0]]
+        start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        return start, start + timedelta(days=1, seconds=-1)
     start, end = granule.start or UNDATED, granule.end
     axes = granule.entry.axes_of(layer.name) if granule.entry and granule.start else ()
     for axis, number in zip(axes, layer.index, strict=False):

@@ -129,19 +129,19 @@ def _edge_ring(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> Ri
 
 def _grid_boundary(granule: Granule) -> tuple[Ring, ...] | None:
     try:
-        rings = [ring for grid in granule.grids.values() for ring in _grid_rings(grid)]
+        rings = [ring for grid in granule.grids.values() for ring in grid_rings(grid)]
         return tuple(dict.fromkeys(rings))
     except GridError:
         return None
 
 
-def _grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
+def grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
     """Trace a grid's edge: one ring, or for a wide geographic grid one for each piece of it.
 
     On the sphere a ring bounds its smaller side, so one around the Earth would bound nothing.
     """
-    if grid.projection.endswith("LAMAZ"):
-        return _polar_rings(grid)
+    if grid.projection.endswith("LAMAZ") or grid.own_crs not in ("", "EPSG:4326"):
+        return _rings_of_pieces(grid)
     if grid.crs != "EPSG:4326":
         return (_projected_ring(grid),)
     columns = max(1, math.ceil((grid.right - grid.left) / _PIECE_DEGREES))
@@ -155,7 +155,7 @@ def _grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
     )
 
 
-def _polar_rings(grid: GridInfo) -> tuple[Ring, ...]:
+def _rings_of_pieces(grid: GridInfo) -> tuple[Ring, ...]:
     """Trace the parts of a grid on the map, in pieces: a whole hemisphere has no smaller side."""
     xs = np.linspace(grid.left, grid.right, 1 + _PIECES)
     ys = np.linspace(grid.top, grid.bottom, 1 + _PIECES)

@@ -37,7 +37,10 @@ class DimensionMap:
 
 @dataclass(frozen=True, kw_only=True)
 class GridInfo:
-    """A grid of a granule; edges are outer pixel edges in units of `crs`: metres or degrees."""
+    """A grid of a granule; edges are outer pixel edges in units of `crs`: metres or degrees.
+
+    `own_crs` is the text of a CRS that takes the place of a projection of HDF-EOS.
+    """
 
     name: str
     width: int
@@ -49,6 +52,7 @@ class GridInfo:
     projection: str
     params: tuple[float, ...]
     fields: tuple[FieldInfo, ...]
+    own_crs: str = ""
 
     @property
     def pixel_width(self) -> float:
@@ -63,6 +67,8 @@ class GridInfo:
     @property
     def crs(self) -> str:
         """The grid's CRS as a PROJ string; raises GridError for an unknown projection."""
+        if self.own_crs:
+            return self.own_crs
         if self.projection in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
             radius = self.params[0] if self.params and self.params[0] > 0 else SPHERE_RADIUS
             return f"+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R={radius:.3f} +units=m +no_defs"
