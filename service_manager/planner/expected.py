@@ -11,6 +11,7 @@ from datetime import date
 from service_manager.planner.chosen import Chosen
 from service_manager.planner.gaps import Seen, expected_days, phase_of, starts
 from service_manager.planner.layers import NOT_THERE, ProductLayers
+from service_manager.planner.listing import raster_days
 from tasks.model.absence import Absence, Absent, bounded
 from tasks.request.document import Time
 from tasks.request.joins import StepJoin
@@ -128,7 +129,9 @@ class Dates:
         layers: dict[str, dict[date, tuple[str, ...]]] = {}
         for one in wanted:
             span = one.layout.request.time
-            days = [*expected_days(one.period, span, seen(one.number), one.phase)]
+            days = [day for day in raster_days(one.resolved, one.layout.request) if span.holds(day)]
+            if one.choice.exact is None:
+                days = [*expected_days(one.period, span, seen(one.number), one.phase)]
             names: dict[date, tuple[str, ...]] = {
                 day: (f"{one.product} {day.isoformat()}",) for day in days
             }
@@ -177,6 +180,9 @@ def window_days(wanted: ProductLayers, window: Window, seen: Seen) -> list[date]
     stands for it.
     """
     join, period = wanted.join, wanted.period
+    own = raster_days(wanted.resolved, wanted.layout.request)
+    if own and not join.chooses:
+        return [day for day, _ in join.pick(window, own)]
     if join.chooses:
         return [day for day, _ in join.pick(window, seen)] or [window.first]
     inside = Time(

@@ -7,7 +7,6 @@ from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
 from modis.collection import Collection
 from modis.granule_name import parse_granule_name
 from modis.tile import Tile
-from reprojection.catalogue import products
 from service_manager.planner.counts import CountedClass
 from service_manager.planner.draft import Line
 from service_manager.planner.gaps import misnaming
@@ -63,6 +62,14 @@ def misnamed(choice: ProductChoice, span: Time, archive: Archive) -> list[Misnam
 def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
     """Why a request matches no granule, and what the archive has."""
     span = f"{request.time.start} to {request.time.end}"
+    archived = tuple(choice for choice in request.products if choice.exact is None)
+    if not archived:
+        return RequestRefusedError(
+            "products.0",
+            f"{request.products[0].name} has no date from {span}, or does not touch the region.",
+            "Choose another region or other days; `swathmill raster show` tells what it covers.",
+        )
+    request = request.model_copy(update={"products": archived})
     names = ", ".join(f"{c.name} {Collection(c.collection).padded}" for c in request.products)
     for number, choice in enumerate(request.products):
         if _other_half_only(request, choice, archive):

@@ -163,7 +163,10 @@ class ProductLayers:
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
     patterns: tuple[tuple[Pattern, ...], ...] = field(init=False)
-    """Of each layer's cells; of a layer that holds several days, of each day's."""
+    """Of each layer's cells; of a layer that holds several days, of each day's.
+
+    Of a user's raster the name of the layer varies, too, as it says the band of the date.
+    """
     patterns_lacking: tuple[tuple[Pattern, ...], ...] = field(init=False)
     """Of those that do without some granules."""
     cells: tuple[ReprojectSpec, ...] = field(init=False)
@@ -174,9 +177,8 @@ class ProductLayers:
         object.__setattr__(self, "names", layer_names(self.choice.layers))
         cells = [_cell(self, layer) for layer in self.layers]
         of_days = [[*_of_each_day(cell, self.resolved.stack)] for cell in cells]
-        patterns = tuple(
-            tuple(Pattern(cell, "inputs", "grid", "day") for cell in days) for days in of_days
-        )
+        varying = ("inputs", "grid", "day", *(("layer",) if self.choice.exact else ()))
+        patterns = tuple(tuple(Pattern(cell, *varying) for cell in days) for days in of_days)
         object.__setattr__(self, "patterns", patterns)
         lacking = tuple(
             tuple(
@@ -449,15 +451,19 @@ def _cells(
     layout = wanted.layout
     work = wanted.cells[number].work
     layer = wanted.names[wanted.layers[number].name]
-    quoted_day = quoted(day.isoformat())
+    exact = wanted.choice.exact
+    quoted_day = quoted((date.min if exact and not exact.raster.days else day).isoformat())
     keys = {}
     for place, given in inputs.items():
         grid = layout.grids[place]
-        pattern, absent = wanted.patterns[number][band], ""
-        if place in lacking:
-            pattern, absent = wanted.patterns_lacking[number][band], _text(lacking[place])
-        key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day, absent)
-        text = pattern.text(given.text, grid.text, quoted_day, absent)
+        pattern, last = wanted.patterns[number][0 if exact else band], ""
+        if exact is not None:
+            name = wanted.layers[number].name
+            last = quoted(f"{name}[{band}]" if exact.raster.days else name)
+        elif place in lacking:
+            pattern, last = wanted.patterns_lacking[number][band], _text(lacking[place])
+        key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day, last)
+        text = pattern.text(given.text, grid.text, quoted_day, last)
         output = ""
         if layout.request.hands_over_cells and layout.request.delivers_layers(day):
             when = moment_name(day, time)

@@ -17,6 +17,7 @@ from archives.model import Archive, GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from service_manager.planner.granules import is_lit
+from tasks.request.document import Request
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 from tasks.request.vertices import Area
 
@@ -123,6 +124,11 @@ def _of_product(
     first = max(first, product.first_start)
     if first > last:
         return
+    if choice.exact is not None:
+        for day in raster_days(product, resolved.request):
+            if first <= day <= last and resolved.dates_of(product.number, day):
+                yield day, product.number, (choice.exact.record(day),)
+        return
     found = archive.search(choice.name, choice.collection, first, last, box)
     for day, records in groupby(found, key=attrgetter("start_day")):
         if not first <= day <= last or not resolved.dates_of(product.number, day):
@@ -134,6 +140,15 @@ def _of_product(
             lit = _accompanied(lit, product.companion, archive, box)
         if lit:
             yield day, product.number, tuple(lit)
+
+
+def raster_days(product: ResolvedProduct, request: Request) -> tuple[date, ...]:
+    """Return the dates of a user's raster; one of no date counts as of the first day asked for."""
+    exact = product.choice.exact
+    if exact is None:
+        return ()
+    undated = request.time.start if request.steps else request.time.pieces[0][0]
+    return exact.raster.days or (undated,)
 
 
 def _accompanied(

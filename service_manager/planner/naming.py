@@ -11,7 +11,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def product_name(choice: ProductChoice) -> str:
-    """ "MCD15A2.005"; with the half of the day where one is asked for, "MYD11_L2.006.night"."""
+    """ "MCD15A2.005"; with the half of the day where one is asked for, "MYD11_L2.006.night".
+
+    A raster is "raster.elevation".
+    """
+    if choice.exact is not None:
+        return f"raster.{choice.exact.raster.name}"
     half = "" if choice.day_night == "any" else f".{choice.day_night}"
     return f"{choice.name}.{Collection(choice.collection).padded}{half}"
 

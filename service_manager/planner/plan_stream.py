@@ -197,7 +197,9 @@ class PlanStream:
             return ""
         try:
             found = [
-                archive.stamp(
+                one.choice.exact.digest
+                if one.choice.exact is not None
+                else archive.stamp(
                     name, one.choice.collection, one.first_start, one.join.last, self._box
                 )
                 for one in self._resolved.products
@@ -249,6 +251,11 @@ class PlanStream:
         """Yield what the request asks for and the archive does not have."""
         for wanted in self._wanted:
             seen = self._seen.get(wanted.number, {})
+            if wanted.choice.exact is not None:
+                if not seen:
+                    reason = "the raster has no date in the time, or does not touch the region"
+                    yield Gap(what=wanted.product, reason=reason)
+                continue  # which dates it has is its owner's choice
             if not seen:
                 absent = [*unserved(wanted.choice, self._archive.holdings(wanted.choice.name))]
                 if absent:

@@ -16,7 +16,13 @@ from tasks.messages.wakeups import LOOK
 from tasks.model.model import State
 from tasks.model.plan import Plan, PlannedTask
 from tasks.request.document import Request
-from tasks.tables import history, package_operations, request_operations, workers
+from tasks.tables import (
+    history,
+    package_operations,
+    raster_operations,
+    request_operations,
+    workers,
+)
 from tasks.tables.expectation import Times
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, new_id
@@ -120,7 +126,8 @@ class PlanJobs:
 
     def _freeze(self, row: RequestRow, run: str, job: _UnderWay) -> MadePlan:
         request = request_operations.document_of(row)
-        planned = self._plan(package_operations.pinned(self._runtime, row.owner, request))
+        exact = package_operations.pinned(self._runtime, row.owner, request)
+        planned = self._plan(raster_operations.described(self._runtime, row.owner, exact))
         if isinstance(planned, PlanStream):
             job.course = planned
         plan = stored_plan.freeze(self._runtime.blobs, row.id, planned, run, job.stop.is_set)

@@ -16,7 +16,14 @@ from tasks.errors import FencedError
 from tasks.model.model import Phase, State, Task
 from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history, outbox, package_operations, request_operations, transitions
+from tasks.tables import (
+    history,
+    outbox,
+    package_operations,
+    raster_operations,
+    request_operations,
+    transitions,
+)
 from tasks.tables.expectation import Times
 from tasks.tables.manager_rows import PhaseStore
 from tasks.tables.protocol import change_task
@@ -71,6 +78,7 @@ class Retention:
             number = outbox.drop_old(self._runtime.store, self._runtime.clock.now())
             log.debug("old mails deleted", count=number)
             package_operations.collect(self._runtime)
+            raster_operations.collect(self._runtime)
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""

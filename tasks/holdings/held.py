@@ -46,12 +46,15 @@ def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
         RequestRefusedError: naming the field, and what the archive has instead.
     """
     request = resolved.request
-    for product in resolved.products:
+    archived = [one for one in resolved.products if one.choice.exact is None]
+    if not archived:
+        return  # rasters of users are in no archive
+    for product in archived:
         _check_product(product.number, product.choice, held)
         _check_layers(product, held)
     found = {
         product.number: item
-        for product in resolved.products
+        for product in archived
         if (item := _of(product.choice, held)) is not None
     }
     there = [each for number, each in found.items() if _has_days(resolved.products[number], each)]
@@ -67,6 +70,8 @@ def lacking(resolved: ResolvedRequest, held: Holdings) -> Iterator[RequestRefuse
     The refusals are not raised: a request of several products may lack one.
     """
     for product in resolved.products:
+        if product.choice.exact is not None:
+            continue  # rasters of users are in no archive
         try:
             _check_product(product.number, product.choice, held)
             _check_layers(product, held)

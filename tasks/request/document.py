@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
@@ -21,12 +22,14 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 import modis.collection
 from modis.tile import Tile
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
+from tasks.model.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.model.requires import RequiresField
 from tasks.refusal_wording import listed, refusal
 from tasks.request.measurements import (
@@ -75,7 +78,7 @@ def _collection(value: object) -> object:
     return str(text) if text.isdigit() else value
 
 
-Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]{1,3}$")]
+Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]{0,3}$")]
 
 
 class ProductChoice(_Document):
@@ -85,10 +88,12 @@ class ProductChoice(_Document):
     a layer and day, "all" one of each overpass.
     `use` says which dates of it a window of a reduction takes. `look_back` and `look_ahead` are
     the days around a window in which `nearest`, `previous` and `static` look for a date.
+
+    A user's raster is named `raster:NAME`, and has no collection.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_]{3,40}$")
-    collection: Collection
+    name: str = Field(pattern=rf"^[A-Za-z0-9_]{{3,40}}$|^{REFERENCE}")
+    collection: Collection = Field("", validate_default=True)
     layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         min_length=1, max_length=_MOST_LAYERS
     )
@@ -97,6 +102,32 @@ class ProductChoice(_Document):
     use: Use = "same-day"
     look_back: Annotated[int, Field(ge=0, le=3700)] | None = None
     look_ahead: Annotated[int, Field(ge=0, le=3700)] | None = None
+    _exact: ExactRaster | None = PrivateAttr(None)
+
+    @property
+    def exact(self) -> ExactRaster | None:
+        """The version of a raster that is meant; None: a product, or not looked up yet."""
+        return self._exact
+
+    def exact_as(self, found: ExactRaster) -> Self:
+        """Return the choice of a raster with the version that its name means."""
+        named = {"name": found.raster.product_name, "collection": found.collection}
+        made = self.model_copy(update=named)
+        made._exact = found
+        return made
+
+    @field_validator("collection")
+    @classmethod
+    def _needed(cls, collection: str, said: ValidationInfo) -> str:
+        name = str(said.data.get("name", ""))
+        if is_raster(name) and collection:
+            raise ValueError(
+                f"{name} is a raster, which has no collection; leave it out, and write a version "
+                "behind the name: raster:NAME@VERSION"
+            )
+        if not collection and not is_raster(name):
+            raise PydanticCustomError("missing", "Field required")
+        return collection
 
     @field_validator("layers")
     @classmethod

@@ -9,14 +9,16 @@ from datetime import date, timedelta
 from typing import Literal
 
 from modis.composites import composite_end
-from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling, product
+from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling
 from reprojection.catalogue.layers import LayerKind
 from reprojection.resampling import STATISTICS, TRAITS, MethodTraits
+from tasks.errors import RequestRefusedError
+from tasks.model.rasters import ExactRaster
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
 from tasks.request.steps import Step, steps_of
-from tasks.request.target import Target, target
+from tasks.request.target import Target, entry_of, target
 
 _LEFT_TO_WORKER = MethodTraits(reach=1.0)
 """What a method does at most that a worker chooses, by the granule ("default")."""
@@ -96,6 +98,9 @@ class ResolvedRequest:
         """
         product = self.products[number]
         dates = [(0, start)]
+        if product.choice.exact is not None:
+            days = product.choice.exact.raster.days
+            dates = [(days.index(start) if days else 0, start)]
         if product.stack > 1:
             count = (composite_end(start, product.stack) - start).days + 1
             dates = [(band, start + timedelta(days=band)) for band in range(count)]
@@ -159,7 +164,7 @@ def _product(
     request: Request, goal: Target, number: int, unless_known: Geometry
 ) -> ResolvedProduct:
     choice = request.products[number]
-    known = product(choice.name, choice.collection)
+    known = entry_of(choice)
     geometry = known.geometry if known else unless_known
     alike = [one for one in request.products if one.is_same_product(choice)]
     every = {
@@ -169,6 +174,8 @@ def _product(
         every = _of_equal_reach(every)
     stack = min((known.days_in(name) for name in choice.layers), default=1) if known else 1
     period = known.period if known and stack == 1 else 1
+    if choice.exact is not None:
+        _check_raster(choice, choice.exact, number, request)
     return ResolvedProduct(
         number=number,
         choice=choice,
@@ -181,6 +188,45 @@ def _product(
         driver=every[alike[0].layers[0]],
         join=Join.of(choice, period, request),
     )
+
+
+def _check_raster(choice: ProductChoice, exact: ExactRaster, number: int, request: Request) -> None:
+    """Refuse what has no meaning for a user's raster."""
+    field = f"products.{number}"
+    names = [one.name for one in exact.raster.layers]
+    for place, layer in enumerate(choice.layers):
+        if layer not in names:
+            raise RequestRefusedError(
+                f"{field}.layers.{place}",
+                f"{choice.name} has no layer {layer!r}.",
+                f"Its layers are: {', '.join(names)}.",
+            )
+    if choice.day_night != "any" or choice.overpasses != "merged":
+        raise RequestRefusedError(
+            field,
+            f"{choice.name} is a raster, which is neither of day or night nor of an overpass.",
+            "Leave day_night and overpasses out.",
+        )
+    if request.region.sites is not None:
+        raise RequestRefusedError(
+            field,
+            f"{choice.name} is a raster, and at sites only granules are read.",
+            "Ask for a region and a grid, or read the raster at the sites yourself.",
+        )
+    if not exact.raster.days and request.steps and choice.use != "static":
+        raise RequestRefusedError(
+            f"{field}.use",
+            f"{choice.name} is of no date, so `use: {choice.use}` finds none in a window.",
+            "Write use: static.",
+        )
+    if any(
+        one.name == choice.name and one.collection != choice.collection for one in request.products
+    ):
+        raise RequestRefusedError(
+            f"{field}.name",
+            f"two rasters are called {choice.name}.",
+            "Ask for one of them, or push one under another name.",
+        )
 
 
 def _layer(

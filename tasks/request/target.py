@@ -8,7 +8,7 @@ import shapely
 
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import TILE_SIZE, Tile
-from reprojection.catalogue import product
+from reprojection.catalogue import Product, product
 from reprojection.errors import GridError
 from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
 from reprojection.grid.grids import (
@@ -21,7 +21,8 @@ from reprojection.grid.grids import (
     project_bounds,
 )
 from tasks.errors import RequestRefusedError
-from tasks.request.document import Request
+from tasks.model.rasters import is_raster
+from tasks.request.document import ProductChoice, Request
 from tasks.request.regions import region_area
 from tasks.request.vertices import Area
 
@@ -202,12 +203,26 @@ def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
     return side
 
 
+def entry_of(choice: ProductChoice) -> Product | None:
+    """Return what the catalogue, or a user's raster itself, says of a product; None: nothing.
+
+    Raises RequestRefusedError for a raster that has not been looked up.
+    """
+    if choice.exact is not None:
+        return choice.exact.raster.product()
+    if is_raster(choice.name):
+        raise RequestRefusedError(
+            "products", f"the raster {choice.name} is not known here.", "Push it first."
+        )
+    return product(choice.name, choice.collection)
+
+
 def _source_metres(request: Request) -> float:
     """Return the side of the products' smallest pixel; 0 with swaths or products not known.
 
     A large cell would hold all swaths of a day at once.
     """
-    known = [product(choice.name, choice.collection) for choice in request.products]
+    known = [entry_of(choice) for choice in request.products]
     metres = [one.resolution if one and one.geometry == "tile" else 0.0 for one in known]
     return min(_COARSE, *metres)
 

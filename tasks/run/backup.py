@@ -64,6 +64,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     outbox.TABLE: (outbox.PARTITION,),
     history.TABLE: (history.PARTITION, history.FAILURES),
     package_table.TABLE: (package_table.PARTITION,),
+    package_table.RASTERS: (package_table.RASTERS,),
     token_table.TABLE: (token_table.PARTITION,),
     restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION),
 }

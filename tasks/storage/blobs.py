@@ -1,4 +1,4 @@
-"""Blobs: artifacts, granules, stored plans and packages.
+"""Blobs: artifacts, granules, stored plans, packages and rasters of users.
 
 A blob is written once and never overwritten, except a damaged package, which is stored again. The
 artifact of an attempt is named by its task key and fencing token (`artifact_name`). So two attempts
@@ -15,8 +15,8 @@ from typing import Protocol, runtime_checkable
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
 
 GRANULES, ARTIFACTS, PLANS = "granules", "artifacts", "plans"
-PACKAGES, RESULTS = "packages", "results"
-CONTAINERS = (GRANULES, ARTIFACTS, PLANS, PACKAGES, RESULTS)
+PACKAGES, RESULTS, RASTERS = "packages", "results", "rasters"
+CONTAINERS = (GRANULES, ARTIFACTS, PLANS, PACKAGES, RESULTS, RASTERS)
 CHUNK = 4 * 2**20
 
 

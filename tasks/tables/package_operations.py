@@ -5,10 +5,12 @@ the same. Only its owner changes a package. The archive's blob is stored before 
 and goes once no version and no live request names it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hmac import compare_digest
 from pathlib import Path
+from random import Random
+from typing import Protocol
 
 import structlog
 
@@ -28,13 +30,16 @@ from tasks.model.python_dependencies import environment_blob
 from tasks.request.checks import nearest_names
 from tasks.request.document import Reduction, Request
 from tasks.storage.blobs import PACKAGES
+from tasks.storage.clock import Clock
 from tasks.storage.store import Delete, Operation, Row
 from tasks.tables.package_table import (
     PACKAGE,
     UNNAMED,
     PackageRow,
-    PackageTable,
     Unnamed,
+    UploadedVersion,
+    UploadTable,
+    Version,
     VersionRow,
     Visibility,
     package_id,
@@ -44,7 +49,6 @@ from tasks.tables.package_table import (
     unnamed_row,
     write_package,
     write_unnamed,
-    write_version,
 )
 from tasks.tables.runtime import Runtime
 
@@ -62,12 +66,32 @@ _SECRET_BITS = 128
 class NoSuchPackageError(SwathmillError):
     """There is no such package, or the caller may not see it."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"there is no package {what}, or you may not see it")
+    def __init__(self, what: str, kind: str = "package") -> None:
+        self.kind = kind
+        super().__init__(f"there is no {kind} {what}, or you may not see it")
 
 
 class PackageConflictError(SwathmillError):
     """The package is not in a state that allows the change; says what to do."""
+
+
+class Desk(Protocol[Version]):
+    """Where one kind of uploads is kept: a runtime for packages, a `RasterDesk` for rasters."""
+
+    @property
+    def packages(self) -> UploadTable[Version]:
+        """The table."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        ...
+
+    @property
+    def random(self) -> Random:
+        """Where secrets come from."""
+        ...
 
 
 def push(
@@ -119,8 +143,8 @@ def push(
         )
         return (
             *write_package(found, row),
-            write_version(new),
-            *_named_again(table, new.digest),
+            table.write_version(new),
+            *named_again(table, new.digest),
         )
 
     table.update(runtime.clock, package_row(new.package), change)
@@ -133,7 +157,7 @@ def push(
 
 
 def share(
-    runtime: Runtime, row: PackageRow, visibility: Visibility, *, renew: bool = False
+    runtime: Desk[Version], row: PackageRow, visibility: Visibility, *, renew: bool = False
 ) -> PackageRow:
     """Say who sees a package. A link that was withdrawn opens nothing any more; `renew` makes one.
 
@@ -150,30 +174,30 @@ def share(
     return _change(runtime, row, change)
 
 
-def deprecate(runtime: Runtime, row: PackageRow, version: str, why: str) -> PackageRow:
+def deprecate(runtime: Desk[Version], row: PackageRow, version: str, why: str) -> PackageRow:
     """Deprecate a version, or with "" take that back. Requests that name it still run it.
 
     Raises NoSuchPackageError when there is no such version.
     """
 
     def change(found: Row | None) -> tuple[Operation, ...]:
-        current = _present(found, row)
+        current = _present(found, row, runtime.packages.word)
         versions = runtime.packages.versions(row.id)
         one = next((each for each in versions if each.version == version), None)
         if one is None:
-            raise NoSuchPackageError(f"{row.name}@{version}")
+            raise NoSuchPackageError(f"{row.name}@{version}", runtime.packages.word)
         after = replace(one, deprecated=why[:500])
         newest = _newest([after if each is one else each for each in versions])
         if after == one and newest == current.newest:
             return ()
         changed = replace(current, newest=newest, changed=runtime.clock.now())
-        return *write_package(found, changed), write_version(after)
+        return *write_package(found, changed), runtime.packages.write_version(after)
 
     runtime.packages.update(runtime.clock, package_row(row.id), change)
     return _load(runtime, row.id, row.name)
 
 
-def delete(runtime: Runtime, row: PackageRow, version: str = "") -> None:
+def delete(runtime: Desk[Version], row: PackageRow, version: str = "") -> None:
     """Delete a version, or the whole package; what runs by now goes on.
 
     Raises NoSuchPackageError when there is no such version.
@@ -189,7 +213,7 @@ def delete(runtime: Runtime, row: PackageRow, version: str = "") -> None:
         if version and not going:
             if gone:  # by an earlier call, whose answer was lost
                 return ()
-            raise NoSuchPackageError(f"{row.name}@{version}")
+            raise NoSuchPackageError(f"{row.name}@{version}", runtime.packages.word)
         gone[:] = sorted({each.digest for each in going})
         left = [each for each in versions if each not in going]
         removed = tuple(remove_version(each) for each in going)
@@ -219,8 +243,15 @@ def collect(runtime: Runtime) -> int:
 
 
 def _remove_archive(runtime: Runtime, one: Unnamed, used: set[str]) -> bool:
-    if one.digest in used:
-        return False
+    def remove() -> None:
+        runtime.blobs.delete(PACKAGES, blob_of(one.digest))
+        runtime.blobs.delete(PACKAGES, environment_blob(one.digest))
+
+    return one.digest not in used and remove_unnamed(runtime, one, remove)
+
+
+def remove_unnamed(runtime: Desk[Version], one: Unnamed, remove: Callable[[], None]) -> bool:
+    """Delete an archive that nothing uses, by `remove`, unless it was pushed again meanwhile."""
 
     def claim(found: Row | None) -> tuple[Operation, ...]:
         going = found is not None and not UNNAMED.load(found).going
@@ -234,14 +265,13 @@ def _remove_archive(runtime: Runtime, one: Unnamed, used: set[str]) -> bool:
     now = runtime.packages.unnamed(one.digest)
     if now is None or not now.going or one.digest in runtime.packages.digests():
         return False
-    runtime.blobs.delete(PACKAGES, blob_of(one.digest))
-    runtime.blobs.delete(PACKAGES, environment_blob(one.digest))
+    remove()
     runtime.packages.update(runtime.clock, row, forget)
-    log.info("package's archive deleted", digest=one.digest)
+    log.info("archive deleted", kind=runtime.packages.word, digest=one.digest)
     return True
 
 
-def may_see(runtime: Runtime, person: str, row: PackageRow) -> bool:
+def may_see(runtime: Desk[Version], person: str, row: PackageRow) -> bool:
     """Tell whether a person sees a package, and may run and download it."""
     if not person:
         return False
@@ -253,23 +283,23 @@ def may_see(runtime: Runtime, person: str, row: PackageRow) -> bool:
     return compare_digest(opened.encode(), row.secret.encode())
 
 
-def load_for(runtime: Runtime, person: str, package: str) -> PackageRow:
+def load_for(runtime: Desk[Version], person: str, package: str) -> PackageRow:
     """Load a package that a person sees, by its id; raise NoSuchPackageError."""
     row = runtime.packages.package(package)
     if row is None or not may_see(runtime, person, row):
-        raise NoSuchPackageError(package)
+        raise NoSuchPackageError(package, runtime.packages.word)
     return row
 
 
-def own(runtime: Runtime, person: str, package: str) -> PackageRow:
+def own(runtime: Desk[Version], person: str, package: str) -> PackageRow:
     """Load a person's own package, by its id, to change it; raise NoSuchPackageError."""
     row = runtime.packages.package(package)
     if row is None or not person or row.owner != person:
-        raise NoSuchPackageError(package)
+        raise NoSuchPackageError(package, runtime.packages.word)
     return row
 
 
-def visible(runtime: Runtime, person: str) -> Iterator[PackageRow]:
+def visible(runtime: Desk[Version], person: str) -> Iterator[PackageRow]:
     """Yield the packages that a person sees: own ones, those opened by a link, everyone's."""
     table = runtime.packages
     ids = dict.fromkeys([*table.owned(person), *table.opened(person), *table.for_everyone()])
@@ -279,7 +309,7 @@ def visible(runtime: Runtime, person: str) -> Iterator[PackageRow]:
             yield row
 
 
-def open_link(runtime: Runtime, person: str, package: str, secret: str) -> PackageRow:
+def open_link(runtime: Desk[Version], person: str, package: str, secret: str) -> PackageRow:
     """Give a person who has a package's link the package.
 
     Raises NoSuchPackageError for a wrong link or one that was withdrawn.
@@ -292,7 +322,7 @@ def open_link(runtime: Runtime, person: str, package: str, secret: str) -> Packa
         or not row.secret
         or not compare_digest(row.secret.encode(), secret.encode())
     ):
-        raise NoSuchPackageError("of this link")
+        raise NoSuchPackageError("of this link", runtime.packages.word)
     if row.owner != person:
         runtime.packages.open(runtime.clock, person, package, secret)
     return row
@@ -315,6 +345,14 @@ class Stored:
 
 def stored(runtime: Runtime, person: str, reference: PackageReference) -> Stored | None:
     """Return the version that a reference means to a person; None: there is none to see."""
+    found = meant(runtime, person, reference)
+    return Stored(row=found[0], version=found[1]) if found else None
+
+
+def meant(
+    runtime: Desk[Version], person: str, reference: PackageReference
+) -> tuple[PackageRow, Version] | None:
+    """Return the upload and the version that a reference means to a person; None: none to see."""
     row = runtime.packages.package(package_id(reference.owner or person, reference.name))
     if row is None or not may_see(runtime, person, row):
         return None
@@ -324,7 +362,7 @@ def stored(runtime: Runtime, person: str, reference: PackageReference) -> Stored
     else:
         chosen = reference.version or row.newest
         found = runtime.packages.version(row.id, chosen) if chosen else None
-    return Stored(row=row, version=found) if found else None
+    return (row, found) if found else None
 
 
 class PackagesOf:
@@ -435,7 +473,7 @@ def _put_file(runtime: Runtime, name: str, archive: Path) -> None:
     runtime.blobs.put_file(PACKAGES, name, archive)
 
 
-def _named_again(table: PackageTable, digest: str) -> tuple[Operation, ...]:
+def named_again(table: UploadTable[Version], digest: str) -> tuple[Operation, ...]:
     """Take an archive off those that no version names."""
     found = table.unnamed(digest)
     if found is None:
@@ -445,23 +483,23 @@ def _named_again(table: PackageTable, digest: str) -> tuple[Operation, ...]:
     return (Delete(row=unnamed_row(digest), etag=found.etag),)
 
 
-def _newest(versions: list[VersionRow]) -> str:
+def _newest(versions: Sequence[UploadedVersion]) -> str:
     """Return the version last pushed of those that are not deprecated; "" when there is none."""
     left = [version for version in versions if not version.deprecated]
     return max(left, key=lambda version: version.pushed).version if left else ""
 
 
-def _present(found: Row | None, row: PackageRow) -> PackageRow:
+def _present(found: Row | None, row: PackageRow, word: str) -> PackageRow:
     if found is None:
-        raise NoSuchPackageError(row.name)
+        raise NoSuchPackageError(row.name, word)
     return PACKAGE.load(found)
 
 
 def _change(
-    runtime: Runtime, row: PackageRow, change: Callable[[PackageRow], PackageRow]
+    runtime: Desk[Version], row: PackageRow, change: Callable[[PackageRow], PackageRow]
 ) -> PackageRow:
     def changing(found: Row | None) -> tuple[Operation, ...]:
-        current = _present(found, row)
+        current = _present(found, row, runtime.packages.word)
         after = change(current)
         if after == current:
             return ()
@@ -471,8 +509,8 @@ def _change(
     return _load(runtime, row.id, row.name)
 
 
-def _load(runtime: Runtime, package: str, name: str) -> PackageRow:
+def _load(runtime: Desk[Version], package: str, name: str) -> PackageRow:
     row = runtime.packages.package(package)
     if row is None:
-        raise NoSuchPackageError(name)
+        raise NoSuchPackageError(name, runtime.packages.word)
     return row

@@ -1,6 +1,6 @@
-"""The table `packages`: uploaded packages, their versions, and who sees them.
+"""The tables `packages` and `rasters`: uploads, their versions, and who sees them.
 
-Its RowKeys are spelt here alone. By RowKey, in one partition:
+The two have the same rows. Their RowKeys are spelt here alone. By RowKey, in one partition:
 
 | row | is |
 |---|---|
@@ -15,10 +15,13 @@ An id is computed from owner and name. A change to a package is one transaction 
 """
 
 import hashlib
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Generic, TypeVar
 
+from reprojection.catalogue.user_raster import UserRaster
 from tasks.model.packages import Package
 from tasks.storage.clock import Clock
 from tasks.storage.codec import WORDS_IN_BYTES, Codec, Form, cut
@@ -29,6 +32,8 @@ from tasks.tables.updates import prefix_range, write
 
 TABLE = "packages"
 PARTITION = "packages"
+RASTERS = "rasters"
+"""The table of rasters, and its partition."""
 
 
 class Visibility(StrEnum):
@@ -59,24 +64,38 @@ class PackageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VersionRow:
-    """A version of a package; its content never changes. `deprecated` says why, "": it is not.
-
-    `source` is the digest of what was uploaded, "" where that is `digest`; `dependencies` are its
-    Python packages with their versions.
-    """
+class UploadedVersion:
+    """A version of an upload; its content never changes. `deprecated` says why, "": it is not."""
 
     package: str  # its id
     version: str
     digest: str
     size: int  # bytes of its archive
-    files: int
-    manifest: Package
     pushed: float
     deprecated: str = ""
+    etag: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionRow(UploadedVersion):
+    """A version of a package.
+
+    `source` is the digest of what was uploaded, "" where that is `digest`; `dependencies` are its
+    Python packages with their versions.
+    """
+
+    files: int
+    manifest: Package
     source: str = ""
     dependencies: tuple[str, ...] = ()
-    etag: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RasterVersionRow(UploadedVersion):
+    """A version of a raster; `came_from` says which files or address it was made of."""
+
+    raster: UserRaster
+    came_from: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +130,25 @@ VERSION = Codec(
         "dependencies": replace(WORDS_IN_BYTES, sparse=True),
     },
 )
+
+
+def describe(raster: UserRaster) -> bytes:
+    """Return the description of a raster as its row holds it."""
+    return zlib.compress(raster.model_dump_json().encode())
+
+
+RASTER_VERSION = Codec(
+    RasterVersionRow,
+    "raster version",
+    {
+        "raster": Form(
+            write=describe,
+            read=lambda data: UserRaster.model_validate_json(zlib.decompress(data)),
+        ),
+        "came_from": cut(500, sparse=True),
+        "deprecated": cut(500, sparse=True),
+    },
+)
 PLACE = Codec(_Place, "package place")
 UNNAMED = Codec(Unnamed, "unnamed archive")
 
@@ -125,29 +163,35 @@ def package_row(package: str) -> str:
     return f"p|{package}"
 
 
-class PackageTable:
-    """The table `packages` in a store. Every call may raise StoreError."""
+Version = TypeVar("Version", bound=UploadedVersion)
 
-    def __init__(self, store: Store) -> None:
+
+class UploadTable(Generic[Version]):
+    """The table of one kind of uploads in a store. Every call may raise StoreError."""
+
+    def __init__(self, store: Store, table: str, codec: Codec[Version], word: str) -> None:
+        self.word = word  # what one is called
         self._store = store
+        self._table = table
+        self._codec = codec
 
     def update(self, clock: Clock, row: str, change: updates.Change) -> None:
         """Change a row, and others of its transaction, under its ETag, as `updates.update`."""
-        updates.update(self._store, clock, TABLE, PARTITION, row, change)
+        updates.update(self._store, clock, self._table, self._table, row, change)
 
     def package(self, package: str) -> PackageRow | None:
         """Return a package by its id."""
         found = self._get(package_row(package))
         return PACKAGE.load(found) if found else None
 
-    def version(self, package: str, version: str) -> VersionRow | None:
+    def version(self, package: str, version: str) -> Version | None:
         """Return a version of a package."""
         found = self._get(f"v|{package}|{version}")
-        return VERSION.load(found) if found else None
+        return self._codec.load(found) if found else None
 
-    def versions(self, package: str) -> list[VersionRow]:
+    def versions(self, package: str) -> list[Version]:
         """Return a package's versions, the last one pushed first."""
-        found = map(VERSION.load, self._scan(f"v|{package}|"))
+        found = map(self._codec.load, self._scan(f"v|{package}|"))
         return sorted(found, key=lambda version: version.pushed, reverse=True)
 
     def owned(self, owner: str) -> list[str]:
@@ -185,13 +229,32 @@ class PackageTable:
 
     def digests(self) -> set[str]:
         """Return the digests of all versions."""
-        return {VERSION.load(row).digest for row in self._scan("v|")}
+        return {self._codec.load(row).digest for row in self._scan("v|")}
+
+    def write_version(self, version: Version) -> Operation:
+        """Write a version; its package's ETag guards the transaction."""
+        row = f"v|{version.package}|{version.version}"
+        return Upsert(row=row, entity=self._codec.dump(version))
 
     def _get(self, row: str) -> Row | None:
-        return self._store.get(TABLE, PARTITION, row) if can_be_key(row) else None
+        return self._store.get(self._table, self._table, row) if can_be_key(row) else None
 
     def _scan(self, prefix: str) -> Iterator[Row]:
-        return self._store.scan(TABLE, PARTITION, *prefix_range(prefix))
+        return self._store.scan(self._table, self._table, *prefix_range(prefix))
+
+
+class PackageTable(UploadTable[VersionRow]):
+    """The table `packages`."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, TABLE, VERSION, "package")
+
+
+class RasterTable(UploadTable[RasterVersionRow]):
+    """The table `rasters`."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, RASTERS, RASTER_VERSION, "raster")
 
 
 def write_package(found: Row | None, new: PackageRow) -> tuple[Operation, ...]:
@@ -221,13 +284,7 @@ def remove_package(row: PackageRow) -> tuple[Operation, ...]:
     return tuple(operations)
 
 
-def write_version(version: VersionRow) -> Operation:
-    """Write a version; its package's ETag guards the transaction."""
-    row = f"v|{version.package}|{version.version}"
-    return Upsert(row=row, entity=VERSION.dump(version))
-
-
-def remove_version(version: VersionRow) -> Operation:
+def remove_version(version: UploadedVersion) -> Operation:
     """Remove a version; its package's ETag guards the transaction."""
     return Delete(row=f"v|{version.package}|{version.version}")
 

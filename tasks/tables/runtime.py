@@ -10,7 +10,7 @@ from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
-from tasks.tables.package_table import PackageTable
+from tasks.tables.package_table import PackageTable, RasterTable
 from tasks.tables.request_table import RequestTable
 from tasks.tables.task_table import TaskTable
 
@@ -44,6 +44,11 @@ class Runtime:
     def packages(self) -> PackageTable:
         """The table `packages`."""
         return PackageTable(self.store)
+
+    @cached_property
+    def rasters(self) -> RasterTable:
+        """The table `rasters`."""
+        return RasterTable(self.store)
 
 
 def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:

@@ -13,11 +13,12 @@ from reprojection.errors import UnreadableGranuleError
 from reprojection.read.granule import open_granule
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
+from tasks.model.rasters import SOURCE, blob_of
 from tasks.model.spec import CollectSpec
 from tasks.run.classify import AttemptError
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tasks.storage.blobs import GRANULES
+from tasks.storage.blobs import GRANULES, RASTERS
 from worker.files.partials import Partials
 from worker.phases.context import Context
 
@@ -29,9 +30,13 @@ _NOWHERE = 0xFFFFFFFF
 
 def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Fetch the granule, check it, and store it under its own name."""
-    archive = open_archive(spec, context.settings)
     path = context.folder("granule") / Path(spec.granule).name
     context.tell(0.0, f"fetching {spec.granule}")
+    if spec.source == SOURCE:  # a raster of a user, checked when it was pushed
+        with context.spent.fetch():
+            context.blobs.get_file(RASTERS, blob_of(spec.checksum), path, spec.checksum)
+        return (context.upload(path, container=GRANULES),)
+    archive = open_archive(spec, context.settings)
     _fetch_sound(archive, spec, context, path)
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)

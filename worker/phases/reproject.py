@@ -13,6 +13,7 @@ from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog
 from tasks.model.model import ArtifactFile
+from tasks.model.rasters import is_raster
 from tasks.model.spec import Driver as Followed
 from tasks.model.spec import GridSpec, ReprojectSpec
 from worker.phases.completeness import completeness_of
@@ -36,6 +37,9 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
         options_of(spec),
         product=product(spec.product, spec.collection),
     )
+    if is_raster(spec.product):  # the file does not know which version it is
+        own = replace(raster.provenance, collection=spec.collection)
+        raster = replace(raster, provenance=own)
     context.tell(0.8, f"writing {CELL}")
     path = context.folder("cell") / CELL
     said = completeness_of(spec, [WHOLE] * len(paths))

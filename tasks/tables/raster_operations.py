@@ -1,0 +1,230 @@
+"""What can be done with users' rasters: push, find for a request, and delete files of none.
+
+Sharing, listing and deleting are those of packages (`package_operations`), over a `RasterDesk`.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from reprojection.catalogue.user_raster import UserRaster
+from tasks.errors import BlobMissingError, RequestRefusedError, StoreError
+from tasks.model.rasters import ExactRaster, blob_of, is_raster, reference_of
+from tasks.request.checks import nearest_names
+from tasks.request.document import ProductChoice, Request
+from tasks.storage.blobs import RASTERS
+from tasks.storage.clock import Clock
+from tasks.storage.store import Operation, Row
+from tasks.tables import package_operations, request_operations
+from tasks.tables.package_operations import PackageConflictError, named_again
+from tasks.tables.package_table import (
+    PACKAGE,
+    PackageRow,
+    RasterTable,
+    RasterVersionRow,
+    describe,
+    package_id,
+    package_row,
+    write_package,
+)
+from tasks.tables.runtime import Runtime
+
+MOST_VERSIONS = 30  # of a raster: all its rows go in one transaction
+MOST_RASTERS = 200  # of an owner
+_MOST_DESCRIPTION = 60_000  # bytes of a property of a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class RasterDesk:
+    """The rasters of a runtime, in the place of its packages."""
+
+    runtime: Runtime
+
+    @property
+    def packages(self) -> RasterTable:
+        """The table of rasters."""
+        return self.runtime.rasters
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self.runtime.clock
+
+    @property
+    def random(self) -> Random:
+        """Where secrets come from."""
+        return self.runtime.random
+
+
+def push(
+    runtime: Runtime, owner: str, raster: UserRaster, version: str, file: Path, came_from: str
+) -> RasterVersionRow:
+    """Store a raster's file as a version; the same content again is success.
+
+    Without a `version` it is the next number.
+
+    Raises:
+        PackageConflictError: the version has other content, or there are too many.
+        StoreError: storage failed; push it again.
+    """
+    stored = _put(runtime, file)
+    table, name = runtime.rasters, raster.name
+    package = package_id(owner, name)
+    made: list[RasterVersionRow] = []
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        versions = table.versions(package)
+        same = next((one for one in versions if one.digest == stored[0]), None)
+        chosen = version or (same.version if same else _next(versions))
+        there = next((one for one in versions if one.version == chosen), None)
+        if there is not None and there.digest != stored[0]:
+            raise PackageConflictError(
+                f"Version {chosen} of {name} is there with other content. Give another version: a "
+                "version never changes."
+            )
+        new = there or RasterVersionRow(
+            package=package,
+            version=chosen,
+            digest=stored[0],
+            size=stored[1],
+            pushed=runtime.clock.now(),
+            raster=raster,
+            came_from=came_from,
+        )
+        made[:] = [new]
+        if there is not None:
+            return ()
+        if found is None and len(table.owned(owner)) >= MOST_RASTERS:
+            raise PackageConflictError(
+                f"You have {MOST_RASTERS} rasters, the most there may be. Delete one."
+            )
+        if len(versions) >= MOST_VERSIONS:
+            raise PackageConflictError(
+                f"{name} has {MOST_VERSIONS} versions, the most there may be. Delete one."
+            )
+        row = PACKAGE.load(found) if found else PackageRow(owner=owner, name=name)
+        row = replace(row, newest=new.version, changed=new.pushed, description=_text(raster))
+        operation = table.write_version(new)
+        return *write_package(found, row), operation, *named_again(table, new.digest)
+
+    table.update(runtime.clock, package_row(package), change)
+    # It may have gone between the first call and the row that names it.
+    _put(runtime, file)
+    found = table.version(package, made[0].version)
+    if found is None:
+        raise StoreError(f"{name} was deleted while it was pushed; push it again")
+    return found
+
+
+def check_description(raster: UserRaster) -> None:
+    """Raise PackageConflictError for a raster of so much that a row cannot describe it."""
+    if len(describe(raster)) > _MOST_DESCRIPTION:
+        raise PackageConflictError(
+            "It has too many layers, dates and names of classes. Push fewer at a time."
+        )
+
+
+def described(runtime: Runtime, owner: str, request: Request) -> Request:
+    """Return a request whose rasters are the very versions that its owner's references mean.
+
+    Raises:
+        RequestRefusedError: the owner may not see such a raster, or there is none.
+    """
+    if not any(is_raster(choice.name) for choice in request.products):
+        return request
+    products = tuple(
+        _exact(runtime, owner, number, choice) if is_raster(choice.name) else choice
+        for number, choice in enumerate(request.products)
+    )
+    return request.model_copy(update={"products": products})
+
+
+def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> ProductChoice:
+    asked = reference_of(choice.name)
+    desk = RasterDesk(runtime=runtime)
+    found = package_operations.meant(desk, owner, asked)
+    if found is None:
+        names = [*_names(desk, owner)]
+        raise RequestRefusedError(
+            f"products.{number}.name",
+            f"there is no raster {choice.name!r}, or you may not see it.",
+            nearest_names(choice.name, names)
+            if names
+            else "Push it first: swathmill raster push FILE.",
+        )
+    row, version = found
+    if not runtime.blobs.exists(RASTERS, blob_of(version.digest)):
+        raise RequestRefusedError(
+            f"products.{number}.name",
+            f"storage has lost the file of {choice.name!r}.",
+            "Push it again.",
+        )
+    return choice.exact_as(
+        ExactRaster(
+            raster=version.raster,
+            digest=version.digest,
+            size=version.size,
+            owner=row.owner,
+            version=version.version,
+        )
+    )
+
+
+def _names(desk: RasterDesk, person: str) -> Iterator[str]:
+    for row in package_operations.visible(desk, person):
+        yield f"raster:{row.name}" if row.owner == person else f"raster:{row.owner}/{row.name}"
+
+
+def collect(runtime: Runtime) -> int:
+    """Delete the files that no version names while no live request uses rasters; return how many.
+
+    A request that is planned has a copy among the granules, which it makes anew if that is lost.
+    """
+    waiting = runtime.rasters.all_unnamed()
+    if not waiting:
+        return 0
+    used = runtime.rasters.digests()
+    for request in runtime.requests.live():
+        row = runtime.requests.request(request)
+        if row is None or row.state.unplanned:
+            return 0  # it may be about to name one
+        document = request_operations.document_of(row)
+        if any(is_raster(choice.name) for choice in document.products):
+            return 0
+    desk = RasterDesk(runtime=runtime)
+
+    def remove(digest: str) -> None:
+        runtime.blobs.delete(RASTERS, blob_of(digest))
+
+    return sum(
+        package_operations.remove_unnamed(desk, one, partial(remove, one.digest))
+        for one in waiting
+        if one.digest not in used
+    )
+
+
+def _put(runtime: Runtime, file: Path) -> tuple[str, int]:
+    """Store a file under its digest unless it is there whole; return digest and bytes."""
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    size, name = file.stat().st_size, blob_of(digest)
+    try:
+        if runtime.blobs.size(RASTERS, name) == size:
+            return digest, size
+        runtime.blobs.delete(RASTERS, name)
+    except BlobMissingError:
+        pass
+    runtime.blobs.put_file(RASTERS, name, file)
+    return digest, size
+
+
+def _next(versions: list[RasterVersionRow]) -> str:
+    numbers = [int(one.version) for one in versions if one.version.isdigit()]
+    return str(max(numbers, default=0) + 1)
+
+
+def _text(raster: UserRaster) -> str:
+    return ", ".join(one.name for one in raster.layers)
