@@ -7,6 +7,7 @@ from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
 from modis.collection import Collection
 from modis.granule_name import parse_granule_name
 from modis.tile import Tile
+from reprojection.catalogue import products
 from service_manager.planner.counts import CountedClass
 from service_manager.planner.draft import Line
 from service_manager.planner.gaps import misnaming

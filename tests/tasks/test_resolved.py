@@ -10,7 +10,7 @@ from service_manager.planner.plan_stream import PlanStream
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Packages
 from tasks.request import resolved as module
-from tasks.request.document import Request, parse_request
+from tasks.request.document import ProductChoice, Request, parse_request
 from tasks.request.resolved import ResolvedRequest, resolve
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites, tile_granule
 
@@ -111,11 +111,11 @@ def test_a_grid_that_cannot_be_is_refused_with_its_field() -> None:
 def test_planning_works_it_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def looked_up(name: str, collection: str) -> object:
-        asked.append(name)
-        return product(name, collection)
+    def looked_up(choice: ProductChoice) -> object:
+        asked.append(choice.name)
+        return product(choice.name, choice.collection)
 
-    monkeypatch.setattr(module, "product", looked_up)
+    monkeypatch.setattr(module, "entry_of", looked_up)
     reduction = {"package": "monthly-mean", "group_by": ["cell", "month"]}
     request = document(TILES, reduction=reduction)
     course = PlanStream(request, Shelf(records=composites()), Packages.of(LIMITS), LIMITS)
