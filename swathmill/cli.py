@@ -29,6 +29,7 @@ COMMANDS = {
     "requests": ("submit", "status", "results"),
     "orders": ("pause", "resume", "cancel", "confirm", "retry"),
     "package": ("package", "inputs"),
+    "raster": ("raster",),
     "granules": ("sample", "reproject"),
     "find": ("find",),
     "inspection": ("inspect",),

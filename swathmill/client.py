@@ -6,7 +6,8 @@ import json
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -28,6 +29,7 @@ from tasks.storage.file_blobs import FileBlobs
 
 TIMEOUT_SECONDS = 60.0
 PUSH_SECONDS = 420.0  # of an upload, whose Python dependencies are resolved meanwhile
+RASTER_SECONDS = 1800.0  # of rasters, which are fetched, read and rewritten meanwhile
 CHUNK_BYTES = 1 << 20
 KEPT_SECONDS = 2.0  # of an idle connection: fewer than the portal keeps it
 WAIT_SECONDS = 20.0  # for a change
@@ -171,6 +173,37 @@ class SharedPackage(_Answer):
     versions: tuple[PackageVersion, ...] = ()
 
 
+class RasterVersion(_Answer):
+    """A version of a raster; `dates` is empty where it is of no date."""
+
+    version: str
+    digest: str
+    size: int = 0
+    pushed: dt.datetime | None = None
+    came_from: str = ""
+    layers: tuple[Mapping[str, JsonValue], ...] = ()
+    dates: tuple[dt.date, ...] = ()
+    period: int = 1
+    crs: str = ""
+    width: int = 0
+    height: int = 0
+    bbox: tuple[float, ...] = ()
+
+
+class SharedRaster(_Answer):
+    """A raster that one may name. `reference` is what a request names."""
+
+    id: str
+    reference: str
+    owner: str
+    name: str
+    visibility: str = "private"
+    newest: str = ""
+    layers: str = ""
+    link: str = ""
+    versions: tuple[RasterVersion, ...] = ()
+
+
 class Problem(_Answer):
     """An error from the portal (RFC 9457), with the field and what to do."""
 
@@ -193,6 +226,8 @@ _RESULTS = TypeAdapter(list[ResultFile])
 _COPIED = TypeAdapter(_Copied)
 _PACKAGE = TypeAdapter(SharedPackage)
 _PACKAGES = TypeAdapter(list[SharedPackage])
+_RASTER = TypeAdapter(SharedRaster)
+_RASTERS = TypeAdapter(list[SharedRaster])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -512,6 +547,76 @@ class Client:
         """
         one = f"/versions/{quote(version, safe='')}" if version else ""
         self._call("DELETE", f"/api/packages/{package.id}{one}")
+
+    def push_raster(
+        self, files: Sequence[Path], said: Mapping[str, str] | None = None
+    ) -> SharedRaster:
+        """Upload a raster, as a version of one's own; a new raster is private.
+
+        Args:
+            files: GeoTIFFs, or one netCDF-4 file; none where `said` has an address.
+            said: Name, version, url, layers, classes, units, dates, period, as the API takes them.
+        """
+        seconds = max(self.timeout, RASTER_SECONDS)
+        with ExitStack() as opened:
+            parts = [("file", (one.name, opened.enter_context(one.open("rb")))) for one in files]
+            # A form without files is sent as one with files, too.
+            fields = [(name, (None, text)) for name, text in (said or {}).items()]
+            try:
+                answer = self._http.post("/api/rasters", files=[*fields, *parts], timeout=seconds)
+            except httpx.TransportError as error:
+                raise self._unreachable(error) from error
+        _raise_for(answer)
+        return self._read(_RASTER, answer.content)
+
+    def rasters(self) -> list[SharedRaster]:
+        """List the rasters that one may name, without their versions."""
+        return self._read(_RASTERS, self._call("GET", "/api/rasters"))
+
+    def raster(self, reference: str) -> SharedRaster:
+        """Find a raster with its versions, or with the one version that is named.
+
+        Args:
+            reference: NAME or OWNER/NAME, each perhaps with @VERSION.
+        """
+        found = self._call("GET", "/api/rasters/find", parameters={"reference": reference})
+        return self._read(_RASTER, found)
+
+    def open_raster(self, link: str) -> SharedRaster:
+        """Take up a raster that somebody shares by a link.
+
+        Args:
+            link: The link.
+        """
+        found = self._call("POST", "/api/rasters/open", parameters={"link": link})
+        return self._read(_RASTER, found)
+
+    def share_raster(
+        self, raster: SharedRaster, visibility: str, *, renew: bool = False
+    ) -> SharedRaster:
+        """Say who sees one's raster.
+
+        Args:
+            raster: The raster.
+            visibility: "private", "link" or "everyone".
+            renew: Whether a new link takes the place of the old one; False by default.
+        """
+        answer = self._call(
+            "POST",
+            f"/api/rasters/{raster.id}/share",
+            parameters={"visibility": visibility, "renew": str(renew).lower()},
+        )
+        return self._read(_RASTER, answer)
+
+    def delete_raster(self, raster: SharedRaster, version: str = "") -> None:
+        """Delete one's raster, or one version of it.
+
+        Args:
+            raster: The raster.
+            version: The version; "", the default, means all.
+        """
+        one = f"/versions/{quote(version, safe='')}" if version else ""
+        self._call("DELETE", f"/api/rasters/{raster.id}{one}")
 
     def download_package(self, version: PackageVersion, to: Path) -> None:
         """Download the archive of a version, a tar, whole or not at all.

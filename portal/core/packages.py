@@ -89,13 +89,23 @@ def offered(runtime: Runtime, local: Packages, person: str) -> list[PackageView]
     return sorted([*ours, *usable], key=lambda view: (not view.mine, view.name, view.owner))
 
 
-def view_of(row: PackageRow, person: str, portal_url: str = "") -> PackageView:
-    """Show an uploaded package to a person who may see it."""
+def view_of(
+    row: PackageRow,
+    person: str,
+    portal_url: str = "",
+    *,
+    prefix: str = "",
+    place: str = "packages",
+) -> PackageView:
+    """Show an upload to a person who may see it.
+
+    `prefix` stands before its name in a request; `place` is where its pages are.
+    """
     mine = row.owner == person
     linked = mine and row.visibility is Visibility.LINK
     return PackageView(
         id=row.id,
-        reference=row.name if mine else f"{row.owner}/{row.name}",
+        reference=prefix + (row.name if mine else f"{row.owner}/{row.name}"),
         owner=row.owner,
         name=row.name,
         description=row.description,
@@ -103,14 +113,14 @@ def view_of(row: PackageRow, person: str, portal_url: str = "") -> PackageView:
         visibility=row.visibility,
         newest=row.newest,
         mine=mine,
-        link=link_of(portal_url, row) if linked else "",
+        link=link_of(portal_url, row, place) if linked else "",
         changed=row.changed,
     )
 
 
-def link_of(portal_url: str, row: PackageRow) -> str:
-    """Return the address that gives a package to whoever opens it, signed in."""
-    return f"{portal_url.rstrip('/')}/packages/open?link={quote(f'{row.id}.{row.secret}')}"
+def link_of(portal_url: str, row: PackageRow, place: str) -> str:
+    """Return the address that gives an upload to whoever opens it, signed in."""
+    return f"{portal_url.rstrip('/')}/{place}/open?link={quote(f'{row.id}.{row.secret}')}"
 
 
 def find_local(local: Packages, package: str) -> FoundPackage | None:
@@ -196,9 +206,10 @@ def keep_upload(file: IO[bytes], to: Path) -> None:
 
 
 @contextmanager
-def _turn(free: Callable[[], bool], done: Callable[[], None]) -> Iterator[None]:
+def turn(free: Callable[[], bool], done: Callable[[], None]) -> Iterator[None]:
+    """Take one of the few turns to read an upload; raise BusyError if there is none."""
     if not free():
-        raise BusyError("Other packages are being read.", "Try again in a moment.")
+        raise BusyError("Other uploads are being read.", "Try again in a moment.")
     try:
         yield
     finally:
@@ -225,7 +236,7 @@ def push(
     """
     if person in _SOURCES:
         raise PackageError(f"The owner {person!r} is for packages of the installation.")
-    with _turn(free, done), tempfile.TemporaryDirectory(prefix="swathmill-") as name:
+    with turn(free, done), tempfile.TemporaryDirectory(prefix="swathmill-") as name:
         folder = Path(name)
         (folder / "files").mkdir()
         archive = folder / "archive.tar"

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from reprojection.read.user_source import RasterRefusedError
 from tasks.errors import (
     BlobMissingError,
     ConflictError,
@@ -186,8 +187,8 @@ def problem_of(error: Exception) -> Problem:
                 field=error.field,
                 type=error.type,
             )
-        case NoSuchPackageError() | PackageConflictError() | PackageError():
-            return _package_problem(error)
+        case NoSuchPackageError() | PackageConflictError() | PackageError() | RasterRefusedError():
+            return _upload_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
             body = first["loc"][0] == "body"
@@ -257,16 +258,24 @@ def problem_of(error: Exception) -> Problem:
             )
 
 
-def _package_problem(
-    error: NoSuchPackageError | PackageConflictError | PackageError,
+def _upload_problem(
+    error: NoSuchPackageError | PackageConflictError | PackageError | RasterRefusedError,
 ) -> Problem:
     match error:
+        case RasterRefusedError():
+            text = str(error)
+            return Problem(
+                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                title="Raster refused",
+                detail=f"{text[0].upper()}{text[1:]}",
+                remedy="docs/rasters.md tells what a raster is.",
+            )
         case NoSuchPackageError():
             return Problem(
                 status=HTTPStatus.NOT_FOUND,
-                title="No such package",
+                title=f"No such {error.kind}",
                 detail=f"{str(error)[0].upper()}{str(error)[1:]}.",
-                remedy="The page of packages lists those that you may run.",
+                remedy=f"The page of {error.kind}s lists those that you may use.",
             )
         case NoPackageError():
             return Problem(
@@ -276,9 +285,7 @@ def _package_problem(
                 remedy=error.remedy,
             )
         case PackageConflictError():
-            return Problem(
-                status=HTTPStatus.CONFLICT, title="Package not stored", detail=str(error)
-            )
+            return Problem(status=HTTPStatus.CONFLICT, title="Not stored", detail=str(error))
         case _:
             return Problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -296,6 +303,7 @@ def _http_detail(status: HTTPStatus) -> str:
 
 _KINDS = (
     SwathmillError,
+    RasterRefusedError,
     RequestValidationError,
     HTTPException,
     ClientDisconnect,

@@ -48,7 +48,7 @@ from tasks.model.task_keys import is_key
 from tasks.request.document import Request as Document
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
-from tasks.tables import request_operations
+from tasks.tables import raster_operations, request_operations
 from tasks.tables.package_operations import PackagesOf
 from tasks.tables.request_table import Rehearsal, RequestRow
 from tasks.tables.task_rows import Interest
@@ -123,7 +123,7 @@ def submitted(
     row = resent(portal.runtime, caller, request, key, dry_run=dry_run)
     if row is not None:
         return row
-    resolved = resolve(request)
+    resolved = portal.resolved(caller, request)
     check(resolved, portal.settings, portal.packages_of(caller))
     portal.holdings.check(resolved)
     return accept(portal.runtime, caller, request, key=key, dry_run=dry_run, response=response)
@@ -261,7 +261,8 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
         )
     document = request_operations.document_of(row)
     packages = PackagesOf(portal.runtime, portal.local_packages, row.owner)
-    check(resolve(document), portal.settings, packages)
+    exact = raster_operations.described(portal.runtime, row.owner, document)
+    check(resolve(exact), portal.settings, packages)
     made = request_operations.submit(
         portal.runtime, row.owner, document, request_id=f"{row.id}m"[-40:], retry_of=row.id
     )

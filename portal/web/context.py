@@ -21,7 +21,10 @@ from portal.core.zarr_store import Member
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
 from tasks.model.packages import Packages
+from tasks.request.document import Request as Document
+from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.settings import Settings
+from tasks.tables import raster_operations
 from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.package_operations import PackagesOf
 from tasks.tables.request_table import RequestRow
@@ -73,6 +76,13 @@ class Portal:
     def packages_of(self, person: Person) -> PackagesOf:
         """Return the packages that a person may name in a request."""
         return PackagesOf(self.runtime, self.local_packages, person.owner)
+
+    def resolved(self, person: Person, document: Document) -> ResolvedRequest:
+        """Work out what a person's request comes to, with the rasters that its names mean to him.
+
+        Raises RequestRefusedError.
+        """
+        return resolve(raster_operations.described(self.runtime, person.owner, document))
 
 
 def portal_of(request: Request) -> Portal:

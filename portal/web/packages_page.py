@@ -23,7 +23,7 @@ from tasks.tables.package_table import Visibility
 router = APIRouter(include_in_schema=False)
 
 _FORM_BYTES = 64 * 2**10  # of a form besides its file
-_SHARING = (
+SHARING = (
     (Visibility.PRIVATE, "Me alone"),
     (Visibility.LINK, "Whoever has a link"),
     (Visibility.EVERYONE, "Everyone"),
@@ -101,7 +101,7 @@ def package(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
         package=view,
         versions=versions,
         manifest=chosen.manifest if chosen else None,
-        sharing=_SHARING,
+        sharing=SHARING,
     )
 
 

@@ -36,7 +36,7 @@ from tasks.holdings.held import check_held, held_text
 from tasks.model.model import RequestState
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
-from tasks.request.resolved import ResolvedRequest, resolve
+from tasks.request.resolved import ResolvedRequest
 from tasks.tables import request_operations
 
 router = APIRouter(include_in_schema=False)
@@ -108,7 +108,7 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": ()}
     problems, held = Problems(), portal.holdings.known()
     try:
-        resolved = resolve(request_of(form))
+        resolved = portal.resolved(caller, request_of(form))
         shown = _summary(portal, resolved)
         check(resolved, portal.settings, portal.packages_of(caller))
         if held is not None and data.get("tried"):
@@ -133,7 +133,7 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
 def _checked(form: Form, caller: Person, portal: Portal) -> RequestDocument:
     """Build the form's request if it can be worked on; raise RequestRefusedError otherwise."""
     made = request_of(form)
-    resolved = resolve(made)
+    resolved = portal.resolved(caller, made)
     check(resolved, portal.settings, portal.packages_of(caller))
     portal.holdings.check(resolved)
     return made
@@ -230,7 +230,7 @@ def new_page(
     Browsers do not cache the page: after Back, the form is a new submission.
     """
     try:
-        summary = _summary(portal, resolve(request_of(form)))
+        summary = _summary(portal, portal.resolved(caller, request_of(form)))
     except RequestRefusedError:
         summary = {"estimate": None, "yaml": "", "waiting": ()}
     response = portal.pages.page(

@@ -34,7 +34,7 @@ from reprojection.read.geolocation import Geolocation, locate
 from reprojection.read.layer_builder import LayerBuilder, Layers, Place
 from reprojection.read.netcdf import netcdf_inventory, netcdf_structure
 from reprojection.read.structmetadata import GridInfo, SwathInfo, parse_structure
-from reprojection.read.user_raster import structure_of
+from reprojection.read.user_source import structure_of
 
 __all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
 

@@ -11,8 +11,7 @@ beside it; of HDF5, links and data sets that lead to other files are refused.
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -30,15 +29,17 @@ from reprojection.catalogue.user_raster import (
     usual_period,
 )
 from reprojection.grid.targets import pixel_metres
-from reprojection.read.structmetadata import MAX_SIDE, FieldInfo, GridInfo, Structure
+from reprojection.read.structmetadata import MAX_SIDE
 from reprojection.read.user_source import (
+    GRID,
     MOST_DAYS,
+    RasterChoices,
     RasterFile,
     RasterRefusedError,
     Source,
+    structure_of,
 )
 
-GRID = "raster"
 MOST_LAYERS = 64
 MOST_PIXELS = 1 << 27
 """Of one date of a layer in a projection, which is read whole."""
@@ -54,42 +55,6 @@ _DAY_IN_NAME = re.compile(
     r"(?<!\d)(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)|A(\d{4})(\d{3})(?!\d)"
 )
 _BLOCK_VALUES = 1 << 23
-
-
-@dataclass(frozen=True, kw_only=True)
-class RasterChoices:
-    """What its owner says of a raster, beyond its files.
-
-    `layers` are names for the layers in their order, `classes` names the layers whose values must
-    not be blended, `units` gives units by layer. `period` is how many days each date stands for; 0
-    takes the most frequent distance of two dates.
-    """
-
-    name: str
-    layers: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    units: Mapping[str, str] = field(default_factory=dict)
-    period: int = 0
-
-
-def structure_of(raster: UserRaster) -> Structure:
-    """Return the structure of the file in which a raster is kept."""
-    a, _, left, _, e, top = raster.transform
-    dims = ("date", "YDim", "XDim") if raster.days else ("YDim", "XDim")
-    info = GridInfo(
-        name=GRID,
-        width=raster.width,
-        height=raster.height,
-        left=left,
-        top=top,
-        right=left + a * raster.width,
-        bottom=top + e * raster.height,
-        projection="",
-        params=(),
-        fields=tuple(FieldInfo(name=one.name, dtype=one.dtype, dims=dims) for one in raster.layers),
-        own_crs=raster.crs,
-    )
-    return Structure(grids=(info,), swaths=())
 
 
 def day_in_name(name: str) -> date | None:

@@ -1,7 +1,8 @@
 """What a user's raster file is read through, whatever its format, and what is refused in all."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyproj
 
-from reprojection.catalogue.user_raster import RasterLayer
+from reprojection.catalogue.user_raster import RasterLayer, UserRaster
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.grid.crs import is_plain_lonlat, parse_crs
 from reprojection.grid.grids import Grid
+from reprojection.read.structmetadata import FieldInfo, GridInfo, Structure
 
+GRID = "raster"
 MOST_DAYS = 4000
 _TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
 
@@ -34,6 +37,22 @@ class RasterFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RasterChoices:
+    """What its owner says of a raster, beyond its files.
+
+    `layers` are names for the layers in their order, `classes` names the layers whose values must
+    not be blended, `units` gives units by layer. `period` is how many days each date stands for; 0
+    takes the most frequent distance of two dates.
+    """
+
+    name: str
+    layers: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    period: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """An opened file: its grid, its layers each with the key to read it by, and its own dates."""
 
@@ -44,6 +63,26 @@ class Source:
     def read(self, key: int | str, number: int, first: int, rows: int) -> Block:
         """Read rows of a layer on one of the dates, as stored, counted from the north."""
         raise NotImplementedError
+
+
+def structure_of(raster: UserRaster) -> Structure:
+    """Return the structure of the file in which a raster is kept."""
+    a, _, left, _, e, top = raster.transform
+    dims = ("date", "YDim", "XDim") if raster.days else ("YDim", "XDim")
+    info = GridInfo(
+        name=GRID,
+        width=raster.width,
+        height=raster.height,
+        left=left,
+        top=top,
+        right=left + a * raster.width,
+        bottom=top + e * raster.height,
+        projection="",
+        params=(),
+        fields=tuple(FieldInfo(name=one.name, dtype=one.dtype, dims=dims) for one in raster.layers),
+        own_crs=raster.crs,
+    )
+    return Structure(grids=(info,), swaths=())
 
 
 def plain_crs(name: str, crs: pyproj.CRS) -> str:

@@ -18,8 +18,8 @@ from pyhdf.SD import SD
 
 from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
-from reprojection.read.user_raster import RasterChoices, convert
-from reprojection.read.user_source import RasterFile
+from reprojection.read.user_raster import convert
+from reprojection.read.user_source import RasterChoices, RasterFile
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.model.packages import Packages
@@ -132,11 +132,11 @@ def metres(
 ) -> tuple[Floats, Floats]:
     """The mean of the elevation's pixels by area, and the share of it with a value.
 
-    From 20 x 20 points in each target pixel.
+    From 10 x 10 points in each target pixel.
     """
     with rasterio.open(elevation) as opened:
         stored, own, crs = opened.read(1).astype(np.float64), opened.transform, opened.crs
-    fine = 20
+    fine = 10
     rows, columns = shape
     lon = where.c + where.a * (np.arange(columns * fine) + 0.5) / fine
     lat = where.f + where.e * (np.arange(rows * fine) + 0.5) / fine

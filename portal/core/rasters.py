@@ -1,0 +1,225 @@
+"""Users' rasters as the pages and the API show them, and uploads on their way into storage."""
+
+import datetime as dt
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+
+from portal.core.packages import PackageView, turn, view_of
+from portal.core.problems import TooLargeError
+from reprojection.catalogue.user_raster import NAME, UserRaster
+from reprojection.errors import ReprojectionError
+from reprojection.read.isolation import ReadingProcess
+from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
+from tasks.model.package_reference import VERSION
+from tasks.run.https_fetch import AddressRefusedError, fetch
+from tasks.settings import Settings
+from tasks.tables import package_operations, raster_operations
+from tasks.tables.package_table import PackageRow, RasterVersionRow
+from tasks.tables.raster_operations import RasterDesk
+from tasks.tables.runtime import Runtime
+
+MOST_UPLOADED = 1 << 30  # bytes of all files of one upload
+MOST_FILES = 400
+_FORM_BYTES = 1 << 20  # of a form besides its files
+_SECONDS = 900.0  # to read and rewrite an upload
+_MEMORY = 4 << 30
+_TEXTS = ("name", "version", "url", "layers", "classes", "units", "dates", "period")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RasterUpload:
+    """What a form says of a raster, as texts; lists are separated by commas."""
+
+    name: str = ""
+    version: str = ""
+    url: str = ""
+    layers: str = ""
+    classes: str = ""
+    units: str = ""
+    dates: str = ""
+    period: str = ""
+
+    @classmethod
+    def of(cls, form: FormData) -> "RasterUpload":
+        """Read the fields of a form."""
+        texts = {name: form.get(name, "") for name in _TEXTS}
+        return cls(
+            **{name: text.strip()[:2000] for name, text in texts.items() if isinstance(text, str)}
+        )
+
+    def choices(self) -> RasterChoices:
+        """Read what is said of the raster; raise RasterRefusedError for what means nothing."""
+        if not re.fullmatch(NAME, self.name):
+            raise RasterRefusedError(
+                f"{self.name!r} is no name of a raster: write small letters, digits and `-`."
+            )
+        if self.version and not re.fullmatch(VERSION, self.version):
+            raise RasterRefusedError(
+                f"{self.version!r} is no version: write letters, digits, `.`, `_`, `+` and `-`."
+            )
+        if self.period and not (self.period.isdigit() and 0 < int(self.period) <= 366):
+            raise RasterRefusedError(f"the period {self.period!r} is no number of days to 366.")
+        pairs = [one.partition("=") for one in words(self.units)]
+        if not all(equals for _, equals, _ in pairs):
+            raise RasterRefusedError(f"the units {self.units!r} are not written LAYER=UNIT.")
+        return RasterChoices(
+            name=self.name,
+            layers=tuple(words(self.layers)),
+            classes=tuple(words(self.classes)),
+            units={layer.strip(): unit.strip() for layer, _, unit in pairs},
+            period=int(self.period or 0),
+        )
+
+    def days(self, files: int) -> list[dt.date | None]:
+        """Return the date of each file, None where it is not given."""
+        given = words(self.dates)
+        if given and len(given) != files:
+            raise RasterRefusedError(
+                f"{len(given)} dates are given for {files} files. Give one for each, or none."
+            )
+        try:
+            return [dt.date.fromisoformat(one) for one in given] or [None] * files
+        except ValueError as error:
+            raise RasterRefusedError(f"{error}. Write dates as 2012-04-01.") from None
+
+
+def words(text: str) -> list[str]:
+    """Split a text at its commas."""
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+async def received(
+    request: Request, push: Callable[[RasterUpload, Sequence[UploadFile]], PackageRow]
+) -> PackageRow:
+    """Read a form with files, and push them in another thread.
+
+    Raises TooLargeError for one that is too large or does not say its size.
+    """
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > MOST_UPLOADED + _FORM_BYTES:
+        raise TooLargeError(
+            f"The files are larger than {MOST_UPLOADED >> 20} MiB, or do not say their size.",
+            "Cut the raster to your region, or make it coarser.",
+        )
+    async with request.form(max_files=MOST_FILES, max_fields=len(_TEXTS) + 2) as form:
+        files = [one for one in form.getlist("file") if isinstance(one, UploadFile)]
+        return await run_in_threadpool(
+            push, RasterUpload.of(form), [one for one in files if one.filename]
+        )
+
+
+def push(
+    runtime: Runtime,
+    settings: Settings,
+    person: str,
+    upload: RasterUpload,
+    files: Sequence[UploadFile],
+    *,
+    free: Callable[[], bool],
+    done: Callable[[], None],
+) -> PackageRow:
+    """Check the files of a raster, or the one at an address, and store them as a version.
+
+    Raises:
+        RasterRefusedError: they cannot be used; says why.
+        PackageConflictError: the version is there with other content, or there are too many.
+        BusyError: other uploads are being read.
+    """
+    choices = upload.choices()
+    if bool(files) == bool(upload.url):
+        raise RasterRefusedError("give files, or the address of one file: one of the two.")
+    with turn(free, done), tempfile.TemporaryDirectory(prefix="swathmill-") as name:
+        folder = Path(name)
+        given = _kept(upload, files, settings, folder)
+        out = folder / "raster.h5"
+        raster = _converted(given, choices, out)
+        raster_operations.check_description(raster)
+        came_from = upload.url or ", ".join(one.name for one in given)
+        version = raster_operations.push(
+            runtime, person, raster, upload.version, out, came_from[:500]
+        )
+    return package_operations.own(RasterDesk(runtime=runtime), person, version.package)
+
+
+def _kept(
+    upload: RasterUpload, files: Sequence[UploadFile], settings: Settings, folder: Path
+) -> list[RasterFile]:
+    """Put the files of an upload into a folder, each under a name of ours."""
+    days = upload.days(len(files) or 1)
+    if upload.url:
+        path = folder / "0"
+        try:
+            fetch(upload.url, settings.allowed_hosts, path, MOST_UPLOADED)
+        except AddressRefusedError as error:
+            raise RasterRefusedError(str(error)) from None
+        name = upload.url.partition("?")[0].rpartition("/")[2][:200]
+        return [RasterFile(path=path, name=name or "the file", day=days[0])]
+    kept = []
+    for number, (file, day) in enumerate(zip(files, days, strict=True)):
+        path = folder / str(number)
+        with path.open("xb") as out:
+            while part := file.file.read(1 << 20):
+                out.write(part)
+        name = Path(file.filename or "").name[:200]
+        kept.append(RasterFile(path=path, name=name or "the file", day=day))
+    return kept
+
+
+def _converted(files: list[RasterFile], choices: RasterChoices, out: Path) -> UserRaster:
+    """Read and rewrite the files in a process that may die."""
+    # It imports HDF5, which a portal that starts does not need.
+    from reprojection.read.user_raster import convert
+
+    with ReadingProcess(seconds=_SECONDS, memory=_MEMORY) as process:
+        try:
+            return process.run(convert, files, choices, out)
+        except RasterRefusedError:
+            raise
+        except ReprojectionError as error:
+            raise RasterRefusedError(
+                f"{files[0].name} cannot be read: reading it failed or took too much memory or "
+                "time. It is damaged or too large; make it again, or smaller."
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class RasterVersionView:
+    """A version of a raster as it is shown."""
+
+    row: RasterVersionRow
+
+    @property
+    def dates(self) -> str:
+        """Say in words of which dates it is."""
+        days = self.row.raster.days
+        if not days:
+            return "of no date"
+        if len(days) == 1:
+            return f"{days[0]}"
+        return f"{len(days):,} dates, {days[0]} to {days[-1]}"
+
+    @property
+    def grid(self) -> str:
+        """Say in words on which grid it lies."""
+        raster = self.row.raster
+        crs = raster.crs if len(raster.crs) < 40 else raster.crs.partition('"')[2].partition('"')[0]
+        return f"{raster.width:,} x {raster.height:,} pixels of {raster.transform[0]:.6g} in {crs}"
+
+
+def raster_view(row: PackageRow, person: str, portal_url: str = "") -> PackageView:
+    """Show a raster to a person who may see it."""
+    return view_of(row, person, portal_url, prefix="raster:", place="rasters")
+
+
+def offered(runtime: Runtime, person: str) -> list[PackageView]:
+    """List the rasters that a person may name: own ones, everyone's, those opened by a link."""
+    rows = package_operations.visible(RasterDesk(runtime=runtime), person)
+    found = [raster_view(row, person) for row in rows]
+    return sorted(found, key=lambda view: (not view.mine, view.name, view.owner))

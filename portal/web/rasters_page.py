@@ -1,0 +1,110 @@
+"""The pages of users' rasters: the list with the upload, and one raster with all its owner does."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.responses import RedirectResponse
+
+from portal.core.identity import Caller, person
+from portal.core.rasters import offered, received
+from portal.core.tokens import Person
+from portal.web.context import CurrentPortal, Portal, portal_of
+from portal.web.packages_page import SHARING
+from portal.web.rasters_api import desk_of, look, pushing
+from reprojection.read.user_source import RasterRefusedError
+from tasks.tables import package_operations
+from tasks.tables.package_operations import PackageConflictError
+from tasks.tables.package_table import Visibility
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/rasters")
+def rasters(caller: Caller, portal: CurrentPortal) -> Response:
+    """List the rasters that the caller may name, with a form to upload one."""
+    return _list(portal, caller)
+
+
+@router.post("/rasters")
+async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -> Response:
+    """Store an uploaded raster, and show it; or show what is wrong with it."""
+    portal = portal_of(request)
+    try:
+        row = await received(request, pushing(portal, caller))
+    except (RasterRefusedError, PackageConflictError) as error:
+        text = str(error)
+        return _list(portal, caller, wrong=f"{text[0].upper()}{text[1:]}")
+    return RedirectResponse(f"/rasters/{row.id}", 303)
+
+
+@router.get("/rasters/open")
+def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
+    """Ask whoever follows a raster's link whether to take it up."""
+    return portal.pages.page("raster_open.html", caller, "rasters", 200, link=link[:200])
+
+
+@router.post("/rasters/open")
+def open_link(
+    caller: Caller, portal: CurrentPortal, link: Annotated[str, Form(max_length=200)] = ""
+) -> RedirectResponse:
+    """Add the raster of a link to those that the caller may name."""
+    raster, _, secret = link.partition(".")
+    row = package_operations.open_link(desk_of(portal), caller.owner, raster, secret)
+    return RedirectResponse(f"/rasters/{row.id}", 303)
+
+
+@router.get("/rasters/{raster_id}")
+def raster(raster_id: str, caller: Caller, portal: CurrentPortal) -> Response:
+    """Show a raster: what it holds, where it lies, its versions, who sees it."""
+    view, versions = look(portal, caller, raster_id)
+    chosen = next((one for one in versions if one.row.version == view.newest), None)
+    return portal.pages.page(
+        "raster.html",
+        caller,
+        "rasters",
+        200,
+        raster=view,
+        versions=versions,
+        newest=chosen,
+        sharing=SHARING,
+    )
+
+
+@router.post("/rasters/{raster_id}/share")
+def share(
+    raster_id: str,
+    caller: Caller,
+    portal: CurrentPortal,
+    visibility: Annotated[Visibility, Form()],
+    renew: Annotated[bool, Form()] = False,
+) -> RedirectResponse:
+    """Say who sees a raster."""
+    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
+    package_operations.share(desk_of(portal), row, visibility, renew=renew)
+    return RedirectResponse(f"/rasters/{raster_id}", 303)
+
+
+@router.post("/rasters/{raster_id}/delete")
+def delete(
+    raster_id: str,
+    caller: Caller,
+    portal: CurrentPortal,
+    version: Annotated[str, Form(max_length=40)] = "",
+) -> RedirectResponse:
+    """Delete a version, or the whole raster."""
+    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
+    package_operations.delete(desk_of(portal), row, version)
+    left = portal.runtime.rasters.package(row.id)
+    return RedirectResponse(f"/rasters/{raster_id}" if left else "/rasters", 303)
+
+
+def _list(portal: Portal, caller: Person, *, wrong: str = "") -> Response:
+    return portal.pages.page(
+        "rasters.html",
+        caller,
+        "rasters",
+        422 if wrong else 200,
+        rasters=offered(portal.runtime, caller.owner),
+        wrong=wrong,
+        fetches=bool(portal.settings.allowed_hosts.endpoints),
+    )
