@@ -138,9 +138,10 @@ class Settings(BaseSettings):
 
     network_hosts: str = Field(
         "",
-        description="Hosts that packages may connect to if they name them: `HOST` or `HOST:PORT`, "
-        "separated by commas. Networks in which their addresses may lie although they are not "
-        "public follow alike: `10.1.0.0/16`. Empty: packages have no network.",
+        description="Hosts that packages may connect to if they name them, and from which rasters "
+        "are fetched: `HOST` or `HOST:PORT`, separated by commas. Networks in which their "
+        "addresses may lie although they are not public follow alike: `10.1.0.0/16`. Empty: "
+        "packages have no network, and rasters are uploaded only.",
     )
 
     copy_hosts: str = Field(

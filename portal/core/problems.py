@@ -263,11 +263,10 @@ def _upload_problem(
 ) -> Problem:
     match error:
         case RasterRefusedError():
-            text = str(error)
             return Problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY,
                 title="Raster refused",
-                detail=f"{text[0].upper()}{text[1:]}",
+                detail=begun(str(error)),
                 remedy="docs/rasters.md tells what a raster is.",
             )
         case NoSuchPackageError():
@@ -293,6 +292,11 @@ def _upload_problem(
                 detail=str(error),
                 remedy="docs/reductions.md tells what a package is.",
             )
+
+
+def begun(text: str) -> str:
+    """Begin a text with a capital letter, unless it begins with the name of a file."""
+    return text if "." in text.split(" ", 1)[0] else f"{text[:1].upper()}{text[1:]}"
 
 
 def _http_detail(status: HTTPStatus) -> str:

@@ -331,7 +331,9 @@ def collection(row: RequestRow, base: str) -> Object:
     area = cut_at_antimeridian(region_area(request.region))
     last = dt.datetime.combine(request.time.end, dt.time(23, 59, 59), dt.UTC)
     first = dt.datetime.combine(request.time.start, dt.time(), dt.UTC)
-    products: list[JsonValue] = [f"{one.name}.{one.collection}" for one in request.products]
+    products: list[JsonValue] = [
+        f"{one.name}.{one.collection}".rstrip(".") for one in request.products
+    ]
     return {
         "type": "Collection",
         "stac_version": VERSION,

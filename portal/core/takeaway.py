@@ -16,6 +16,7 @@ from reprojection.write.meanings import attribute_table
 from reprojection.write.palette import colours_of
 from tasks.model.gaps import incomplete_lines, join_gaps
 from tasks.model.plan import Gap
+from tasks.model.rasters import is_raster
 from tasks.request.document import Request
 from tasks.tables.request_table import RequestRow
 
@@ -62,6 +63,9 @@ def citation(request: Request) -> str:
     """Name what to cite: the products, from the archive they come from, and Swathmill."""
     lines = ["Cite the data products, with the DOI of each collection:", ""]
     for choice in request.products:
+        if is_raster(choice.name):
+            lines.append(f"  {choice.name}: a raster of a user of this installation.")
+            continue
         known = catalogue.product(choice.name, choice.collection)
         title = f" {known.title}." if known else ""
         doi = known.doi(choice.collection) if known else ""

@@ -20,7 +20,6 @@ from portal.core.rasters import (
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
 from reprojection.catalogue.user_raster import PREFIX, RasterLayer
-from tasks.errors import RequestRefusedError
 from tasks.model.rasters import reference_of
 from tasks.tables import package_operations
 from tasks.tables.package_operations import NoSuchPackageError
@@ -189,8 +188,8 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
     text = text if text.startswith(PREFIX) else f"{PREFIX}{text}"
     try:
         asked = reference_of(text)
-    except ValueError as error:
-        raise RequestRefusedError("reference", f"{error}.", "See the page of rasters.") from None
+    except ValueError:
+        raise NoSuchPackageError(text, "raster") from None
     found = package_operations.meant(desk_of(portal), caller.owner, asked)
     if found is None:
         raise NoSuchPackageError(text, "raster")

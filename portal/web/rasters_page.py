@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core.identity import Caller, person
+from portal.core.problems import begun
 from portal.core.rasters import offered, received
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
@@ -32,8 +33,7 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     try:
         row = await received(request, pushing(portal, caller))
     except (RasterRefusedError, PackageConflictError) as error:
-        text = str(error)
-        return _list(portal, caller, wrong=f"{text[0].upper()}{text[1:]}")
+        return _list(portal, caller, wrong=begun(str(error)))
     return RedirectResponse(f"/rasters/{row.id}", 303)
 
 

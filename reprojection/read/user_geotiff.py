@@ -1,12 +1,13 @@
 """Read a user's raster from a GeoTIFF, by GDAL's one driver for it and without files beside it."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pyproj
 import rasterio
 from rasterio.enums import ColorInterp, MaskFlags
-from rasterio.errors import RasterioError
+from rasterio.errors import NotGeoreferencedWarning, RasterioError
 from rasterio.windows import Window
 
 from reprojection.catalogue.layers import LayerKind, guess_kind
@@ -54,7 +55,8 @@ def open_geotiff(file: RasterFile) -> Source:
     Raises RasterRefusedError for one that does not say where it lies, or that cannot be read.
     """
     try:
-        with rasterio.Env(**_ALONE):
+        with rasterio.Env(**_ALONE), warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotGeoreferencedWarning)  # refused below
             opened = rasterio.open(file.path, driver="GTiff")
             return _source(file.name, opened)
     except RasterioError as error:

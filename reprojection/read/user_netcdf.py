@@ -151,7 +151,7 @@ def _axis(name: str, item: h5py.Dataset) -> str:
         return "x"
     if standard in ("latitude", "projection_y_coordinate") or units.startswith("degrees_n"):
         return "y"
-    if standard == "time" or _SINCE.match(units):
+    if standard == "time" or " since " in units:
         return "time"
     words = {"lon": "x", "longitude": "x", "x": "x", "lat": "y", "latitude": "y", "y": "y"}
     return words.get(name.lower(), "")

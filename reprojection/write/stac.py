@@ -19,6 +19,7 @@ from shapely.geometry import mapping
 from shapely.geometry.base import BaseGeometry
 from shapely.geometry.polygon import orient
 
+from reprojection.catalogue.user_raster import PREFIX
 from reprojection.grid.crs import is_plain_lonlat, parse_crs
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
@@ -64,7 +65,7 @@ def stac_item(
         "properties": {
             **_times(said.provenance),
             **_projection(grid),
-            "instruments": ["modis"],
+            **({} if said.provenance.product.startswith(PREFIX) else {"instruments": ["modis"]}),
             "processing:software": _software(said.provenance),
             "swathmill:product": said.provenance.product,
             "swathmill:collection": said.provenance.collection,
