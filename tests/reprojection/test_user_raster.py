@@ -33,7 +33,7 @@ CORNER = Affine(500.0, 0.0, 500_000.0, 0.0, -500.0, 5_300_000.0)
 
 def hills(rows: int = 120, columns: int = 140) -> npt.NDArray[np.float32]:
     row, column = np.mgrid[0:rows, 0:columns]
-    return np.float32(500.0 + 300.0 * np.sin(column / 9.0) * np.cos(row / 7.0))
+    return np.asarray(500.0 + 300.0 * np.sin(column / 9.0) * np.cos(row / 7.0), np.float32)
 
 
 def geotiff(path: Path, values: npt.NDArray[Any] | None = None, **profile: Any) -> Path:
@@ -317,7 +317,7 @@ def test_what_is_said_of_a_raster_must_fit_it(tmp_path: Path) -> None:
     other = geotiff(tmp_path / "dem-2012-04-02.tif", transform=CORNER @ Affine.translation(1, 0))
     dated = geotiff(tmp_path / "dem-2012-04-01.tif")
     same = geotiff(tmp_path / "again-2012-04-01.tif")
-    for call, words in (
+    calls: list[tuple[Callable[[], UserRaster], str]] = [
         (lambda: taken(path, layers=("a", "b")), "2 names are given for 1 layers"),
         (lambda: taken(path, layers=("1st",)), "is no name of a layer"),
         (lambda: taken(path, classes=("zone",)), "there is no layer 'zone'"),
@@ -325,7 +325,8 @@ def test_what_is_said_of_a_raster_must_fit_it(tmp_path: Path) -> None:
         (lambda: taken(path, dated), "does not say its date"),
         (lambda: taken(dated, other), "does not lie on the same grid"),
         (lambda: taken(dated, same), "two rasters of 2012-04-01"),
-    ):
+    ]
+    for call, words in calls:
         with pytest.raises(RasterRefusedError, match=words):
             call()
 

@@ -73,6 +73,8 @@ CASES = (
     Case(line="package new {folder}", names="{folder}"),
     Case(line="inputs x", names="{folder}/data", code=FAILED),
     Case(line="package share own --with nobody", names="nobody"),
+    Case(line="raster push {absent}", names="{absent}"),
+    Case(line="raster share own --with nobody", names="nobody"),
     Case(line="find MCD15A2 --days never --archive {folder}", names="never"),
     Case(line="find MCD15A2 --days 2012-01-01 --archive {absent}", names="{absent}"),
     Case(line="find MCD15A2 --days 2012-01-01 --archive {folder} --fetch {file}", names="{file}"),
