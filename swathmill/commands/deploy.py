@@ -47,8 +47,19 @@ def deploy(
             "name; without it mail stays in the outbox."
         ),
     ] = "",
+    sign_in: Annotated[
+        str,
+        typer.Option(
+            help="`entra`: people sign in with Microsoft Entra ID, which is registered there; "
+            "else by links, or at the provider that SWATHMILL_OIDC_* of --set name."
+        ),
+    ] = "",
     operators: Annotated[
-        str, typer.Option(help="Object id of the group that reads logs and vault.")
+        str,
+        typer.Option(
+            help="Object id of the group that reads logs and vault; with --sign-in entra its "
+            "members are operators."
+        ),
     ] = "",
     image: Annotated[
         str, typer.Option(help="An image that exists; by default one is built from the checkout.")
@@ -78,6 +89,11 @@ def deploy(
             f"--mail {mail}: there is no such mail service.",
             "Use `azure`, or name your server by SWATHMILL_SMTP_HOST.",
         )
+    if sign_in not in ("", "entra"):
+        raise ArgumentError(
+            f"--sign-in {sign_in}: it is not known how to register there.",
+            "Use `entra`, or register the portal yourself and --set OIDC_ISSUER, OIDC_CLIENT_ID.",
+        )
     wanted = Choices(
         group=group,
         location=location,
@@ -92,6 +108,7 @@ def deploy(
         registry=registry,
         operators=operators,
         azure_mail=mail == "azure",
+        entra=sign_in == "entra",
         settings=given.read_settings_given(setting or ()),
     )
     wanted.check()

@@ -62,3 +62,17 @@ def _failed(words: Sequence[str], said: str) -> StackError:
     return StackError(
         f"`{call}` failed: {said.strip()[-2000:]}", "Correct it, then the same again."
     )
+
+
+def row(answer: object) -> dict[str, object]:
+    """Return an answer that is an object. Raises StackError for another one."""
+    if not isinstance(answer, dict):
+        raise StackError(
+            f"az answered something unexpected: {str(answer)[:300]}", "Update az: `az upgrade`."
+        )
+    return answer
+
+
+def rows(answer: object) -> list[dict[str, object]]:
+    """Return an answer that is a list of objects; another one has none."""
+    return [row(one) for one in answer] if isinstance(answer, list) else []

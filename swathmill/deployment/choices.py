@@ -54,6 +54,7 @@ class Choices:
     registry: str = ""
     operators: str = ""
     azure_mail: bool = False
+    entra: bool = False  # people sign in with Microsoft Entra ID
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:

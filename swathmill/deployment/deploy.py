@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,8 @@ from pathlib import Path
 import httpx
 
 from portal.core import tokens
-from swathmill.deployment.az import Az
+from swathmill.deployment import entra
+from swathmill.deployment.az import Az, row, rows
 from swathmill.deployment.choices import Choices
 from swathmill.errors import StackError
 
@@ -78,10 +79,16 @@ def deploy(
         image, registry = _build(az, choices)
         say(f"  {image}")
     mail = _azure_mail(az, choices, say) if choices.azure_mail else {}
+    sign_in = entra.register(az, choices, say) if choices.entra else None
+    if sign_in is not None:
+        choices = replace(choices, settings={**sign_in.settings, **choices.settings})
+        mail |= sign_in.secret
     given = _environment(az, choices, image, registry, mail)
     say("Storage, Redis, vault, network and processes: some 20 minutes the first time")
     outputs = _outputs(az.ask(*_main_call("create", choices), given=given))
     url = outputs["portalUrl"]
+    if sign_in is not None:
+        entra.lead_back(az, sign_in, url)
     say(f"Waiting for {url}/healthz")
     _wait(url, patience, pause)
     link = ""
@@ -110,22 +117,22 @@ def _azure_mail(az: Az, choices: Choices, say: Say) -> dict[str, str]:
     """Return the application that sends mail; it is made, with a secret, the first time."""
     name = f"{choices.name}-{choices.group}-mail"
     found = az.ask("ad", "app", "list", "--display-name", name)
-    known = _rows(found)
+    known = rows(found)
     if known:
         application = str(known[0]["appId"])
-        principal = _rows(az.ask("ad", "sp", "list", "--filter", f"appId eq '{application}'"))
+        principal = rows(az.ask("ad", "sp", "list", "--filter", f"appId eq '{application}'"))
         return {
             "SWATHMILL_DEPLOY_MAIL_APPLICATION": application,
             "SWATHMILL_DEPLOY_MAIL_PRINCIPAL": str(principal[0]["id"]),
         }
     say("An application of Microsoft Entra that sends mail")
-    application = str(_row(az.ask("ad", "app", "create", "--display-name", name))["appId"])
-    made = _row(az.ask("ad", "sp", "create", "--id", application))
+    application = str(row(az.ask("ad", "app", "create", "--display-name", name))["appId"])
+    made = row(az.ask("ad", "sp", "create", "--id", application))
     reset = az.ask("ad", "app", "credential", "reset", "--id", application, "--years", "2")
     return {
         "SWATHMILL_DEPLOY_MAIL_APPLICATION": application,
         "SWATHMILL_DEPLOY_MAIL_PRINCIPAL": str(made["id"]),
-        "SWATHMILL_SMTP_PASSWORD": str(_row(reset)["password"]),
+        "SWATHMILL_SMTP_PASSWORD": str(row(reset)["password"]),
     }
 
 
@@ -137,10 +144,10 @@ def _environment(
     A vault that exists keeps the secrets that are not given; one that was deleted with its group is
     taken over, with its secrets, because Azure keeps its name for 90 days.
     """
-    vaults = _rows(az.ask("keyvault", "list", "--resource-group", choices.group))
+    vaults = rows(az.ask("keyvault", "list", "--resource-group", choices.group))
     deleted = not vaults and any(
-        f"/resourcegroups/{choices.group}/".lower() in _vault_id(row).lower()
-        for row in _rows(az.ask("keyvault", "list-deleted", "--resource-type", "vault"))
+        f"/resourcegroups/{choices.group}/".lower() in _vault_id(one).lower()
+        for one in rows(az.ask("keyvault", "list-deleted", "--resource-type", "vault"))
     )
     keep = deleted or any(_has_signing_key(az, str(vault["id"])) for vault in vaults)
     secret = os.environ.get("SWATHMILL_SECRET", "") or ("" if keep else secrets.token_hex(32))
@@ -165,7 +172,7 @@ def _environment(
 def _has_signing_key(az: Az, vault: str) -> bool:
     """Tell whether a deployment before this one came as far as to write its secrets."""
     answer = az.ask("rest", "--method", "get", "--url", f"{vault}/secrets?api-version=2023-07-01")
-    return any(one.get("name") == "signing-secret" for one in _rows(_row(answer).get("value")))
+    return any(one.get("name") == "signing-secret" for one in rows(row(answer).get("value")))
 
 
 def _registry_call(verb: str, choices: Choices) -> tuple[str, ...]:
@@ -205,22 +212,10 @@ def _wait(url: str, patience: float, pause: float) -> None:
 
 
 def _outputs(answer: object) -> dict[str, str]:
-    properties = _row(answer).get("properties")
-    outputs = _row(properties).get("outputs")
-    return {name: str(_row(one)["value"]) for name, one in _row(outputs).items()}
+    properties = row(answer).get("properties")
+    outputs = row(properties).get("outputs")
+    return {name: str(row(one)["value"]) for name, one in row(outputs).items()}
 
 
-def _vault_id(row: Mapping[str, object]) -> str:
-    return str(_row(row.get("properties")).get("vaultId", ""))
-
-
-def _row(answer: object) -> dict[str, object]:
-    if not isinstance(answer, dict):
-        raise StackError(
-            f"az answered something unexpected: {str(answer)[:300]}", "Update az: `az upgrade`."
-        )
-    return answer
-
-
-def _rows(answer: object) -> list[dict[str, object]]:
-    return [_row(one) for one in answer] if isinstance(answer, list) else []
+def _vault_id(vault: Mapping[str, object]) -> str:
+    return str(row(vault.get("properties")).get("vaultId", ""))

@@ -222,6 +222,41 @@ def test_azure_mail_makes_its_application_once(azure: Azure) -> None:
     assert "SWATHMILL_SMTP_PASSWORD" not in again
 
 
+def test_entra_registers_once_and_leads_back_to_the_portal(azure: Azure, portal_url: str) -> None:
+    azure.answers(
+        ad_app_list=[],
+        ad_app_create={"appId": "app"},
+        ad_sp_create={"id": "principal"},
+        ad_app_credential={"password": "made"},
+        account_show={"tenantId": "tenant"},
+        cloud_show={"endpoints": {"activeDirectory": "https://login.chinacloudapi.cn/"}},
+    )
+    run(azure, choices(entra=True, operators="group", settings={"SWATHMILL_OIDC_NAME": "Us"}))
+    _, given = azure.call("deployment group create --resource-group mill --name swathmill --p")
+    assert given["SWATHMILL_OIDC_CLIENT_SECRET"] == "made"
+    assert json.loads(given["SWATHMILL_DEPLOY_SETTINGS"]) == {
+        "SWATHMILL_OIDC_ISSUER": "https://login.chinacloudapi.cn/tenant/v2.0",
+        "SWATHMILL_OIDC_CLIENT_ID": "app",
+        "SWATHMILL_OIDC_NAME": "Us",
+        "SWATHMILL_OIDC_OPERATORS": "group",
+    }
+    words = [said for said, _ in azure.calls()]
+    back = f"ad app update --id app --web-redirect-uris {portal_url}/sign-in/provider/back"
+    (at,) = (n for n, said in enumerate(words) if said.startswith(back))
+    made = [n for n, said in enumerate(words) if said.startswith("deployment group create")]
+    assert at > max(made)  # the address is known once the portal is there
+    assert any("--set groupMembershipClaims=SecurityGroup" in said for said in words)
+    assert not any("made" in said for said in words)  # no secret among arguments
+
+    (azure.folder / "calls").write_text("")
+    azure.answers(ad_app_list=[{"appId": "app"}])
+    run(azure, choices(entra=True))
+    words = [said for said, _ in azure.calls()]
+    assert not [said for said in words if "app create" in said or "credential" in said]
+    _, again = azure.call("deployment group create --resource-group mill --name swathmill --p")
+    assert "SWATHMILL_OIDC_CLIENT_SECRET" not in again
+
+
 def test_what_if_changes_nothing(azure: Azure) -> None:
     preview(azure.az, choices())
     said = [words for words, _ in azure.calls()]

@@ -1,0 +1,58 @@
+"""The registration by which people sign in with Microsoft Entra ID."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from portal.web.openid_page import BACK
+from swathmill.deployment.az import Az, row, rows
+from swathmill.deployment.choices import Choices
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignIn:
+    """A registration: the portal's settings, and its secret where one was made just now."""
+
+    application: str
+    settings: Mapping[str, str]
+    secret: Mapping[str, str]
+
+
+def register(az: Az, choices: Choices, say: Callable[[str], None]) -> SignIn:
+    """Return the registration of a deployment; it is made, with a secret, the first time.
+
+    Members of the group `operators` are operators. A later deployment finds the secret in the
+    vault. Raises StackError.
+    """
+    name = f"{choices.name}-{choices.group}-sign-in"
+    known = rows(az.ask("ad", "app", "list", "--display-name", name))
+    secret: dict[str, str] = {}
+    if known:
+        application = str(known[0]["appId"])
+    else:
+        say("A registration at Microsoft Entra ID, by which people sign in")
+        made = az.ask(
+            *("ad", "app", "create", "--display-name", name),
+            *("--sign-in-audience", "AzureADMyOrg"),
+        )
+        application = str(row(made)["appId"])
+        az.ask("ad", "sp", "create", "--id", application)
+        reset = az.ask("ad", "app", "credential", "reset", "--id", application, "--years", "1")
+        secret = {"SWATHMILL_OIDC_CLIENT_SECRET": str(row(reset)["password"])}
+    # Without the claim a session knows of no groups.
+    groups = "groupMembershipClaims=SecurityGroup"
+    az.ask("ad", "app", "update", "--id", application, "--set", groups)
+    tenant = row(az.ask("account", "show"))["tenantId"]
+    cloud = row(row(az.ask("cloud", "show")).get("endpoints"))
+    settings = {
+        "SWATHMILL_OIDC_ISSUER": f"{str(cloud['activeDirectory']).rstrip('/')}/{tenant}/v2.0",
+        "SWATHMILL_OIDC_CLIENT_ID": application,
+        "SWATHMILL_OIDC_NAME": "Microsoft",
+        "SWATHMILL_OIDC_OPERATORS": choices.operators,
+    }
+    return SignIn(application=application, settings=settings, secret=secret)
+
+
+def lead_back(az: Az, sign_in: SignIn, portal_url: str) -> None:
+    """Let the provider lead people back to the portal, whose address is known once it is there."""
+    back = f"{portal_url}{BACK}"
+    az.ask("ad", "app", "update", "--id", sign_in.application, "--web-redirect-uris", back)
