@@ -69,6 +69,17 @@
     file.files = chosen.files;
     file.dispatchEvent(new Event("change", { bubbles: true }));
   });
+  // Enter takes the first place offered that holds what was typed.
+  const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  form.addEventListener("keydown", (event) => {
+    const place = event.target;
+    if (event.key !== "Enter" || place.id !== "place" || !place.value.trim()) return;
+    const names = [...place.list.options].map((one) => one.value);
+    const found = names.includes(place.value) ? place.value : names.find((name) => plain(name).includes(plain(place.value.trim())));
+    if (!found || found === place.value) return;
+    place.value = found;
+    place.dispatchEvent(new Event("change", { bubbles: true }));
+  });
   // A product that has been added: go on with its layers.
   document.body.addEventListener("htmx:afterSwap", (event) => {
     // The region as a file or a drawing gives it.
