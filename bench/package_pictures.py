@@ -1,15 +1,18 @@
-"""Draw what each shipped package makes of real granules, for docs/shipped-packages.md.
+"""Draw what each shipped package makes of real granules, for the pages in docs/shipped.
 
 `python -m bench.package_pictures GRANULES docs/pictures` takes the tiles below a folder (MCD15A2 of
 spring 2012 and a MOD09A1), puts each on a grid, runs every package over the days as a worker does,
-and draws one band of what it made. It needs matplotlib.
+and draws one band of what it made. `anomaly` takes April of three years, which is made up. It needs
+matplotlib.
 """
 
 import argparse
 import json
 import tempfile
 from collections.abc import Sequence
-from datetime import date
+from contextlib import chdir
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import matplotlib
@@ -20,6 +23,8 @@ from matplotlib import pyplot
 from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.reproject import Options, reproject
+from reprojection.sample.hdfeos_write import GridToWrite, write_granule
+from reprojection.sample.sample import tile_granules
 from reprojection.write.write import write_cog
 from swathmill.kit import try_package
 from tasks.model.packages import SHIPPED, Packages
@@ -44,8 +49,9 @@ DRAWN = {
     "ndvi": ("ndvi.tif", 0),
     "evi": ("evi.tif", 0),
 }
-PARAMETERS = {"zonal-statistics": {"zones": json.dumps(ZONE)}}
-_TWO_YEARS = frozenset({"anomaly"})  # it takes more granules than there are
+PARAMETERS = {"zonal-statistics": {"zones": json.dumps(ZONE)}, "anomaly": {"month": "2012-04"}}
+# The years of the made-up granules, and by how many pixels what grows there is moved east.
+YEARS = {2010: 60, 2011: -90, 2012: 0}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("granules", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("only", nargs="*", help="packages to draw; without any, all")
     given = parser.parse_args(arguments)
+    only: list[str] = given.only
     matplotlib.use("Agg")
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -66,16 +74,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bands = tuple(f"sur_refl_b0{n}" for n in (1, 2, 3))
         part = Lattice(crs="EPSG:4326", resolution=0.01).snap(valid_box(colours))
         reflectances = write_group(folder / "colours", [colours], bands, part, "2017-07-12")
+        years = write_years(folder / "years")
+        aprils = write_group(folder / "aprils", years, ("Lai_1km",), grid, "2010-01-01_2012-12-31")
         for found in Packages((SHIPPED, SHIPPED / "series")).every():
             package = found.package.name
-            if package in _TWO_YEARS:
+            if only and package not in only:
                 continue
-            group = reflectances if package in ("ndvi", "evi") else leaves
+            group = {"ndvi": reflectances, "evi": reflectances, "anomaly": aprils}.get(
+                package, leaves
+            )
             assert found.folder is not None
             out = folder / package
             try_package(found.folder, group, PARAMETERS.get(package, {}), out)
             draw(package, out, given.out / f"{package}.png")
     return 0
+
+
+def write_years(folder: Path) -> list[Path]:
+    """Write made-up tiles of leaf area of April in several years."""
+    folder.mkdir()
+    written = []
+    with chdir(folder):  # HDF4 stores the path that it is given
+        for year, east in YEARS.items():
+            for granule in tile_granules([datetime(2012, 4, 6, tzinfo=UTC)]):
+                day = granule.start.replace(year=year)
+                assert isinstance(granule.structure, GridToWrite)
+                fields = [
+                    replace(one, values=np.roll(one.values, east, axis=1))
+                    for one in granule.structure.fields
+                ]
+                moved = replace(
+                    granule,
+                    local_name=granule.local_name.replace("A2012097", f"A{day:%Y%j}"),
+                    start=day,
+                    end=day + timedelta(days=8),
+                    structure=replace(granule.structure, fields=fields),
+                )
+                write_granule(Path(moved.local_name), moved)
+                written.append(folder / moved.local_name)
+    return written
 
 
 def valid_box(granule: Path) -> tuple[float, float, float, float]:
