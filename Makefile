@@ -158,6 +158,10 @@ wheel: setup ## Build the wheel and the source distribution from the last commit
 test-wheel: setup ## Build the wheel and run the sample request with it, outside the checkout
 	@sh tools/test-wheel.sh
 
+.PHONY: test-containers
+test-containers: $(STAMP)/dev ## Run docker-compose.yml in containers, and a package of one's own in it [ENGINE="docker"] [RUN="options of its run"]
+	@$(BIN)/python -m bench.containers --engine "$(or $(ENGINE),podman)" --run-options="$(RUN)"
+
 .PHONY: schemathesis
 schemathesis: $(STAMP)/dev ## Hold the HTTP API to its description, as scientist, operator, nobody [EXAMPLES=n]
 	$(BIN)/python -m tests.portal.fuzz $(EXAMPLES)
