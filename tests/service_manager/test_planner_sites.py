@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from service_manager.planner.cubes import Cubes
+from service_manager.planner.draft import Draft, PlannedRaster
+from service_manager.planner.expected import Dates
 from tasks.errors import RequestRefusedError
 from tasks.model.spec import (
     CollectSpec,
@@ -150,7 +153,12 @@ def test_outputs_of_a_step_are_sampled_in_their_windows() -> None:
         made(composites(), asked, measurements={**MEASURED, "compare": compare})
 
 
-def test_cubes_leave_samples_out() -> None:
+def test_cubes_leave_out_the_samples_of_earlier_stretches() -> None:
     found = made(composites(), RASTERS, measurements=MEASURED, cube="netcdf")
     assert len(specs(found, CubeSpec)) == 2
-    assert all(one.file.endswith(".tif") for cube in specs(found, CubeSpec) for one in cube.inputs)
+    cubes, draft = Cubes("netcdf", ()), Draft(limit=10)
+    cubes.add(
+        [PlannedRaster(key="k", file="rows.parquet", folder="sites", day=dt.date(2012, 1, 1))]
+    )
+    cubes.plan(draft, Dates.of((), (), lambda _: {}))
+    assert not draft.lines
