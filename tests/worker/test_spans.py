@@ -1,10 +1,14 @@
 """The spans of an attempt say where its time went."""
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from structlog.contextvars import bound_contextvars, clear_contextvars, get_contextvars
 
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, Phase
@@ -13,12 +17,15 @@ from tasks.run import tracing
 from tasks.run.tracing import Span, attempt_of, root_of, trace_of
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
+from tasks.tables import protocol
 from tasks.tables.runtime import memory_runtime
 from tests.worker.world import World
 from worker.files.scratch import Scratch
 from worker.phases.context import STEPS, Spent
 from worker.sandbox.children import AttemptProcess
-from worker.sandbox.messages import Ended, Message, Succeeded
+from worker.sandbox.messages import Ended, Job, Message, Succeeded
+from worker.slots import child
+from worker.slots.child import WarmChild
 from worker.slots.spans import Course, attempt_spans
 from worker.slots.supervisor import Supervisor
 
@@ -135,3 +142,61 @@ def test_a_worker_records_what_it_has_committed(tmp_path: Path, recorded: list[S
     assert times["fetch"] == (0.0, 4.0)
     assert times["compute"] == (4.0, 10.0)
     assert times["commit"] == (10.0, 10.0)
+
+
+class Pipe:
+    """Takes what a child reports."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send_bytes(self, data: bytes) -> None:
+        self.sent.append(data)
+
+
+def test_calls_of_a_child_and_of_the_commit_name_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of storage take the name from there (tasks/run/azure_clients.py)."""
+    named: list[str] = []
+
+    def note() -> None:
+        named.append(str(get_contextvars().get("request", "")))
+
+    def perform(*_given: object) -> Succeeded:
+        note()
+        return Succeeded(files=(FILE,))
+
+    monkeypatch.setattr(child, "perform", perform)
+    warm = object.__new__(WarmChild)  # its limits are for a process of its own
+    vars(warm)["_given"] = None
+    job = Job(request="r-1", key="k", claim="c", spec=SPEC, inputs={}, scratch=tmp_path)
+    with bound_contextvars():
+        assert warm(pickle.dumps(job), cast(Connection, Pipe())) == 0
+        clear_contextvars()
+
+    end_batch = protocol.end_batch
+
+    def ended(*given: Any) -> list[bool]:
+        note()
+        return end_batch(*given)
+
+    monkeypatch.setattr(protocol, "end_batch", ended)
+    clock = ManualClock()
+    runtime = memory_runtime(clock)
+    scratch = Scratch(tmp_path, "w")
+    supervisor = Supervisor(
+        runtime=runtime,
+        settings=Settings(data_dir=tmp_path),
+        name="w",
+        scratch=scratch,
+        start=lambda _job: Child(clock=clock),
+    )
+    supervisor.lease.renew(clock.monotonic())
+    key = World(runtime=runtime).plan(SPEC)
+    task = runtime.tasks.task(key)
+    supervisor.execute([key])
+    scratch.close()
+    assert task is not None
+    assert named == ["r-1", task.sponsor]
+    assert get_contextvars() == {}
