@@ -99,6 +99,7 @@ _ROUTERS = (
     rasters_api.router,
     runs.api,
     operations_page.api,
+    actions_page.api,
     standards.root,
     standards.router,
     processes_api.router,

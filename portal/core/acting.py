@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError
@@ -50,8 +50,9 @@ _VALUED = (Action.LIMIT_PHASE, Action.LIMIT_OWNER, Action.QUOTA_OWNER)
 
 @dataclass
 class Told:
-    """What came of an action, for its row in the audit."""
+    """The row of an action in the audit, and what came of it."""
 
+    deed: audit.Deed
     result: str = "done"
 
 
@@ -62,7 +63,7 @@ def audited(runtime: Runtime, who: str, action: str, subject: str, reason: str) 
     What the block raises is written down as the result, and raised.
     """
     deed = audit.begin(runtime, who, action, subject, reason.strip())
-    told = Told()
+    told = Told(deed)
     try:
         yield told
     except PortalError as error:
@@ -150,13 +151,14 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
     return _restriction_words(runtime, order)
 
 
-def act(runtime: Runtime, who: str, order: Order, reason: str) -> None:
-    """Do what an order says, once, and write it into the audit.
+def act(runtime: Runtime, who: str, order: Order, reason: str) -> audit.Deed:
+    """Do what an order says, once, and write it into the audit, whose row it returns.
 
     Raises PortalError where it cannot be done; StoreError.
     """
     with audited(runtime, who, order.action.value, _named(order), reason) as told:
         told.result = _do(runtime, who, order, reason)
+    return replace(told.deed, result=told.result)
 
 
 def _named(order: Order) -> str:

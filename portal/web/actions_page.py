@@ -1,12 +1,15 @@
 """What operators do: a page that asks before, one that lists what was done, also as CSV."""
 
-from typing import Annotated
+import datetime as dt
+from typing import Annotated, Self
 
-from fastapi import APIRouter, Depends, Form, Response
+from fastapi import APIRouter, Depends, Form, Query, Response
 from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core import acting
 from portal.core.acting import Action, Order
+from portal.core.answers import moment
 from portal.core.csv_text import csv_answer
 from portal.core.identity import Operator, operator
 from portal.web.context import CurrentPortal
@@ -16,8 +19,63 @@ from tasks.tables import audit, restrictions
 from tasks.tables.restrictions import Kind
 
 pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
+api = APIRouter(prefix="/api/operations", tags=["operations"])
 
 LISTED = 100
+
+
+class ActionBody(BaseModel):
+    """An action on something: a worker, a task that runs, a request, a phase or an owner."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: Action
+    subject: str = Field(max_length=200)
+    value: str = Field("", max_length=20, description="Of a limit or quota; empty lifts it.")
+    reason: str = Field("", max_length=500, description="Why, for the audit.")
+
+
+class DeedAnswer(BaseModel):
+    """What an operator did. An empty result: it was interrupted and may have taken effect."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: dt.datetime
+    who: str
+    action: str
+    subject: str
+    reason: str
+    result: str
+
+    @classmethod
+    def of(cls, deed: audit.Deed) -> Self:
+        """Build the answer for a row of the audit."""
+        return cls(
+            at=moment(deed.at),
+            who=deed.who,
+            action=deed.action,
+            subject=deed.subject,
+            reason=deed.reason,
+            result=deed.result,
+        )
+
+
+@api.get("/actions", summary="What operators did (operators)", dependencies=[Depends(operator)])
+def list_actions(
+    portal: CurrentPortal, limit: Annotated[int, Query(ge=1, le=1000)] = LISTED
+) -> tuple[DeedAnswer, ...]:
+    """List what operators did, the newest first."""
+    return tuple(DeedAnswer.of(one) for one in audit.deeds(portal.runtime.store, limit))
+
+
+@api.post("/actions", summary="Act (operators)", status_code=202)
+def do_action(caller: Operator, portal: CurrentPortal, body: ActionBody) -> DeedAnswer:
+    """Drain, release, kill, cancel, pause, resume, limit or set a quota, at once.
+
+    The answer is the row of the audit.
+    """
+    order = Order(action=body.action, subject=body.subject.strip(), value=body.value.strip())
+    return DeedAnswer.of(acting.act(portal.runtime, caller.owner, order, body.reason.strip()))
 
 
 @pages.get("/operations/actions")

@@ -261,3 +261,23 @@ def test_what_operators_do_with_others_requests_is_audited(
     (deed,) = audit.deeds(runtime.store)
     assert (deed.who, deed.action) == ("op@example.org", "cancel request")
     assert deed.subject.startswith(theirs)
+
+
+def test_programs_act_as_pages_do(portal: LivePortal, runtime: Runtime) -> None:
+    order = {"action": "pause phase", "subject": "reduction", "reason": "a program's"}
+    with portal.client() as scientist, portal.client(*OPERATOR) as client:
+        assert scientist.post("/api/operations/actions", json=order).status_code == 403
+        assert scientist.get("/api/operations/actions").status_code == 403
+        answer = client.post("/api/operations/actions", json=order)
+        assert (answer.status_code, answer.json()["result"]) == (202, "set")
+        wrong = client.post("/api/operations/actions", json={**order, "action": "explode"})
+        assert wrong.status_code == 422
+        unknown = client.post("/api/operations/actions", json={**order, "subject": "warping"})
+        assert unknown.status_code == 400
+        listed = client.get("/api/operations/actions").json()
+    assert [(one["who"], one["subject"], one["result"]) for one in listed] == [
+        ("op@example.org", "warping", "refused: There is no phase 'warping'."),
+        ("op@example.org", "reduction", "set"),
+    ]
+    (found,) = restrictions.load(runtime.store)
+    assert (found.kind, found.reason) == (Kind.PAUSE_PHASE, "a program's")
