@@ -82,13 +82,13 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
         if step is not None:
             yield ComparedLayer(field=field, of=step, layer=rest, how=how)
             continue
-        layer = rest if slash else name
         found = [
-            one
+            (one, layer)
             for one in resolved.products
-            if layer in one.choice.layers and (not slash or one.choice.name == first)
+            for layer in one.choice.layers
+            if name in (layer, f"{one.choice.name}/{layer}")
         ]
-        names = dict.fromkeys((one.choice.name, one.choice.collection) for one in found)
+        names = dict.fromkeys((one.choice.name, one.choice.collection) for one, _ in found)
         if len(names) != 1:
             there = [f"{p.choice.name}/{one}" for p in resolved.products for one in p.choice.layers]
             steps = [f"{one.name}/OUTPUT" for one in resolved.steps]
@@ -97,7 +97,8 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
                 f"the request has {'several layers' if names else 'no layer'} {name!r}.",
                 f"Name one of {', '.join([*dict.fromkeys(there), *steps][:20])}.",
             )
-        yield ComparedLayer(field=field, of=found[0], layer=layer, how=how)
+        of, layer = found[0]
+        yield ComparedLayer(field=field, of=of, layer=layer, how=how)
 
 
 def check_outputs(resolved: ResolvedRequest, rasters: Mapping[int, tuple[str, ...]]) -> None:
