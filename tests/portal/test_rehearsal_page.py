@@ -43,6 +43,7 @@ def test_the_page_has_three_ways_on(portal: LivePortal, runtime: Runtime) -> Non
         assert "no module named scipyx" in page
         for words in ("Mended: go on", "Go on anyway", "Give up"):
             assert words in page
+        assert f'href="/requests/{request}/runs">The log of the rehearsal' in page
     with portal.client() as client:
         assert client.post(f"/api/requests/{request}/retry").status_code == 409
 
