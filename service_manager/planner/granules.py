@@ -1,5 +1,6 @@
 """The granules a request may need, from the archive's metadata."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
@@ -60,16 +61,21 @@ def misnamed(choice: ProductChoice, span: Time, archive: Archive) -> list[Misnam
     return archive.misnamed(choice.name, choice.collection, span.start, span.end)
 
 
-def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
-    """Why a request matches no granule, and what the archive has."""
+def nothing_found(
+    request: Request, archive: Archive, unseen: Sequence[ProductChoice] = ()
+) -> RequestRefusedError:
+    """Why a request matches no granule, and what the archive has.
+
+    `unseen` are the rasters of users of which nothing was found.
+    """
     span = f"{request.time.start} to {request.time.end}"
-    archived = tuple(choice for choice in request.products if choice.exact is None)
-    if not archived:
+    if unseen:
         return RequestRefusedError(
-            "products.0",
-            f"{request.products[0].name} has no date from {span}, or does not touch the region.",
+            f"products.{request.products.index(unseen[0])}",
+            f"{unseen[0].name} has no date from {span}, or does not touch the region.",
             "Choose another region or other days; `swathmill raster show` tells what it covers.",
         )
+    archived = tuple(choice for choice in request.products if choice.exact is None)
     request = request.model_copy(update={"products": archived})
     names = ", ".join(f"{c.name} {Collection(c.collection).padded}" for c in request.products)
     for number, choice in enumerate(request.products):

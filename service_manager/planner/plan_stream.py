@@ -245,7 +245,12 @@ class PlanStream:
             fresh = self._plan(listed, digest)  # the windows of later stretches need its cells
             yield old or fresh
         if not self.counts.tasks:
-            raise nothing_found(self.request, self._archive)
+            unseen = [
+                one.choice
+                for one in self._wanted
+                if one.choice.exact is not None and not self._seen.get(one.number)
+            ]
+            raise nothing_found(self.request, self._archive, unseen)
 
     def gaps(self) -> Iterator[Gap]:
         """Yield what the request asks for and the archive does not have."""

@@ -1,0 +1,168 @@
+"""Rasters by the API and by pages; what is private stays unknown to everybody else."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portal.core import rasters as core
+from tasks.errors import RequestRefusedError
+from tasks.request.document import parse_request
+from tasks.storage.blobs import RASTERS
+from tasks.tables import package_operations, raster_operations, request_operations
+from tasks.tables.package_table import package_id
+from tasks.tables.raster_operations import RasterDesk
+from tasks.tables.runtime import Runtime
+from tests.portal.scripted import LivePortal
+from tests.portal.submissions import DOCUMENT
+from tests.reprojection.test_user_raster import geotiff
+
+ADA, BEN = "ada@example.org", "ben@example.org"
+
+
+@pytest.fixture
+def dem(tmp_path: Path) -> Path:
+    return geotiff(tmp_path / "dem.tif", np.arange(600, dtype=np.int16).reshape(20, 30))
+
+
+def push(portal: LivePortal, file: Path, owner: str = ADA, **said: str) -> Any:
+    with portal.client(owner) as client, file.open("rb") as opened:
+        return client.post(
+            "/api/rasters", data={"name": "hills", **said}, files={"file": (file.name, opened)}
+        )
+
+
+def test_a_raster_is_pushed_listed_found_shared_and_deleted(portal: LivePortal, dem: Path) -> None:
+    answer = push(portal, dem, units="hills=m")
+    assert answer.status_code == 201, answer.text
+    made = answer.json()
+    assert (made["reference"], made["visibility"], made["newest"]) == (
+        "raster:hills",
+        "private",
+        "1",
+    )
+    (version,) = made["versions"]
+    assert version["layers"][0]["units"] == "m"
+    assert (version["dates"], version["width"], version["came_from"]) == ([], 30, "dem.tif")
+    assert push(portal, dem, units="hills=m").json()["versions"] == [version]
+    assert push(portal, dem).json()["newest"] == "2"
+    assert push(portal, dem, version="1").status_code == 409
+    with portal.client(BEN) as client:
+        for address in ("/find?reference=hills", f"/find?reference={ADA}/hills", f"/{made['id']}"):
+            assert client.get(f"/api/rasters{address}").status_code == 404, address
+        assert client.get("/api/rasters").json() == []
+        assert client.delete(f"/api/rasters/{made['id']}").status_code == 404
+    with portal.client(ADA) as client:
+        shared = client.post(f"/api/rasters/{made['id']}/share?visibility=link").json()
+    with portal.client(BEN) as client:
+        opened = client.post("/api/rasters/open", params={"link": shared["link"]}).json()
+        assert (opened["reference"], opened["link"]) == (f"raster:{ADA}/hills", "")
+        found = client.get("/api/rasters/find", params={"reference": f"raster:{ADA}/hills@1"})
+        assert [one["digest"] for one in found.json()["versions"]] == [version["digest"]]
+    with portal.client(ADA) as client:
+        assert client.delete(f"/api/rasters/{made['id']}/versions/2").status_code == 204
+        assert client.get(f"/api/rasters/{made['id']}").json()["newest"] == "1"
+        assert client.delete(f"/api/rasters/{made['id']}").status_code == 204
+        assert client.get(f"/api/rasters/{made['id']}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"name": "Hills"}, "is no name of a raster"),
+        ({"version": "a b"}, "is no version"),
+        ({"period": "400"}, "is no number of days"),
+        ({"units": "m"}, "not written LAYER=UNIT"),
+        ({"dates": "2012-04-01,2012-04-02"}, "2 dates are given for 1 files"),
+        ({"dates": "April"}, "Write dates as 2012-04-01"),
+        ({"url": "https://example.org/x.tif"}, "one of the two"),
+    ],
+)
+def test_what_is_said_wrong_is_refused(
+    portal: LivePortal, dem: Path, said: dict[str, str], words: str
+) -> None:
+    answer = push(portal, dem, **said)
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+def test_a_file_that_is_none_and_a_host_that_is_not_allowed(
+    portal: LivePortal, tmp_path: Path
+) -> None:
+    vrt = tmp_path / "dem.tif"
+    vrt.write_text("<VRTDataset><SourceFilename>/etc/passwd</SourceFilename></VRTDataset>")
+    answer = push(portal, vrt)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("dem.tif is a VRT, which names other files")
+    with portal.client() as client:
+        fields = {"name": (None, "dem"), "url": (None, "https://example.org/dem.tif")}
+        answer = client.post("/api/rasters", files=fields)
+    assert answer.status_code == 422
+    assert "SWATHMILL_NETWORK_HOSTS" in answer.json()["detail"]
+
+
+def test_an_upload_that_is_too_large_is_refused(
+    portal: LivePortal, dem: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "MOST_UPLOADED", 100)
+    monkeypatch.setattr(core, "_FORM_BYTES", 100)
+    assert push(portal, dem).status_code == 413
+
+
+def test_the_page_uploads_shares_and_deletes(portal: LivePortal, dem: Path) -> None:
+    with portal.browser() as browser:
+        page = browser.post(
+            "/rasters", data={"name": "hills"}, files={"file": (dem.name, dem.read_bytes())}
+        )
+        at = page.url.path
+        assert "Raster hills" in page.text
+        assert "raster:hills" in page.text
+        linked = browser.post(f"{at}/share", data={"visibility": "link"}).text
+        assert "/rasters/open?link=" in linked
+        wrong = browser.post("/rasters", data={"name": "hills"}, files={"file": ("a.tif", b"PK")})
+        assert wrong.status_code == 422
+        assert "a.tif is a zip" in wrong.text
+        assert browser.post(f"{at}/delete").url.path == "/rasters"
+        assert browser.get(at).status_code == 404
+
+
+def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
+    assert push(portal, dem).status_code == 201
+    products = [*DOCUMENT["products"], {"name": "raster:hills", "layers": ["hills"]}]
+    with portal.client() as client:
+        made = client.post("/api/requests", json={**DOCUMENT, "products": products})
+        assert made.status_code == 202, made.text
+    with portal.client(BEN) as client:
+        answer = client.post("/api/requests", json={**DOCUMENT, "products": products})
+        assert answer.status_code == 422
+        assert answer.json()["field"].endswith(".name")
+        assert "there is no raster" in answer.json()["detail"]
+
+
+def test_files_of_deleted_rasters_go(portal: LivePortal, runtime: Runtime, dem: Path) -> None:
+    digest = push(portal, dem).json()["versions"][0]["digest"]
+    desk = RasterDesk(runtime=runtime)
+    row = package_operations.own(desk, ADA, package_id(ADA, "hills"))
+    assert raster_operations.collect(runtime) == 0
+    package_operations.delete(desk, row)
+    assert raster_operations.collect(runtime) == 1
+    assert not runtime.blobs.exists(RASTERS, f"{digest}.h5")
+
+
+def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
+    portal: LivePortal, runtime: Runtime, dem: Path
+) -> None:
+    made = push(portal, dem).json()
+    desk = RasterDesk(runtime=runtime)
+    row = package_operations.own(desk, ADA, package_id(ADA, "hills"))
+    name = f"{made['versions'][0]['digest']}.h5"
+    document = parse_request(
+        {**DOCUMENT, "products": [{"name": "raster:hills", "layers": ["hills"]}]}
+    )
+    request_operations.submit(runtime, ADA, document)
+    package_operations.delete(desk, row)
+    assert raster_operations.collect(runtime) == 0
+    assert runtime.blobs.exists(RASTERS, name)
+    with pytest.raises(RequestRefusedError, match="there is no raster"):
+        raster_operations.described(runtime, ADA, document)
