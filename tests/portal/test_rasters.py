@@ -8,6 +8,7 @@ import pytest
 
 from portal.core import rasters as core
 from tasks.errors import RequestRefusedError
+from tasks.model.model import RequestState
 from tasks.request.document import parse_request
 from tasks.storage.blobs import RASTERS
 from tasks.tables import package_operations, raster_operations, request_operations
@@ -134,10 +135,12 @@ def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
         made = client.post("/api/requests", json={**DOCUMENT, "products": products})
         assert made.status_code == 202, made.text
     with portal.client(BEN) as client:
-        answer = client.post("/api/requests", json={**DOCUMENT, "products": products})
-        assert answer.status_code == 422
-        assert answer.json()["field"].endswith(".name")
-        assert "there is no raster" in answer.json()["detail"]
+        for name in ("raster:hills", f"raster:{ADA}/hills"):
+            products[-1] = {"name": name, "layers": ["hills"]}
+            answer = client.post("/api/requests", json={**DOCUMENT, "products": products})
+            assert answer.status_code == 422, name
+            assert answer.json()["field"] == "products.1.name"
+            assert "there is no raster" in answer.json()["detail"]
 
 
 def test_files_of_deleted_rasters_go(portal: LivePortal, runtime: Runtime, dem: Path) -> None:
@@ -151,7 +154,7 @@ def test_files_of_deleted_rasters_go(portal: LivePortal, runtime: Runtime, dem: 
 
 
 def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
-    portal: LivePortal, runtime: Runtime, dem: Path
+    portal: LivePortal, runtime: Runtime, dem: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = push(portal, dem).json()
     desk = RasterDesk(runtime=runtime)
@@ -162,6 +165,8 @@ def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
     )
     request_operations.submit(runtime, ADA, document)
     package_operations.delete(desk, row)
+    assert raster_operations.collect(runtime) == 0
+    monkeypatch.setattr(RequestState, "unplanned", property(lambda _: False))
     assert raster_operations.collect(runtime) == 0
     assert runtime.blobs.exists(RASTERS, name)
     with pytest.raises(RequestRefusedError, match="there is no raster"):
