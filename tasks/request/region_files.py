@@ -40,6 +40,9 @@ _SQLITE_STEPS = 500  # of a million instructions each
 _PIECES = 64  # of the longer side of a projected region: edges are straight in its own projection
 _SPARSE = 1000  # vertices of a polygon that may have long edges
 _FARTHEST = 1e9  # in degrees or metres: no place on Earth
+_LEVELS = 8  # of brackets in WKT: a collection of multipolygons has five
+_PARTS = 2  # levels of parts in WKB: a collection of multipolygons
+_POINT, _LINE, _POLYGON, _COLLECTION = 1, 2, 3, 7  # codes of WKB; 4 to 6 are multiples of 1 to 3
 _DEGREES = "EPSG:4326"
 _T = TypeVar("_T")
 _WKT = re.compile(
@@ -140,6 +143,7 @@ def _parsed(data: bytes, name: str) -> _Read | str:
         return _of_kml(text)
     if match := _WKT.match(text):
         crs = CRS.from_epsg(int(match["srid"])) if match["srid"] else None
+        _check_levels(text)
         return _Read(
             features=[(shapely.from_wkt(text.partition(";")[2] if crs else text), "")], crs=crs
         )
@@ -250,7 +254,49 @@ def _of_blob(blob: bytes) -> BaseGeometry:
     if blob[:2] != b"GP":
         raise ValueError("a geometry does not begin as one of GeoPackage")
     numbers = (0, 4, 6, 6, 8)[(blob[3] >> 1) & 7]
-    return shapely.from_wkb(blob[8 + 8 * numbers :])
+    wkb = blob[8 + 8 * numbers :]
+    _check_parts(wkb)
+    return shapely.from_wkb(wkb)
+
+
+def _check_levels(text: str) -> None:
+    """Raise ValueError for WKT with too many levels of brackets, which would crash GEOS."""
+    letters = np.frombuffer(text.encode(), np.uint8)
+    steps = (letters == ord("(")).astype(np.int32) - (letters == ord(")"))
+    if np.cumsum(steps).max(initial=0) > _LEVELS:
+        raise ValueError(f"its brackets are nested more than {_LEVELS} levels deep")
+
+
+def _check_parts(wkb: bytes) -> None:
+    """Raise ValueError for WKB whose parts have parts of their own, which may crash GEOS.
+
+    The parts of a collection are walked by their sizes (OGC 06-103r4, 8.2.3).
+    """
+    waiting, at = [1], 0  # parts still to come, by level
+    while waiting:
+        if not waiting[-1]:
+            waiting.pop()
+            continue
+        waiting[-1] -= 1
+        order = "<" if wkb[at] else ">"
+        (code,) = struct.unpack_from(f"{order}I", wkb, at + 1)
+        kind, dimensions = code % 1000, 2 + (0, 1, 1, 2)[code // 1000 % 4]
+        at += 5
+        if kind == _POINT:
+            at += 8 * dimensions
+            continue
+        (count,) = struct.unpack_from(f"{order}I", wkb, at)
+        at += 4
+        if kind == _LINE:
+            at += 8 * dimensions * count
+        elif kind == _POLYGON:
+            for _ in range(count):
+                (vertices,) = struct.unpack_from(f"{order}I", wkb, at)
+                at += 4 + 8 * dimensions * vertices
+        elif kind <= _COLLECTION and len(waiting) <= _PARTS:
+            waiting.append(count)
+        else:
+            raise ValueError("a geometry is none, or its parts have parts of their own")
 
 
 def _of_geojson(document: object) -> _Read:

@@ -50,7 +50,7 @@ def parse_sites(given: str | Mapping[str, object]) -> tuple[SiteChoice, ...]:
     if isinstance(given, str) and given.lstrip().startswith("{"):
         try:
             given = json.loads(given)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"this is no GeoJSON: {error}; mend the text") from None
     try:
         sites = _of_table(given) if isinstance(given, str) else _of_features(given)

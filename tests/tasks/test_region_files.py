@@ -3,6 +3,7 @@
 import io
 import json
 import sqlite3
+import struct
 import zipfile
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tasks.request import region_files
 from tasks.request.document import load_request, parse_request
 from tasks.request.region_files import RegionFileError, names_file, read_region
 from tasks.request.regions import region_area
+from tasks.request.sites import parse_sites
 
 FIELD = shapely.from_wkt("POLYGON ((5 50, 8 50, 8 53, 5 53, 5 50), (6 51, 7 51, 7 52, 6 52, 6 51))")
 UTM = "EPSG:32632"
@@ -57,8 +59,9 @@ def zipped_shapefile(
     return made.getvalue()
 
 
-def geopackage(geometry: shapely.Geometry, epsg: int, *, layers: int = 1) -> bytes:
+def geopackage(geometry: shapely.Geometry | bytes, epsg: int, *, layers: int = 1) -> bytes:
     """A GeoPackage by its specification; a box of two axes stands in each geometry's header."""
+    wkb = geometry if isinstance(geometry, bytes) else shapely.to_wkb(geometry)
     store = sqlite3.connect(":memory:")
     store.executescript(
         "CREATE TABLE gpkg_spatial_ref_sys (srs_name, srs_id INTEGER, organization, "
@@ -78,9 +81,7 @@ def geopackage(geometry: shapely.Geometry, epsg: int, *, layers: int = 1) -> byt
             (table, epsg),
         )
         header = b"GP\x00" + bytes([0b011]) + epsg.to_bytes(4, "little") + bytes(32)
-        store.execute(
-            f'INSERT INTO "{quoted}" VALUES (1, ?, ?)', ("A", header + shapely.to_wkb(geometry))
-        )
+        store.execute(f'INSERT INTO "{quoted}" VALUES (1, ?, ?)', ("A", header + wkb))
     store.commit()
     data = bytearray(store.serialize())
     data[18:20] = b"\x02\x02"  # as QGIS leaves them, in write-ahead mode
@@ -307,3 +308,37 @@ def test_polygons_beyond_180_degrees_are_cut_there(west: float) -> None:
     assert area.area == 200
     made = parse_request({**REQUEST, "region": {"geojson": read.geojson}})
     assert region_area(made.region).bounds == (170, -20, 190, -10)
+
+
+DEEP = 100_000  # levels, with which GEOS ends the process
+
+
+def test_wkt_nested_too_deeply_is_refused() -> None:
+    text = "GEOMETRYCOLLECTION(" * DEEP + "POINT(1 1)" + ")" * DEEP
+    with pytest.raises(RegionFileError, match="nested more than 8 levels deep"):
+        read_region(text.encode())
+
+
+@pytest.mark.parametrize("kind", [4, 5, 6, 7])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_wkb_nested_too_deeply_is_refused(kind: int, order: str) -> None:
+    level = struct.pack(f"{order}BII", order == "<", kind, 1)
+    wkb = level * DEEP + shapely.to_wkb(shapely.Point(5, 50))
+    with pytest.raises(RegionFileError, match="parts of their own"):
+        read_region(geopackage(wkb, 4326), "a.gpkg")
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_a_collection_of_multipolygons_with_holes_is_read(dimensions: int) -> None:
+    fields = shapely.MultiPolygon([FIELD, shapely.box(20, 50, 21, 51)])
+    collection = shapely.GeometryCollection([fields, shapely.box(30, 50, 31, 51)])
+    collection = shapely.force_3d(collection) if dimensions == 3 else collection
+    wkb = shapely.to_wkb(collection, output_dimension=dimensions, flavor="iso")
+    area = shapely.union_all([fields, shapely.box(30, 50, 31, 51)])
+    for data, name in ((geopackage(wkb, 4326), "a.gpkg"), (collection.wkt.encode(), "")):
+        assert shapely.equals(shape(read_region(data, name).geojson or {}), area)
+
+
+def test_sites_nested_too_deeply_are_refused() -> None:
+    with pytest.raises(ValueError, match="no GeoJSON"):
+        parse_sites('{"a":' * DEEP + "0" + "}" * DEEP)
