@@ -333,7 +333,7 @@ def test_a_collection_of_multipolygons_with_holes_is_read(dimensions: int) -> No
     fields = shapely.MultiPolygon([FIELD, shapely.box(20, 50, 21, 51)])
     collection = shapely.GeometryCollection([fields, shapely.box(30, 50, 31, 51)])
     collection = shapely.force_3d(collection) if dimensions == 3 else collection
-    wkb = shapely.to_wkb(collection, output_dimension=dimensions, flavor="iso")
+    wkb = shapely.to_wkb(collection, flavor="iso")
     area = shapely.union_all([fields, shapely.box(30, 50, 31, 51)])
     for data, name in ((geopackage(wkb, 4326), "a.gpkg"), (collection.wkt.encode(), "")):
         assert shapely.equals(shape(read_region(data, name).geojson or {}), area)
