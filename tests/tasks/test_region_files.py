@@ -330,7 +330,7 @@ def test_wkb_nested_too_deeply_is_refused(kind: int, order: str) -> None:
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_a_collection_of_multipolygons_with_holes_is_read(dimensions: int) -> None:
-    fields = shapely.MultiPolygon([FIELD, shapely.box(20, 50, 21, 51)])
+    fields = shapely.union_all([FIELD, shapely.box(20, 50, 21, 51)])
     collection = shapely.GeometryCollection([fields, shapely.box(30, 50, 31, 51)])
     collection = shapely.force_3d(collection) if dimensions == 3 else collection
     wkb = shapely.to_wkb(collection, flavor="iso")
