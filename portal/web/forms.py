@@ -585,7 +585,8 @@ def _yaml_mapping(name: str, text: str) -> object:
         return load_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
+        last = len(text.splitlines())  # the parser's own end of an unfinished text is after it
+        where = f" at line {min(mark.line + 1, last)}" if mark is not None else ""
         raise RequestRefusedError(name, f"cannot be read{where}.", WANTED[name].remedy) from None
 
 

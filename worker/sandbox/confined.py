@@ -275,7 +275,7 @@ def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
                         f"the package's time limit of {bounds.seconds:g} s is over: "
                         f"{run.last_line()}",
                     )
-                if orphans > bounds.processes:  # it may fork faster than they can be reaped
+                if orphans:  # it may fork faster than processes can be reaped or counted
                     proctree.signal_group(run.process.pid, signal.SIGSTOP)
                     while run.reap_orphan():
                         pass

