@@ -74,7 +74,9 @@ def _push(portal: Portal, caller: Person, file: UploadFile) -> Response:
 @router.get("/packages/open")
 def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
     """Ask whoever follows a package's link whether to take it up."""
-    return portal.pages.page("package_open.html", caller, "packages", 200, link=link[:200])
+    return portal.pages.page(
+        "take_up.html", caller, "packages", 200, kind="packages", use="run", link=link[:200]
+    )
 
 
 @router.post("/packages/open")

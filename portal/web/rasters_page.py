@@ -40,7 +40,9 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
 @router.get("/rasters/open")
 def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
     """Ask whoever follows a raster's link whether to take it up."""
-    return portal.pages.page("raster_open.html", caller, "rasters", 200, link=link[:200])
+    return portal.pages.page(
+        "take_up.html", caller, "rasters", 200, kind="rasters", use="name", link=link[:200]
+    )
 
 
 @router.post("/rasters/open")

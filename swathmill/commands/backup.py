@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from service_manager.leader.leadership import Leadership
-from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.commands.options import (
+    DataOption,
+    JsonOption,
+    data_folder,
+    plain_console,
+    print_json,
+)
 from swathmill.commands.paths import input_files, output_file
 from swathmill.errors import StackError
 from swathmill.stack import storage
@@ -46,12 +51,12 @@ def export(
     with open_storage(data_folder(data), alone=False) as runtime:
         if not any(request_operations.list_requests(runtime, limit=1)):
             raise StackError("There is nothing to export: no request was made.", "See --data.")
-        say = _console(quiet=as_json).print
+        say = plain_console(quiet=as_json).print
         totals = write(runtime, file, Settings().lease_seconds, say)
     if as_json:
         print_json({"file": file, **asdict(totals)})
         return
-    _console().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
+    plain_console().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
 
 
 def restore(
@@ -68,7 +73,7 @@ def restore(
     if as_json:
         print_json({"file": file, **asdict(totals), "absent": absent})
         return
-    console = _console()
+    console = plain_console()
     console.print(f"{totals.rows} rows, {totals.blobs} plans and documents are restored.")
     if absent:
         console.print(
@@ -151,7 +156,3 @@ def _started(folder: DataFolder) -> Iterator[str]:
             yield server.connection_string
         finally:
             child.stop()
-
-
-def _console(*, quiet: bool = False) -> Console:
-    return Console(highlight=False, soft_wrap=True, quiet=quiet)

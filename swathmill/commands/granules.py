@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from modis.box import LonLatBox
 from reprojection.read.isolation import run_in_fork
@@ -20,7 +19,7 @@ from reprojection.sample.towers import tower_files
 from reprojection.write.meanings import attribute_table
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
-from swathmill.commands.options import JsonOption, print_json
+from swathmill.commands.options import JsonOption, plain_console, print_json
 from swathmill.commands.paths import input_files
 from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
@@ -92,11 +91,11 @@ def sample(
     if as_json:
         print_json({"folder": folder, "granules": [path.name for path in paths], "bytes": size})
         return
-    _console().print(
+    plain_console().print(
         f"{len(paths)} synthetic granules, {size / 1e6:.1f} MB, in {folder}", markup=False
     )
     if towers:
-        _console().print(f"{len(towers)} made-up towers in {folder / TOWERS}", markup=False)
+        plain_console().print(f"{len(towers)} made-up towers in {folder / TOWERS}", markup=False)
 
 
 def reproject_files(
@@ -200,9 +199,9 @@ def reproject_files(
     if as_json:
         print_json({"file": out, "picture": picture, **asdict(made)})
         return
-    _console().print(f"{out}: {made.text}", markup=False)
+    plain_console().print(f"{out}: {made.text}", markup=False)
     if picture is not None:
-        _console().print(f"Picture  {picture}", markup=False)
+        plain_console().print(f"Picture  {picture}", markup=False)
 
 
 def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]] | None:
@@ -273,7 +272,3 @@ def _about(raster: Raster) -> _Made:
         valid_share=float(raster.valid(0).mean()),
         granules=tuple(one.name for one in raster.provenance.granules),
     )
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)

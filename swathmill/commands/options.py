@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
+from rich.console import Console
 
 from swathmill.errors import ArgumentError, RefusedError
 from swathmill.stack.folder import DataFolder
@@ -187,3 +188,8 @@ def stack_options(
         fork=True,
         settings=settings,
     )
+
+
+def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """Return where commands print, in long lines and without colours of their own."""
+    return Console(highlight=False, soft_wrap=True, stderr=stderr, quiet=quiet)

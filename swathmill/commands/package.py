@@ -2,12 +2,10 @@
 
 import tempfile
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,27 +18,22 @@ from swathmill.commands.options import (
     JsonOption,
     TokenOption,
     data_folder,
+    plain_console,
     print_json,
+)
+from swathmill.commands.sharing import (
+    SEEN_BY,
+    Reference,
+    Visibility,
+    confirm_deletion,
+    names_version,
+    tell_link,
+    tell_seen,
 )
 from swathmill.errors import ArgumentError
 from swathmill.kit import Language, checked, write_skeleton
 from tasks.model.packages import PackageError, pack
 from tasks.run.classify import AttemptError
-
-_SEEN_BY = {"private": "you alone", "link": "those with its link", "everyone": "everyone"}
-
-
-class Visibility(StrEnum):
-    """Who sees a package."""
-
-    PRIVATE = "private"
-    LINK = "link"
-    EVERYONE = "everyone"
-
-
-Reference = Annotated[
-    str, typer.Argument(help="NAME or OWNER/NAME, with @VERSION for one version.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -73,15 +66,16 @@ def new(
 ) -> None:
     """Make a package that runs: the mean of each layer, to begin with."""
     write_skeleton(folder, language)
-    console = _console()
     for path in sorted(folder.iterdir()):
-        console.print(str(path), markup=False)
+        plain_console().print(str(path), markup=False)
     first = {
         Language.C: f"make -C {folder}, then ",
         Language.FORTRAN: f"make -C {folder}, then ",
         Language.MATLAB: "mcc -m mean_of_days.m, then ",
     }
-    console.print(f"Next: {first.get(language, '')}swathmill package try {folder}", markup=False)
+    plain_console().print(
+        f"Next: {first.get(language, '')}swathmill package try {folder}", markup=False
+    )
 
 
 def check(
@@ -96,13 +90,12 @@ def check(
         print_json(found)
         return
     manifest = found.package
-    console = _console()
-    console.print(f"{manifest.name}@{manifest.version}  {found.digest}", markup=False)
-    console.print(f"{found.files:,} files, {size_text(found.size)}", markup=False)
+    plain_console().print(f"{manifest.name}@{manifest.version}  {found.digest}", markup=False)
+    plain_console().print(f"{found.files:,} files, {size_text(found.size)}", markup=False)
     outputs = ", ".join(f"{one.name} ({one.kind})" for one in manifest.outputs)
     if found.environment is not None:
-        console.print(f"depends on {', '.join(found.environment.packages)}", markup=False)
-    console.print(f"runs {' '.join(manifest.command)}, makes {outputs}", markup=False)
+        plain_console().print(f"depends on {', '.join(found.environment.packages)}", markup=False)
+    plain_console().print(f"runs {' '.join(manifest.command)}, makes {outputs}", markup=False)
 
 
 def try_package(
@@ -128,15 +121,14 @@ def try_package(
     """Run a package over a group's inputs on this machine as a worker does: sandbox and limits."""
     parameters = dict(_pair(text) for text in parameter or [])
     folder = out or Path(f"{package.name.partition('.')[0]}-out")
-    console = _console()
     try:
         made = _refusing(lambda: kit.try_package(package, on, parameters, folder))
     except AttemptError as error:
-        console.print(f"{error.category.value}: {error}", style="red", markup=False)
+        plain_console().print(f"{error.category.value}: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
     for one in made:
         share = "" if one.valid_share is None else f", {one.valid_share:.0%} of pixels have a value"
-        console.print(f"{one.path}{share}", markup=False)
+        plain_console().print(f"{one.path}{share}", markup=False)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -160,7 +152,7 @@ def inputs(
     """Download what a run of a reduction was given, for `swathmill package try --on`."""
     to = out or Path(f"inputs-{task[-12:]}.zip")
     client_for(data_folder(data), token).inputs(task, to, request=request)
-    _console().print(str(to), markup=False)
+    plain_console().print(str(to), markup=False)
 
 
 _T = TypeVar("_T")
@@ -200,10 +192,11 @@ def push(
         print_json(pushed)
         return
     newest = pushed.versions[0]
-    console = _console()
-    console.print(f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False)
-    console.print(f"In a request: reduction: {{package: {pushed.reference}}}", markup=False)
-    _tell_link(console, pushed)
+    plain_console().print(
+        f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False
+    )
+    plain_console().print(f"In a request: reduction: {{package: {pushed.reference}}}", markup=False)
+    tell_link(pushed)
 
 
 def list_packages(
@@ -216,10 +209,10 @@ def list_packages(
         return
     table = Table("package", "version", "seen by", "what it computes", box=None)
     for one in found:
-        seen = "everyone" if one.source != "uploaded" else _SEEN_BY.get(one.visibility, "")
+        seen = "everyone" if one.source != "uploaded" else SEEN_BY.get(one.visibility, "")
         first = one.description.partition(". ")[0]
         table.add_row(one.reference, one.newest or "all deprecated", seen, escape(first))
-    _console().print(table)
+    plain_console().print(table)
 
 
 def show(
@@ -233,16 +226,14 @@ def show(
     if as_json:
         print_json(found)
         return
-    console = _console()
-    console.print(f"{found.owner}/{found.name}: {found.description}", markup=False)
-    console.print(f"Seen by {_SEEN_BY.get(found.visibility, found.visibility)}.", markup=False)
-    _tell_link(console, found)
+    plain_console().print(f"{found.owner}/{found.name}: {found.description}", markup=False)
+    tell_seen(found)
     table = Table("version", "pushed", "size", "SHA-256", "", box=None)
     for one in found.versions:
         pushed = f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else ""
         said = f"deprecated: {one.deprecated}" if one.deprecated else ""
         table.add_row(one.version, pushed, size_text(one.size), one.digest[:16], said)
-    console.print(table)
+    plain_console().print(table)
 
 
 def share(
@@ -256,10 +247,7 @@ def share(
 ) -> None:
     """Say who sees your package; print its link, if it has one."""
     client = client_for(data_folder(data), token)
-    shared = client.share_package(client.package(reference), visibility.value, renew=renew)
-    console = _console()
-    console.print(f"{shared.name} is seen by {_SEEN_BY[shared.visibility]}.", markup=False)
-    _tell_link(console, shared)
+    tell_seen(client.share_package(client.package(reference), visibility.value, renew=renew))
 
 
 def open_link(
@@ -269,7 +257,7 @@ def open_link(
 ) -> None:
     """Take up a package that somebody shares by a link; print what a request names."""
     opened = client_for(data_folder(data), token).open_package(link)
-    _console().print(opened.reference, markup=False)
+    plain_console().print(opened.reference, markup=False)
 
 
 def deprecate(
@@ -284,7 +272,7 @@ def deprecate(
     version = _one_version(reference, found)
     after = client.deprecate_package(found, version.version, why)
     now = f"is now version {after.newest}" if after.newest else "has no recommended version"
-    _console().print(f"{after.name} {now}.", markup=False)
+    plain_console().print(f"{after.name} {now}.", markup=False)
 
 
 def download(
@@ -297,9 +285,9 @@ def download(
     client = client_for(data_folder(data), token)
     found = client.package(reference)
     wanted = [one for one in found.versions if one.version == found.newest]
-    version = _one_version(reference, found) if "@" in reference.rpartition("/")[2] else wanted[0]
+    version = _one_version(reference, found) if names_version(reference) else wanted[0]
     client.download_package(version, to)
-    _console().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
+    plain_console().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
 
 
 def rm(
@@ -311,12 +299,10 @@ def rm(
     """Delete your package, or with @VERSION one version; what runs by now goes on."""
     client = client_for(data_folder(data), token)
     found = client.package(reference)
-    version = _one_version(reference, found).version if "@" in reference.rpartition("/")[2] else ""
-    what = f"version {version} of {found.name}" if version else f"{found.name} with all versions"
-    if not yes:
-        typer.confirm(f"Delete {what}?", abort=True)
+    version = _one_version(reference, found).version if names_version(reference) else ""
+    what = confirm_deletion(found.name, version, yes=yes)
     client.delete_package(found, version)
-    _console().print(f"Deleted: {what}.", markup=False)
+    plain_console().print(f"Deleted: {what}.", markup=False)
 
 
 def packed(folder: Path) -> bytes:
@@ -325,18 +311,9 @@ def packed(folder: Path) -> bytes:
 
 
 def _one_version(reference: str, found: SharedPackage) -> PackageVersion:
-    if "@" not in reference.rpartition("/")[2] or len(found.versions) != 1:
+    if not names_version(reference) or len(found.versions) != 1:
         raise ArgumentError(
             f"{reference!r} names no version.",
             f"Write {found.name}@VERSION; `swathmill package show {found.name}` lists them.",
         )
     return found.versions[0]
-
-
-def _tell_link(console: Console, package: SharedPackage) -> None:
-    if package.link:
-        console.print(f"Link: {package.link}", markup=False)
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)

@@ -4,28 +4,30 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from portal.core.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import RasterVersion, SharedRaster
+from swathmill.client import RasterVersion
 from swathmill.commands.options import (
     DataOption,
     JsonOption,
     TokenOption,
     data_folder,
+    plain_console,
     print_json,
 )
-from swathmill.commands.package import Visibility
+from swathmill.commands.sharing import (
+    SEEN_BY,
+    Reference,
+    Visibility,
+    confirm_deletion,
+    names_version,
+    tell_link,
+    tell_seen,
+)
 from swathmill.errors import ArgumentError
-
-_SEEN_BY = {"private": "you alone", "link": "those with its link", "everyone": "everyone"}
-
-Reference = Annotated[
-    str, typer.Argument(help="NAME or OWNER/NAME, with @VERSION for one version.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -106,16 +108,17 @@ def push(
         print_json(pushed)
         return
     newest = next(one for one in pushed.versions if one.version == pushed.newest)
-    console = _console()
-    console.print(f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False)
-    console.print(f"{_grid(newest)}; {_dates(newest)}", markup=False)
+    plain_console().print(
+        f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False
+    )
+    plain_console().print(f"{_grid(newest)}; {_dates(newest)}", markup=False)
     first = newest.layers[0]["name"]
     use = "" if newest.dates else ", use: static"
-    console.print(
+    plain_console().print(
         f'In a request: products: [{{name: "{pushed.reference}", layers: [{first}]{use}}}]',
         markup=False,
     )
-    _tell_link(console, pushed)
+    tell_link(pushed)
 
 
 def list_rasters(
@@ -129,9 +132,9 @@ def list_rasters(
     table = Table("raster", "version", "seen by", "layers", box=None)
     for one in found:
         table.add_row(
-            one.reference, one.newest, _SEEN_BY.get(one.visibility, ""), escape(one.layers)
+            one.reference, one.newest, SEEN_BY.get(one.visibility, ""), escape(one.layers)
         )
-    _console().print(table)
+    plain_console().print(table)
 
 
 def show(
@@ -145,17 +148,15 @@ def show(
     if as_json:
         print_json(found)
         return
-    console = _console()
-    console.print(f"{found.owner}/{found.name}: {found.reference}", markup=False)
-    console.print(f"Seen by {_SEEN_BY.get(found.visibility, found.visibility)}.", markup=False)
-    _tell_link(console, found)
+    plain_console().print(f"{found.owner}/{found.name}: {found.reference}", markup=False)
+    tell_seen(found)
     table = Table("version", "pushed", "size", "SHA-256", "grid", "dates", "layers", box=None)
     for one in found.versions:
         pushed = f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else ""
         layers = ", ".join(f"{layer['name']} {layer['units']}".strip() for layer in one.layers)
         cells = (one.version, pushed, size_text(one.size), one.digest[:16], _grid(one), _dates(one))
         table.add_row(*cells, escape(layers))
-    console.print(table)
+    plain_console().print(table)
 
 
 def share(
@@ -169,10 +170,7 @@ def share(
 ) -> None:
     """Say who sees your raster; print its link, if it has one."""
     client = client_for(data_folder(data), token)
-    shared = client.share_raster(client.raster(reference), visibility.value, renew=renew)
-    console = _console()
-    console.print(f"{shared.name} is seen by {_SEEN_BY[shared.visibility]}.", markup=False)
-    _tell_link(console, shared)
+    tell_seen(client.share_raster(client.raster(reference), visibility.value, renew=renew))
 
 
 def open_link(
@@ -182,7 +180,7 @@ def open_link(
 ) -> None:
     """Take up a raster that somebody shares by a link; print what a request names."""
     opened = client_for(data_folder(data), token).open_raster(link)
-    _console().print(opened.reference, markup=False)
+    plain_console().print(opened.reference, markup=False)
 
 
 def rm(
@@ -194,13 +192,10 @@ def rm(
     """Delete your raster, or with @VERSION one version; requests that use it by now go on."""
     client = client_for(data_folder(data), token)
     found = client.raster(reference)
-    named = "@" in reference.rpartition("/")[2]
-    version = found.versions[0].version if named else ""
-    what = f"version {version} of {found.name}" if version else f"{found.name} with all versions"
-    if not yes:
-        typer.confirm(f"Delete {what}?", abort=True)
+    version = found.versions[0].version if names_version(reference) else ""
+    what = confirm_deletion(found.name, version, yes=yes)
     client.delete_raster(found, version)
-    _console().print(f"Deleted: {what}.", markup=False)
+    plain_console().print(f"Deleted: {what}.", markup=False)
 
 
 def _name_of(file: str) -> str:
@@ -220,12 +215,3 @@ def _dates(version: RasterVersion) -> str:
     if len(version.dates) == 1:
         return str(version.dates[0])
     return f"{len(version.dates):,} dates, {version.dates[0]} to {version.dates[-1]}"
-
-
-def _tell_link(console: Console, raster: SharedRaster) -> None:
-    if raster.link:
-        console.print(f"Link: {raster.link}", markup=False)
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)

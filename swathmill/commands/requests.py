@@ -25,6 +25,7 @@ from swathmill.commands.options import (
     TokenOption,
     about,
     data_folder,
+    plain_console,
     print_json,
 )
 from swathmill.commands.paths import output_folder
@@ -66,13 +67,13 @@ def submit(
             print_json(counts)
             return
         for line in lines_of(Counts.model_validate(counts)):
-            _console().print(line, markup=False)
+            plain_console().print(line, markup=False)
         return
     made = client.submit(document)
     if as_json:
         print_json(client.told(made.id))
     else:
-        _console().print(made.id, markup=False)
+        plain_console().print(made.id, markup=False)
 
 
 def status(
@@ -98,7 +99,7 @@ def status(
         if as_json:
             print_json(client.told(request_id))
         else:
-            console = _console()
+            console = plain_console()
             _show(console, found)
             for line in _lacking(client, found):
                 console.print(line, markup=False)
@@ -133,7 +134,7 @@ def results(
     folder = None if out is None else output_folder(out, "--out")
     with about(request_id):
         found = client.results(request_id)
-    console = _console()
+    console = plain_console()
     if folder is None:
         if as_json:
             print_json(found)
@@ -154,7 +155,7 @@ def results(
 def _copy(client: Client, request_id: str, to: str, *, as_json: bool) -> None:
     """Have results copied by the portal, with a line for each of its answers."""
     address = sys.stdin.readline().strip() if to == "-" else to
-    console = Console(highlight=False, soft_wrap=True, stderr=True, quiet=as_json)
+    console = plain_console(stderr=True, quiet=as_json)
 
     def tell(copied: int, left: int) -> None:
         console.print(f"{copied:,} copied, {left:,} left.", markup=False)
@@ -184,12 +185,12 @@ def _list(client: Client, *, as_json: bool) -> None:
     for row in client.requests():
         submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
         table.add_row(row.id, row.state, submitted, row.title)
-    _console().print(table)
+    plain_console().print(table)
 
 
 def _followed(client: Client, request_id: str, *, quiet: bool) -> RequestStatus:
     """Wait until a request has ended and return its state; show progress on standard error."""
-    console = Console(highlight=False, soft_wrap=True, stderr=True, quiet=quiet)
+    console = plain_console(stderr=True, quiet=quiet)
     with ProgressView(console) as view:
         follower = Follower(client=client, tick=lambda: time.sleep(0), view=view)
         return follower.until_ended(request_id)
@@ -279,7 +280,3 @@ def _lacking(client: Client, row: RequestStatus) -> list[str]:
         *shortened(incomplete_lines(results), _LINES, f"{where}/results"),
         *shortened(failure_lines(failures), _LINES, f"{where}/failures"),
     ]
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)

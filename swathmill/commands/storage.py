@@ -14,7 +14,13 @@ from service_manager.options import ManagerOptions
 from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why
 from swathmill.commands.backup import open_storage
-from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.commands.options import (
+    DataOption,
+    JsonOption,
+    data_folder,
+    plain_console,
+    print_json,
+)
 from tasks.model.model import Phase
 from tasks.model.task_keys import SHARDS
 from tasks.settings import Settings
@@ -54,7 +60,7 @@ def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
     if as_json:
         print_json({"phases": held, "next": least})
         return
-    show(Console(highlight=False, soft_wrap=True), policy, held, least, now)
+    show(plain_console(), policy, held, least, now)
 
 
 def look(runtime: Runtime, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
