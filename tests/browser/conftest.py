@@ -8,6 +8,8 @@ import pytest
 import structlog
 from playwright.sync_api import Browser, Error, sync_playwright
 
+from portal.web.pages import STATIC
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
@@ -27,6 +29,7 @@ def chromium() -> Iterator[Browser]:
     )
     if path is None:
         pytest.skip("no chromium on PATH: install it, or name one by SWATHMILL_TEST_CHROMIUM")
+    assert (STATIC / "vendor" / "htmx.min.js").is_file(), "no portal/static/vendor: run make setup"
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(

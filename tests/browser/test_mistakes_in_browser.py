@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from portal.web.pages import STATIC
 from tasks.holdings import holdings
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
@@ -30,8 +29,6 @@ def runtime() -> Iterator[Runtime]:
 
 @pytest.fixture
 def portal(runtime: Runtime) -> Iterator[LivePortal]:
-    if not (STATIC / "vendor" / "htmx.min.js").is_file():
-        pytest.skip("portal/static/vendor is empty: run make setup")
     with live_portal(runtime, settings()) as running:
         yield running
 

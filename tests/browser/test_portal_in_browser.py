@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect
 
-from portal.web.pages import STATIC
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.document import parse_request
@@ -48,8 +47,6 @@ def runtime() -> Runtime:
 
 @pytest.fixture
 def portal(runtime: Runtime) -> Iterator[LivePortal]:
-    if not (STATIC / "vendor" / "htmx.min.js").is_file():
-        pytest.skip("portal/static/vendor is empty: run make setup")
     with live_portal(runtime, settings()) as running:
         yield running
 

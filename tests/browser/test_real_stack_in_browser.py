@@ -14,8 +14,6 @@ import pytest
 import rasterio
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from portal.web.pages import STATIC
-
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.integration]
 
 COMMAND = (sys.executable, "-m", "swathmill.cli")
@@ -29,8 +27,6 @@ def link(
 ) -> Iterator[str]:
     """The sign-in link of a stack over a sample archive."""
     assert chromium.is_connected()
-    if not (STATIC / "vendor" / "htmx.min.js").is_file():
-        pytest.skip("portal/static/vendor is empty: run make setup")
     folder = tmp_path_factory.mktemp("stack")
     log = folder / "up.log"
     with log.open("wb") as out:

@@ -10,8 +10,6 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Viewport
 from shapely.geometry import shape
 from shapely.geometry.base import BaseGeometry
 
-from portal.web.pages import STATIC
-from tasks.request.places import DATA
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
@@ -40,8 +38,6 @@ def runtime() -> Runtime:
 
 @pytest.fixture(scope="module")
 def portal(runtime: Runtime) -> Iterator[LivePortal]:
-    if not (STATIC / "vendor" / "ol.js").is_file():
-        pytest.skip("portal/static/vendor is empty: run make setup")
     with live_portal(runtime, settings()) as running:
         yield running
 
@@ -170,7 +166,6 @@ def test_a_polygon_is_drawn_by_keys_alone(page: Page) -> None:
     assert len(shapely.get_coordinates(area(page))) == 4
 
 
-@pytest.mark.skipif(not DATA.is_file(), reason="no places.zip: run make setup")
 def test_a_place_is_outlined_and_enter_sends_nothing(page: Page, runtime: Runtime) -> None:
     page.get_by_label("Place", exact=True).check()
     page.locator("#place").press_sequentially("bayern")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
 
-from portal.web.pages import STATIC
 from reprojection.read.completeness import Completeness, Missing
 from tasks.model.model import RequestState
 from tests.portal.scripted import (
@@ -32,8 +31,6 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePortal, str]]:
     """A portal with one request: two layers, three dates; the last LAI is incomplete."""
-    if not (STATIC / "vendor" / "ol.js").is_file():
-        pytest.skip("portal/static/vendor is empty: run make setup")
     runtime = live_runtime()
     name = submitted(runtime)
     folder = tmp_path_factory.mktemp("day")

@@ -9,7 +9,6 @@ import shapely
 from shapely.geometry import shape
 
 from portal.core.documents import MOST_BYTES as MOST_TEXT
-from tasks.request.places import DATA
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import FORM
 
@@ -108,7 +107,6 @@ def test_an_outline_is_of_any_notation_and_of_what_is_right(portal: LivePortal) 
     ]
 
 
-@pytest.mark.skipif(not DATA.is_file(), reason="no places.zip: run make setup")
 def test_a_place_over_the_antimeridian_is_in_one_piece(portal: LivePortal) -> None:
     (one,) = features(portal, region_kind="place", place="Fiji")
     west, _, east, _ = shape(one["geometry"]).bounds

@@ -6,11 +6,9 @@ from pyproj import Geod
 
 from tasks.errors import RequestRefusedError
 from tasks.request.document import parse_request
-from tasks.request.places import DATA, place_area, search_places
+from tasks.request.places import place_area, search_places
 from tasks.request.regions import region_area, region_tiles
 from tasks.request.vertices import MAX_VERTICES
-
-pytestmark = pytest.mark.skipif(not DATA.is_file(), reason="no places.zip: run make setup")
 
 REQUEST = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
