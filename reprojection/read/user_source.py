@@ -1,6 +1,7 @@
 """What a user's raster file is read through, whatever its format, and what is refused in all."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -53,16 +54,16 @@ class RasterChoices:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(ABC):
     """An opened file: its grid, its layers each with the key to read it by, and its own dates."""
 
     grid: Grid
     layers: tuple[tuple[RasterLayer, int | str], ...]
     days: tuple[date, ...]
 
+    @abstractmethod
     def read(self, key: int | str, number: int, first: int, rows: int) -> Block:
         """Read rows of a layer on one of the dates, as stored, counted from the north."""
-        raise NotImplementedError
 
 
 def structure_of(raster: UserRaster) -> Structure:
