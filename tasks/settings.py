@@ -247,7 +247,7 @@ class Settings(BaseSettings):
 
     @property
     def allowed_hosts(self) -> AllowedHosts:
-        """The hosts that packages may connect to."""
+        """The hosts that packages may connect to, and from which rasters are fetched."""
         return read_allowed(self.network_hosts)
 
     @property

@@ -15,7 +15,7 @@ from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
-from tasks.tables.workers import Ask, WorkerRow
+from tasks.tables.workers import Ask, Hold, WorkerRow
 
 _LARGEST = 1_000_000  # of a limit, in attempts, and of a quota, in hours
 
@@ -130,19 +130,20 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
             return _drain_words(runtime, _worker(runtime, order.subject))
         case Action.RELEASE:
             worker = _worker(runtime, order.subject)
-            why = f"It is drained: {worker.hold_why}" if worker.hold_why else "It is not drained."
-            return (f"{why}", "It takes new attempts again, in all its slots.")
+            held = f"It is held ({worker.hold.value}): {worker.hold_why}"
+            why = "It is not held." if worker.hold is Hold.NONE else held
+            return (why, "It takes new attempts again, in all its slots.")
         case Action.KILL:
             worker, attempt = _attempt(runtime, order.subject)
             return (
-                f"{attempt.task_class} runs on {worker.name} for {attempt.started_ago:.0f} s.",
-                "The attempt is killed and its task is tried again at once, at no cost to its other"
-                " tries.",
+                f"{attempt.task_class} has run on {worker.name} for {attempt.started_ago:.0f} s.",
+                "The attempt is killed and its task is tried again at once. This does not "
+                "count as a try.",
             )
         case Action.CANCEL:
             row = _request(runtime, order.subject)
             counts = row.phases.values()
-            left = sum(count.total - count.done - count.failed for count in counts)
+            left = sum(count.left for count in counts)
             return (
                 f"{row.title or row.id} of {row.owner} is {row.state.value}.",
                 f"{left:,} unfinished tasks are withdrawn, unless others want them. Finished "

@@ -147,7 +147,7 @@ def _named(path: str) -> Iterator[None]:
         raise CopyFailedError(
             f"The storage did not take {path}: {getattr(code, 'value', code)}.",
             "Look whether the link or keys are still good and may create and write there; then "
-            "copy again: it goes on where it stopped.",
+            "copy again.",
         ) from None
 
 
@@ -199,6 +199,12 @@ def _refused(host: str, why: str) -> BadCallError:
 # --- Azure ---
 
 
+def _netloc(host: str, port: int | None) -> str:
+    """Write a checked host and port as an address has them."""
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port is None else f"{shown}:{port}"
+
+
 def _open_azure(order: CopyOrder, allowed: AllowedHosts) -> Sink:
     address = urlsplit(order.to.get_secret_value())
     host = (address.hostname or "").lower()
@@ -220,7 +226,7 @@ def _open_azure(order: CopyOrder, allowed: AllowedHosts) -> Sink:
     # Only where it is used: a portal over files does without the SDK.
     from azure.storage.blob import ContainerClient
 
-    url = "/".join([f"{address.scheme}://{address.netloc}", *account])
+    url = "/".join([f"{address.scheme}://{_netloc(host, port)}", *account])
     client = ContainerClient(
         url,
         container[0],
@@ -261,11 +267,14 @@ def _open_s3(order: CopyOrder, allowed: AllowedHosts) -> Sink:
             field="to" if not address.hostname else "access_key",
         )
     own = urlsplit(order.endpoint or AMAZON.format(region=order.region))
+    host = (own.hostname or "").lower()
     try:
         port = own.port
     except ValueError:
-        raise _refused(own.netloc, "has a port that is none") from None
-    check_host(own.scheme, (own.hostname or "").lower(), port, _AMAZON, allowed)
+        raise _refused(host, "has a port that is none") from None
+    if own.username or own.password or "\\" in own.netloc:
+        raise _refused(host, "has more than a host and a port")
+    check_host(own.scheme, host, port, _AMAZON, allowed)
     try:
         from s3fs import S3FileSystem
     except ImportError:
@@ -277,7 +286,7 @@ def _open_s3(order: CopyOrder, allowed: AllowedHosts) -> Sink:
         key=key,
         secret=secret,
         token=order.session_token.get_secret_value() or None,
-        endpoint_url=f"{own.scheme}://{own.netloc}",
+        endpoint_url=f"{own.scheme}://{_netloc(host, port)}",
         client_kwargs={"region_name": order.region},
         config_kwargs={"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 3}},
         skip_instance_cache=True,

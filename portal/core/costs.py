@@ -96,7 +96,7 @@ def top_failures(runtime: Runtime, meant: Filters, workers: Iterable[WorkerRow])
     host_of = {worker.name: worker.host for worker in workers}
     keys, by_worker, packages = Counter[str](), Counter[str](), Counter[str]()
     hosts = Counter[str]()
-    # What was not needed any more, or was lost with its worker, is no fault of a granule.
+    # What was not needed any more is no failure.
     counted = [one for one in Category if one is not Category.CANCELLED]
     looked_at = 0
     for one in failures(runtime.store, meant, counted):

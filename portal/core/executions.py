@@ -103,7 +103,7 @@ def parse_filters(today: dt.date, days: int, named: Mapping[str, str]) -> Filter
     """
     first = _day(named.get("first", ""), today - dt.timedelta(days=days - 1), "first")
     last = _day(named.get("last", ""), max(today, first), "last")
-    if not dt.timedelta() <= last - first < dt.timedelta(days=_LONGEST):
+    if not dt.timedelta() <= last - first <= dt.timedelta(days=_LONGEST):
         raise BadCallError(
             f"The last day is {last} and the first is {first}.",
             f"Name a first day before the last one, at most {_LONGEST} days earlier.",

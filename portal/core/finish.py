@@ -18,7 +18,7 @@ from tasks.tables.request_table import RequestRow
 from tasks.tables.workers import Hold, WorkerRow
 
 MARGIN = 1.5
-"""Times the work expected that the later end allows for: durations vary, granules come slowly."""
+"""The later end allows for this multiple of the expected work: durations vary."""
 
 _LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
 

@@ -64,7 +64,9 @@ class RasterUpload:
             raise RasterRefusedError(
                 f"{self.version!r} is no version: write letters, digits, `.`, `_`, `+` and `-`."
             )
-        if self.period and not (self.period.isdigit() and 0 < int(self.period) <= 366):
+        if self.period and not (
+            re.fullmatch(r"[0-9]{1,3}", self.period) and 0 < int(self.period) <= 366
+        ):
             raise RasterRefusedError(f"the period {self.period!r} is no number of days to 366.")
         pairs = [one.partition("=") for one in words(self.units)]
         if not all(equals for _, equals, _ in pairs):
@@ -141,7 +143,9 @@ def push(
         out = folder / "raster.h5"
         raster = _converted(given, choices, out)
         raster_operations.check_description(raster)
-        came_from = upload.url or ", ".join(one.name for one in given)
+        # What follows in an address may be a signature.
+        address = upload.url.partition("?")[0].partition("#")[0]
+        came_from = address or ", ".join(one.name for one in given)
         version = raster_operations.push(
             runtime, person, raster, upload.version, out, came_from[:500]
         )

@@ -13,11 +13,12 @@ from tasks.errors import CorruptBlobError
 
 ENDING = ".zarr.zip"
 _STORE = ".zarr"
+_MOST_KEYS = 100_000  # of one store
 _MOST_READ = 64 * 2**20  # bytes of a ZIP's directory, and of one member
 _LOCAL = struct.Struct("<4s22xHH")  # of a member's own header: signature, lengths of name and extra
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
     """Where a key's bytes are in the ZIP: the place of its header, its size and its CRC-32."""
 
@@ -47,12 +48,14 @@ def read_members(reader: ResultReader, result: ResultFile) -> Mapping[str, Membe
     """
     try:
         with zipfile.ZipFile(io.BufferedReader(_Ranges(reader, result), 2**16)) as archive:
+            if len(archive.filelist) > _MOST_KEYS:
+                raise ValueError
             return {
                 one.filename: Member(header=one.header_offset, size=one.file_size, crc=one.CRC)
                 for one in archive.infolist()
                 if one.compress_type == zipfile.ZIP_STORED and one.file_size <= _MOST_READ
             }
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError):
         raise NotFoundError(
             f"{result.path} is no store in a ZIP.", "Download it from the list of results."
         ) from None

@@ -13,6 +13,17 @@
   form.addEventListener("change", show);
   show();
 
+  // A file or a drawing that the portal could not take: its field says so.
+  for (const kind of ["htmx:responseError", "htmx:sendError"]) {
+    document.addEventListener(kind, (event) => {
+      const { pathInfo, xhr } = event.detail;
+      const told = document.getElementById("error-region-file");
+      if (!told || pathInfo?.requestPath !== "/new/region") return;
+      told.textContent = xhr?.status === 413 ? "The file is larger than 32 MiB. Simplify it."
+        : xhr?.status ? "Other files are being read. Try again in a moment." : "The portal does not answer. Try again in a moment.";
+    });
+  }
+
   const changed = () => form.dispatchEvent(new Event("change", { bubbles: true }));
   // A group of layers is ticked, or unticked, at once; it is pressed while all of it is ticked.
   const boxesOf = (group) => {

@@ -283,7 +283,7 @@
       for (const one of shape.getSource().getFeatures()) ol.extent.extend(extent, one.getGeometry().getExtent());
       const now = kind() === "bbox" ? readBox() : null;
       if (now) ol.extent.extend(extent, now);
-      if (extent.every(Number.isFinite)) view.fit(extent, { padding: [40, 60, 40, 60], maxZoom: undefined, minResolution: 0.005 });
+      if (extent.every(Number.isFinite)) view.fit(extent, { padding: [40, 60, 40, 60], minResolution: 0.005 });
       else whole();
     };
     const tools = {

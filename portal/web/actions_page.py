@@ -12,7 +12,7 @@ from portal.core.acting import Action, Order
 from portal.core.answers import moment
 from portal.core.csv_text import csv_answer
 from portal.core.identity import Operator, operator
-from portal.web.context import CurrentPortal
+from portal.web.context import CurrentPortal, PageNumber
 from portal.web.pages import iso_text
 from tasks.model.model import Phase
 from tasks.tables import audit, restrictions
@@ -79,9 +79,9 @@ def do_action(caller: Operator, portal: CurrentPortal, body: ActionBody) -> Deed
 
 
 @pages.get("/operations/actions")
-def show(caller: Operator, portal: CurrentPortal, page: int = 0) -> Response:
+def show(caller: Operator, portal: CurrentPortal, page: PageNumber = 0) -> Response:
     """Show what is restricted, and what operators did, the newest first."""
-    skip = max(0, page) * LISTED
+    skip = page * LISTED
     deeds = list(audit.deeds(portal.runtime.store, LISTED + 1, skip))
     found = restrictions.load(portal.runtime.store)
     now = portal.runtime.clock.now()

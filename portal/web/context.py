@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from authlib.integrations.starlette_client import StarletteOAuth2App
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 
 from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
@@ -31,7 +31,8 @@ from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
 
 MOST_WAITING = 8  # API calls that wait for planning at once
-MOST_UPLOADING = 2  # uploaded packages that are read at once
+MOST_UPLOADING = 2  # uploaded packages and rasters that are read at once
+MOST_READING = 2  # region files that are read at once
 MOST_COPYING = 2  # calls that copy results at once
 
 
@@ -53,6 +54,9 @@ class Portal:
     provider: StarletteOAuth2App | None
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
+    )
+    reading_regions: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_READING)
     )
     uploading: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_UPLOADING)
@@ -94,3 +98,4 @@ def portal_of(request: Request) -> Portal:
 
 
 CurrentPortal = Annotated[Portal, Depends(portal_of)]
+PageNumber = Annotated[int, Query(ge=0, le=10_000)]

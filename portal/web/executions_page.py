@@ -13,7 +13,7 @@ from portal.core.executions import Executions, Filters, parse_filters
 from portal.core.identity import Operator, operator
 from portal.core.operations import DAYS
 from portal.core.problems import BadCallError
-from portal.web.context import CurrentPortal, Portal
+from portal.web.context import CurrentPortal, PageNumber, Portal
 from portal.web.pages import iso_text
 from tasks.model.categories import RULES, Category
 from tasks.model.model import Phase
@@ -167,11 +167,15 @@ def download_kills(portal: CurrentPortal, meant: Meant) -> Response:
 
 @pages.get("/operations/attempts")
 def attempts(
-    caller: Operator, portal: CurrentPortal, meant: Meant, category: str = "", page: int = 0
+    caller: Operator,
+    portal: CurrentPortal,
+    meant: Meant,
+    category: str = "",
+    page: PageNumber = 0,
 ) -> Response:
     """List failed attempts, the newest first."""
     found = executions.failures(portal.runtime.store, meant, _categories(category))
-    start = max(0, page) * LISTED
+    start = page * LISTED
     listed = list(itertools.islice(found, start, start + LISTED + 1))
     return portal.pages.page(
         "attempts.html",

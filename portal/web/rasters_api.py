@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core.answers import moment
@@ -178,7 +179,7 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     """
     portal = portal_of(request)
     row = await received(request, pushing(portal, caller))
-    return _answer(portal, caller, row)
+    return await run_in_threadpool(_answer, portal, caller, row)
 
 
 @router.get("/find", summary="What a reference means to you")

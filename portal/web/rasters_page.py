@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
 from portal.core.identity import Caller, person
@@ -33,7 +34,7 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     try:
         row = await received(request, pushing(portal, caller))
     except (RasterRefusedError, PackageConflictError) as error:
-        return _list(portal, caller, wrong=begun(str(error)))
+        return await run_in_threadpool(_list, portal, caller, wrong=begun(str(error)))
     return RedirectResponse(f"/rasters/{row.id}", 303)
 
 

@@ -15,7 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 from portal.core.documents import MOST_BYTES as MOST_TEXT
 from portal.core.documents import read_form_data
 from portal.core.identity import Caller, person
-from portal.core.problems import BusyError
+from portal.core.packages import turn
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems
@@ -27,11 +27,9 @@ from tasks.request.places import search_places
 from tasks.request.region_files import MOST_BYTES, ReadRegion, RegionFileError, read_region
 from tasks.request.regions import region_area
 from tasks.request.sites import parse_sites
-from tasks.request.vertices import simplified
+from tasks.request.vertices import MAX_VERTICES, simplified
 
 router = APIRouter(include_in_schema=False)
-
-_MOST_ON_MAP = 4000  # vertices of an outline
 
 
 @router.get("/new/places", dependencies=[Depends(person)])
@@ -65,14 +63,12 @@ def _read(
 ) -> Response:
     form, wrong = read_form(data), ""
     notes: tuple[str, ...] = ()
-    if not portal.uploading.acquire(blocking=False):
-        raise BusyError("Other files are being read.", "Try again in a moment.")
-    try:
-        form, notes = with_region(form, content, name)
-    except RequestRefusedError as error:
-        wrong = f"{error.problem} {error.remedy}".strip()
-    finally:
-        portal.uploading.release()
+    reading = portal.reading_regions
+    with turn(lambda: reading.acquire(blocking=False), reading.release):
+        try:
+            form, notes = with_region(form, content, name)
+        except RequestRefusedError as error:
+            wrong = f"{error.problem} {error.remedy}".strip()
     read = FileRead(notes=notes, wrong=wrong)
     if part:
         return portal.pages.part("region.html", form=form, problems=Problems(), file_read=read)
@@ -132,7 +128,7 @@ def outline(data: Sent) -> Response:
 def _outlines(region: Region) -> Iterator[shapely.Geometry]:
     """Yield the points and polygons of sites, or else the one area of the region."""
     if region.sites is None:
-        yield simplified(region_area(region), _MOST_ON_MAP)[0]
+        yield simplified(region_area(region), MAX_VERTICES)[0]
         return
     for site in parse_sites(region.sites):
         yield site.area if site.area is not None else shapely.Point(site.lon, site.lat)

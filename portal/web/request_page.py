@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core.comparison import comparison
+from portal.core.downloads import send_file
 from portal.core.finish import before, finish
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
@@ -290,6 +291,17 @@ def give_order(
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
+@router.get("/requests/{request_id}/plots/{path:path}")
+def plot(
+    request_id: str, path: str, request: Request, caller: Reader, portal: CurrentPortal
+) -> Response:
+    """Send a plot among the results itself: pages show no pictures of other origins."""
+    row = read_for(portal.runtime, caller, request_id)
+    found = portal.results.find(portal.runtime, row, path)
+    reader = portal.results.reader(portal.runtime, row)
+    return send_file(request, reader, reader.current(found))
+
+
 def percent(row: RequestRow) -> int:
     """Return the progress of a request by its tasks, 0 to 100; 100 only if it is complete."""
     total = sum(count.total for count in row.phases.values())
@@ -395,7 +407,7 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
     """Say when a running request is expected to end, and what stands before one that waits."""
     if row.state is RequestState.SUBMITTED and acts:
         ahead = before(row, portal.board.unfinished())
-        return f"{ahead:,} before it." if ahead else ""
+        return f"Requests that wait before it: {ahead:,}." if ahead else ""
     if row.state is not RequestState.RUNNING or row.rehearsal is Rehearsal.RUNS or row.paused:
         return ""
     if stopped := _stopped(portal, row):
@@ -414,13 +426,15 @@ def _stopped(portal: Portal, row: RequestRow) -> str:
     for one in restrictions.load(store):
         owner = one.subject == row.owner
         if one.kind is Kind.PAUSE_OWNER and owner:
-            return "An operator has paused your requests."
+            return "An operator has paused the requests of this owner."
         if one.kind is Kind.PAUSE_PHASE and one.subject in left:
             return f"An operator has paused the phase {one.subject}."
         if one.kind is Kind.QUOTA_OWNER and owner:
             used = restrictions.spent_hours(store, row.owner, portal.runtime.clock.now())
             if used >= one.value:
-                return f"Your quota of {one.value:g} hours of one slot in a month is used up."
+                return (
+                    f"The owner's quota of {one.value:g} hours of one slot in a month is used up."
+                )
     return ""
 
 

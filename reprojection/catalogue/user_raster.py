@@ -68,10 +68,19 @@ class UserRaster(BaseModel):
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """West, south, east and north of its outline, in degrees."""
+        """West, south, east and north of its outline, in degrees; west > east across 180.
+
+        So it is in GeoJSON (RFC 7946, 5.2). The box leaves out the widest gap of longitudes.
+        """
         points = np.array([point for ring in self.outline for point in ring])
-        (west, south), (east, north) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
-        return west, south, east, north
+        south, north = points[:, 1].min(), points[:, 1].max()
+        east_of = np.unique(points[:, 0])
+        west, east = east_of[0], east_of[-1]
+        gaps = np.diff(east_of)
+        if gaps.size and gaps.max() > 360 - (east - west):
+            at = int(gaps.argmax())
+            west, east = east_of[at + 1], east_of[at]
+        return float(west), float(south), float(east), float(north)
 
     def product(self) -> Product:
         """Return its entry in the form of the catalogue's; dates are no bands there."""

@@ -29,7 +29,10 @@ from reprojection.read.user_source import (
 _SINCE = re.compile(r"(days?|hours?|minutes?|seconds?) since (\d{4}-\d{1,2}-\d{1,2})(.*)")
 _SECONDS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 _CALENDARS = ("", "standard", "gregorian", "proleptic_gregorian")
-_EVEN = 1e-3  # of a pixel: how unevenly rows and columns may be spaced
+_EVEN = 0.05  # of a pixel: how far rows and columns may lie off, as coordinates in float32 do
+_CLOCK = re.compile(
+    r"(?:[T ]\s*(\d{1,2}):(\d{2})(?::\d{1,2}(?:\.\d*)?)?)?\s*(?:Z|UTC|([+-]\d{1,2}):?(\d{2})?)?\s*$"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +205,12 @@ def _even(name: str, axis: str, item: h5py.Dataset) -> npt.NDArray[np.float64]:
     values = np.asarray(item[()], np.float64)
     if _attribute(item, "units").strip() in ("km", "kilometers", "kilometres"):
         values = values * 1000.0
-    step = np.diff(values)
-    if len(values) < 2 or not np.isfinite(values).all() or np.ptp(step) > _EVEN * abs(step[0]):
+    if len(values) < 2 or not np.isfinite(values).all() or values[0] == values[-1]:
+        even = False
+    else:
+        evenly = np.linspace(values[0], values[-1], len(values))
+        even = bool(np.abs(values - evenly).max() <= _EVEN * abs(evenly[1] - evenly[0]))
+    if not even:
         raise RasterRefusedError(
             f"{name}: the coordinates {axis} are not evenly spaced. Put it onto an even grid."
         )
@@ -253,9 +260,17 @@ def _times(name: str, item: h5py.Dataset) -> tuple[date, ...]:
         raise RasterRefusedError(f"{name} has {item.size:,} times; {MOST_DAYS:,} are taken.")
     year, month, day = map(int, since[2].split("-"))
     start = datetime(year, month, day, tzinfo=UTC)
-    clock = re.match(r"[T ](\d{1,2}):(\d{2})", since[3])
-    if clock:
+    clock = _CLOCK.match(since[3])
+    if clock is None:
+        raise RasterRefusedError(
+            f"{name}: the units {units!r} end with {since[3]!r}. Write a clock time and a time "
+            "zone, such as 00:00 +01:00, or nothing."
+        )
+    if clock[1]:
         start += timedelta(hours=int(clock[1]), minutes=int(clock[2]))
+    if clock[3]:
+        minutes = int(f"{clock[3][0]}{clock[4] or 0}")
+        start -= timedelta(hours=int(clock[3]), minutes=minutes)
     factor = _SECONDS[since[1].rstrip("s")]
     days = tuple(
         (start + timedelta(seconds=float(value) * factor)).date() for value in item[()].tolist()

@@ -55,6 +55,7 @@ _DAY_IN_NAME = re.compile(
     r"(?<!\d)(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)|A(\d{4})(\d{3})(?!\d)"
 )
 _BLOCK_VALUES = 1 << 23
+_DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError)
 
 
 def day_in_name(name: str) -> date | None:
@@ -103,7 +104,7 @@ def convert(files: Sequence[RasterFile], choices: RasterChoices, out: Path) -> U
             )
         ] or [(first, 0)]
         _write(raster, [key for _, key in first.layers], planes, out)
-    except (OSError, RuntimeError, KeyError, MemoryError, struct.error) as problem:
+    except (*_DAMAGE, MemoryError, struct.error) as problem:
         raise RasterRefusedError(
             f"{files[0].name} cannot be read: {problem}. It is damaged or cut off; make it again."
         ) from problem

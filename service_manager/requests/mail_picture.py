@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from reprojection.errors import ReprojectionError
-from tasks.errors import BlobMissingError, CorruptBlobError
+from tasks.errors import SwathmillError
 from tasks.storage.blobs import split_blob
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
@@ -27,12 +27,19 @@ class MailPicture:
 
 
 def draw(runtime: Runtime, request: str) -> MailPicture | None:
-    """Draw the raster of a request's results that has most values; None if there is none to draw.
+    """Draw the raster of a request's results that has most values.
 
-    Only rasters that Swathmill wrote are opened: their share of values was counted.
-
-    Raises StoreError.
+    None if there is none, or it cannot be had now: the mail goes without a picture. Only rasters
+    that Swathmill wrote are opened: their share of values was counted.
     """
+    try:
+        return _drawn(runtime, request)
+    except (SwathmillError, ReprojectionError, OSError) as error:
+        log.warning("the mail has no picture", request=request, error=str(error))
+        return None
+
+
+def _drawn(runtime: Runtime, request: str) -> MailPicture | None:
     rasters = [
         (file, f"{result.output.strip('/')}/{file.name}")
         for result in request_operations.results(runtime, request)
@@ -46,10 +53,6 @@ def draw(runtime: Runtime, request: str) -> MailPicture | None:
     file, path = max(rasters, key=lambda raster: raster[0].valid_share or 0.0)
     with tempfile.TemporaryDirectory(prefix="swathmill-") as folder:
         raster, picture = Path(folder, "raster.tif"), Path(folder, "picture.png")
-        try:
-            runtime.blobs.get_file(*split_blob(file.blob), raster, file.sha256)
-            write_png(raster, picture, _SIDE)
-        except (BlobMissingError, CorruptBlobError, ReprojectionError) as error:
-            log.warning("the mail has no picture", request=request, error=str(error))
-            return None
+        runtime.blobs.get_file(*split_blob(file.blob), raster, file.sha256)
+        write_png(raster, picture, _SIDE)
         return MailPicture(png=picture.read_bytes(), path=path)

@@ -162,10 +162,11 @@ class Dispatch:
     def backlog(self, cache: ManagerCache) -> dict[str, int]:
         """Count the ready tasks that a slot may take, by request.
 
-        Of a request with more ready tasks than are remembered, all that have not ended count.
+        Of a request with more ready tasks than are remembered, all that have not ended count; of an
+        owner under a limit no more than that.
         """
         counts: dict[str, int] = {}
-        paused = cache.restrictions.paused_phases
+        paused, left = cache.restrictions.paused_phases, dict(cache.restrictions.owner_limits)
         for request, ready in self._ready.items():
             live = cache.requests.get(request)
             if not self._may(cache, request):
@@ -174,6 +175,9 @@ class Dispatch:
             counts[request] = sum(self._phase(key) not in paused for key in keys)
             if ready.more and live is not None and not paused:
                 counts[request] = max(counts[request], live.pending)
+            if (owner := _owner(cache, request)) in left:
+                counts[request] = min(counts[request], left[owner])
+                left[owner] -= counts[request]
         return counts
 
     def queues(self, now: float) -> dict[Phase, tuple[int, float]]:
@@ -256,11 +260,12 @@ class Dispatch:
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
-            owner = _owner(cache, request)
+            owner, again = _owner(cache, request), bool(due[request])
             batch = self._next(request, due[request], now, prefer, most, allowance, owner)
             if not batch:
                 continue
-            allowance.take(self._phase(batch[0]), len(batch))
+            if not again:  # what was sent before is counted already
+                allowance.take(self._phase(batch[0]), len(batch))
             chosen.append(batch)
             if prefer is not None and flying.get(request, 0) < max(flying.values(), default=0):
                 for key in batch:

@@ -512,9 +512,8 @@ class SampleSpec(_Spec):
     """Read rasters of one window or date of a raster request at sites: one table, `rows.parquet`.
 
     Inputs are cells, or runs of a step with one of their rasters each, then the sites. `layers`
-    runs parallel to the rasters, and so do `units`, which a raster of a package may lack. The
-    value stands for the days from `day` to `last`. `time` is the start of the overpass, HH:MM in
-    UTC; empty: of the whole day.
+    runs parallel to the rasters. The value stands for the days from `day` to `last`. `time` is the
+    start of the overpass, HH:MM in UTC; empty: of the whole day.
     """
 
     kind: Literal["sample"] = "sample"

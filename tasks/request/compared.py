@@ -7,7 +7,6 @@ from tasks.errors import RequestRefusedError
 from tasks.model.spec import Comparison, Pair
 from tasks.request.document import Compared, Measurements
 from tasks.request.measurements import (
-    UTC_OFFSET,
     MeasurementsError,
     Series,
     by_site,
@@ -75,11 +74,13 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
     its package says.
     """
     given = resolved.request.measurements
+    seen: dict[tuple[int, str], str] = {}
     for name, how in given.compare.items() if given is not None else ():
         field = f"{_FIELD}.compare.{name}"
         first, slash, rest = name.partition("/")
         step = next((one for one in resolved.steps if slash and one.name == first), None)
         if step is not None:
+            _check_once(seen, field, (id(step), rest), name)
             yield ComparedLayer(field=field, of=step, layer=rest, how=how)
             continue
         found = [
@@ -97,8 +98,28 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
                 f"the request has {'several layers' if names else 'no layer'} {name!r}.",
                 f"Name one of {', '.join([*dict.fromkeys(there), *steps][:20])}.",
             )
+        if len(found) > 1:
+            raise RequestRefusedError(
+                field,
+                f"the request chooses the layer {name!r} more than once.",
+                "Compare a layer that it chooses once, or make a request for each choice.",
+            )
         of, layer = found[0]
+        _check_once(seen, field, (id(of), layer), name)
         yield ComparedLayer(field=field, of=of, layer=layer, how=how)
+
+
+def _check_once(
+    seen: dict[tuple[int, str], str], field: str, layer: tuple[int, str], name: str
+) -> None:
+    """Refuse a second comparison of a layer: its pairs would be mixed with those of the first."""
+    if layer in seen:
+        raise RequestRefusedError(
+            field,
+            f"and {seen[layer]!r} name the same layer.",
+            "Compare a layer with one column; make another request for another.",
+        )
+    seen[layer] = name
 
 
 def check_outputs(resolved: ResolvedRequest, rasters: Mapping[int, tuple[str, ...]]) -> None:
@@ -176,9 +197,7 @@ def measured(
 
 
 def _zone(given: Measurements, site: SiteChoice, series: list[Series]) -> tuple[int, str]:
-    table = next((one.offset for one in series if one.offset is not None), None)
-    column = {name.lower(): value for name, value in site.columns}.get(UTC_OFFSET, "")
-    return time_zone(table, given.time_zone, column, site.lon)
+    return time_zone(series, given.time_zone, site.columns, site.lon)
 
 
 _SAID_BY = {

@@ -430,8 +430,8 @@ class Compared(_Document):
     """
 
     column: str = Field(min_length=1, max_length=100)
-    scale: float = Field(1.0, allow_inf_nan=False)
-    offset: float = Field(0.0, allow_inf_nan=False)
+    scale: float = Field(1.0, ge=-1e30, le=1e30)
+    offset: float = Field(0.0, ge=-1e30, le=1e30)
     statistic: Literal["mean", "sum"] = "mean"
 
 

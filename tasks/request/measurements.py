@@ -20,6 +20,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -28,10 +29,11 @@ from itertools import pairwise
 from tasks.errors import RequestRefusedError
 
 MOST_ROWS = 200_000
-"""Values in all tables of a request."""
+"""Rows of all tables of a request; a document of the API holds fewer, by its bytes."""
 MISSING = -9999.0
 UTC_OFFSET = "utc_offset"
 """The column of a table of sites that says the time zone of each."""
+_LARGEST = 1e30
 _DAY = timedelta(days=1)
 _LONGEST = timedelta(days=1)
 _COMMENT = re.compile(r"#\s*(site|utc_offset)\s*[:=]\s*(.+?)\s*$", re.IGNORECASE)
@@ -59,7 +61,7 @@ class Series:
     """What one column of a table has of one site, in the order of the table.
 
     `start` and `end` are in the table's time zone; both are equal where the table says moments.
-    `offset` is that zone, in minutes before UTC's clock, where the table says it. `site` is empty
+    `offset` is that zone, in minutes ahead of UTC, where the table says it. `site` is empty
     where the table does not name it.
     """
 
@@ -83,7 +85,7 @@ class Series:
 
 
 def utc_offset(text: str) -> int:
-    """Read a time zone, "UTC", "+01:00", "-5" or "5.5", as minutes before UTC's clock.
+    """Read a time zone, "UTC", "+01:00", "-5" or "5.5", as minutes ahead of UTC.
 
     Raises MeasurementsError if it is none.
     """
@@ -96,7 +98,9 @@ def utc_offset(text: str) -> int:
         minutes = (-1 if found[1] == "-" else 1) * (60 * int(found[2]) + part)
         if -12 * 60 <= minutes <= 14 * 60:
             return minutes
-    raise MeasurementsError(f"{text!r} is no time zone; write UTC, or hours before it: +01:00")
+    raise MeasurementsError(
+        f"{text!r} is no time zone; write UTC, or hours ahead of it: +01:00, behind it -05:00"
+    )
 
 
 def offset_text(minutes: int) -> str:
@@ -121,7 +125,8 @@ def read_measurements(text: str, columns: tuple[str, ...]) -> tuple[Series, ...]
     found: list[Series] = []
     rows = 0
     for table in _tables(text):
-        found += table.series(wanted)
+        with _in_words():
+            found += table.series(wanted)
         rows += table.rows
         if rows > MOST_ROWS:
             raise MeasurementsError(
@@ -149,12 +154,22 @@ def needed_text(
         try:
             tables = list(_tables(text))
             for table in tables:
-                if not table.site and by_file and not table.names_sites:
-                    table.site = by_file[1]
-                table.write(out, columns, first - _DAY, last + _DAY)
+                with _in_words():
+                    if not table.site and by_file and not table.names_sites:
+                        table.site = by_file[1]
+                    table.write(out, columns, first - _DAY, last + _DAY)
         except MeasurementsError as error:
             raise MeasurementsError(f"{name}: {error}") from None
     return out.getvalue()
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Turn what the standard library says of a table into a MeasurementsError."""
+    try:
+        yield
+    except (csv.Error, OverflowError) as error:
+        raise MeasurementsError(f"a table cannot be read: {error}") from None
 
 
 @dataclass(kw_only=True)
@@ -321,7 +336,11 @@ def _number(text: str, column: str) -> float | None:
         value = float(plain)
     except ValueError:
         raise MeasurementsError(f"{column} has the value {plain!r}, which is no number") from None
-    return None if math.isnan(value) or value == MISSING else value
+    if math.isnan(value) or value == MISSING:
+        return None
+    if abs(value) > _LARGEST:
+        raise MeasurementsError(f"{column} has the value {plain!r}, which nothing measures")
+    return value
 
 
 def by_site(series: Iterable[Series], only: str) -> dict[str, list[Series]]:
@@ -340,18 +359,27 @@ def by_site(series: Iterable[Series], only: str) -> dict[str, list[Series]]:
     return found
 
 
-def time_zone(table: int | None, said: str, column: str, longitude: float) -> tuple[int, str]:
-    """Return the time zone of a site's measurements in minutes, and what says it.
+def time_zone(
+    series: Iterable[Series], said: str, columns: Iterable[tuple[str, str]], longitude: float
+) -> tuple[int, str]:
+    """Return the time zone of a site's measurements in minutes ahead of UTC, and what says it.
 
-    What the table says counts, then the request (`said`), then the column of the table of sites,
-    then the longitude.
+    What its tables say counts, then the request (`said`), then the column `utc_offset` of the table
+    of sites, then the longitude.
 
-    Raises MeasurementsError for a text that is no time zone.
+    Raises MeasurementsError for a text that is no time zone, and for tables that disagree.
     """
-    if table is not None:
-        return table, "table"
+    zones = {one.offset for one in series if one.offset is not None}
+    if len(zones) > 1:
+        told = " and ".join(map(offset_text, sorted(zones)))
+        raise MeasurementsError(
+            f"tables of one site have the time zones {told}; give each site's times in one zone"
+        )
+    if zones:
+        return zones.pop(), "table"
     if said:
         return utc_offset(said), "request"
+    column = next((text for name, text in columns if name.lower() == UTC_OFFSET), "")
     if column.strip():
         return utc_offset(column), "sites"
     return local_standard_time(longitude), "longitude"

@@ -167,7 +167,7 @@ WANTED: Mapping[str, ExpectedValue] = {
         remedy="Give a CSV table that begins with id,latitude,longitude.",
     ),
     "measurements.time_zone": ExpectedValue(
-        what="a time zone", remedy='Write UTC, or hours before it: "+01:00".'
+        what="a time zone", remedy='Write UTC, or hours ahead of it: "+01:00".'
     ),
     "measurements.join": ExpectedValue(
         what="a way to join", remedy="Choose auto, overpass or day."

@@ -11,8 +11,8 @@ Workers may go on meanwhile, the manager may not. Task rows are read before all 
 shard, and what attempts wrote later is left out; markers are made from the task rows. So each task
 is as it was at one moment, and only the manager changes more than one.
 
-Artifacts and granules are not in the file: a restored table finds them in storage or, where an
-input's blobs are not there, has it made again.
+Artifacts, granules and users' rasters are not in the file: a restored table finds them in storage
+or, where an input's blobs are not there, has it made again.
 """
 
 import base64

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from tasks.errors import SwathmillError
 from tasks.network_hosts import AllowedHosts, read_endpoint
@@ -20,6 +20,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SECONDS = 30.0  # for each answer and each piece
 _MOST_SECONDS = 900.0
 _PIECE = 1 << 20
+_IN_ADDRESSES = "/?%:@!$&'()*+,;=[]"  # kept in a path and query (RFC 3986)
 
 
 class AddressRefusedError(SwathmillError):
@@ -51,7 +52,7 @@ def fetch(address: str, reach: AllowedHosts, to: Path, most: int) -> None:
                 return
             finally:
                 connection.close()
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise AddressRefusedError(f"{address} cannot be fetched: {error}. Try again.") from error
     raise AddressRefusedError(f"{address} redirects too often. Give the address of the file.")
 
@@ -59,7 +60,7 @@ def fetch(address: str, reach: AllowedHosts, to: Path, most: int) -> None:
 def _keep(answer: http.client.HTTPResponse, to: Path, most: int, end: float, address: str) -> None:
     size = 0
     with to.open("xb") as out:
-        while part := answer.read(_PIECE):
+        while part := answer.read1(_PIECE):
             size += len(part)
             if size > most:
                 raise AddressRefusedError(
@@ -104,11 +105,9 @@ def _connected(address: str, reach: AllowedHosts) -> tuple[_Connection, str]:
     allowed = next((one for one in _addresses(endpoint.host, endpoint.port, reach)), "")
     if not allowed:
         raise AddressRefusedError(f"{endpoint} has no public address. Upload the file.")
-    target = parts.path or "/"
-    return (
-        _Connection(endpoint.host, endpoint.port, allowed),
-        f"{target}?{parts.query}" if parts.query else target,
-    )
+    query = f"?{parts.query}" if parts.query else ""
+    target = quote(f"{parts.path or '/'}{query}", safe=_IN_ADDRESSES)
+    return _Connection(endpoint.host, endpoint.port, allowed), target
 
 
 def _addresses(host: str, port: int, reach: AllowedHosts) -> Iterator[str]:

@@ -71,6 +71,7 @@ class LinkSigner:
         """Return a key that holds beyond `ends`: one is asked for about once a day."""
         with self._lock:
             if self._delegated is None or self._until < ends:
-                self._until = ends + _DAY
-                self._delegated = self._service.get_user_delegation_key(now - _SKEW, self._until)
+                until = ends + _DAY
+                self._delegated = self._service.get_user_delegation_key(now - _SKEW, until)
+                self._until = until
             return self._delegated

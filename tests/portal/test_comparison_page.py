@@ -37,7 +37,14 @@ def test_statistics_and_plots_are_shown_once_they_are_there(
     assert ">-0.1235<" in after
     assert "ordinary least squares, value on measured" in after
     assert after.count("<img") == 1
-    assert f"/api/requests/{name}/results/sites/comparison.MCD15A2.5.Lai_1km.png" in after
+    # Of the portal itself, also where results come from storage: pages show no other pictures.
+    address = f"/requests/{name}/plots/sites/comparison.MCD15A2.5.Lai_1km.png"
+    assert f'src="{address}"' in after
+    with portal.browser() as client:
+        assert client.get(address).content == b"png"
+        assert client.get(f"/requests/{name}/plots/none.png").status_code == 404
+    with portal.browser("eve@example.org") as stranger:
+        assert stranger.get(address).status_code == 404
 
 
 def test_a_request_without_measurements_asks_for_no_comparison(

@@ -74,6 +74,7 @@ def test_a_raster_is_pushed_listed_found_shared_and_deleted(portal: LivePortal, 
         ({"name": "Hills"}, "is no name of a raster"),
         ({"version": "a b"}, "is no version"),
         ({"period": "400"}, "is no number of days"),
+        ({"period": "²"}, "is no number of days"),
         ({"units": "m"}, "not written LAYER=UNIT"),
         ({"dates": "2012-04-01,2012-04-02"}, "2 dates are given for 1 files"),
         ({"dates": "April"}, "Write dates as 2012-04-01"),
@@ -171,3 +172,18 @@ def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
     assert runtime.blobs.exists(RASTERS, name)
     with pytest.raises(RequestRefusedError, match="there is no raster"):
         raster_operations.described(runtime, ADA, document)
+
+
+def test_a_signature_in_an_address_is_told_nobody(
+    portal: LivePortal, dem: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(_url: str, _reach: object, to: Path, _most: int) -> None:
+        to.write_bytes(dem.read_bytes())
+
+    monkeypatch.setattr(core, "fetch", fetched)
+    address = "https://store.example.org/dem.tif"
+    said = {"name": (None, "dem"), "url": (None, f"{address}?sv=1&sig=secret")}
+    with portal.client() as client:
+        made = client.post("/api/rasters", files=said).json()
+    assert made["versions"][0]["came_from"] == address
+    assert "secret" not in str(made)

@@ -153,6 +153,20 @@ def test_an_identity_asks_for_a_key_to_sign_with_and_keeps_it_for_a_day() -> Non
     assert signer.origin == "https://mine.blob.core.windows.net"
 
 
+def test_a_renewal_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Delegating()
+    signer = LinkSigner(cast(BlobServiceClient, account))
+    blob = BlobClient(account.url, "artifacts", "a")
+    served = Served(disposition="attachment", media_type="image/tiff")
+    signer.link(blob, 300.0, served)
+    with monkeypatch.context() as away:
+        away.setattr(account, "get_user_delegation_key", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            signer.link(blob, 2 * 86400.0, served)
+    signer.link(blob, 2 * 86400.0, served)
+    assert len(account.asked) == 2
+
+
 def test_an_account_with_a_signature_for_a_key_signs_none() -> None:
     account = Delegating()
     account.credential = SimpleNamespace(signature="sv=...")

@@ -305,6 +305,8 @@ def _without_degrees(folder: Path) -> Path:
         (_uneven, "not evenly spaced"),
         (_without_degrees, "does not say its CRS"),
         (lambda f: netcdf(f / "a.nc", times=2, since="months since 2012-01-01"), "days since"),
+        (lambda f: netcdf(f / "a.nc", times=2, since="days since 0000-01-01"), "cannot be read"),
+        (lambda f: netcdf(f / "a.nc", times=2, since="days since 2012-01-01 noon"), "time zone"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_in_words(tmp_path: Path, make: Make, words: str) -> None:
@@ -351,3 +353,39 @@ def test_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(user_raster, "MOST_VALUES", 100 * 100)
     with pytest.raises(RasterRefusedError, match="16,800 values in all"):
         taken(path)
+
+
+@pytest.mark.parametrize(
+    ("zone", "first"),
+    [
+        ("", "04-01"),
+        (" 00:00:00.0 UTC", "04-01"),
+        ("T00:00Z", "04-01"),
+        (" 00:00 +10:00", "03-31"),
+        (" 20:00 -02:00", "04-02"),
+    ],
+)
+def test_times_count_in_utc_from_the_zone_of_their_units(
+    tmp_path: Path, zone: str, first: str
+) -> None:
+    found = taken(netcdf(tmp_path / "a.nc", times=1, since=f"hours since 2012-04-01{zone}"))
+    assert found.days == (dt.date.fromisoformat(f"2012-{first}"),)
+
+
+def test_coordinates_in_float32_are_even(tmp_path: Path) -> None:
+    path = netcdf(tmp_path / "a.nc")
+    with h5py.File(path, "r+") as file:
+        file["longitude"][...] = (np.arange(30) / 240 + 150).astype(np.float32)
+    assert taken(path).transform[0] == pytest.approx(1 / 240, rel=1e-3)
+
+
+def test_a_raster_over_the_antimeridian_has_a_box_across_it(tmp_path: Path) -> None:
+    raster = geotiff(
+        tmp_path / "a.tif", crs="EPSG:4326", transform=Affine(0.5, 0, 175, 0, -0.5, 10)
+    )
+    found = taken(raster)
+    west, south, east, north = found.box
+    assert west == pytest.approx(175)
+    assert north == pytest.approx(10)
+    assert east == pytest.approx(175 + 0.5 * found.width - 360)
+    assert south == pytest.approx(10 - 0.5 * found.height)

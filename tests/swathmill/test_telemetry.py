@@ -264,7 +264,8 @@ def test_a_trace_is_whole_from_submission_to_commit(running: Running, request_id
         assert all(part.start_time_unix_nano >= attempt.start_time_unix_nano for part in within)
         assert all(part.end_time_unix_nano <= attempt.end_time_unix_nano for part in within)
         assert root.start_time_unix_nano <= attempt.start_time_unix_nano
-        assert attempt.end_time_unix_nano <= root.end_time_unix_nano
+        # The worker ends it after its commit, when the manager may have ended the request.
+        assert attempt.start_time_unix_nano <= root.end_time_unix_nano
 
     lines = [
         json.loads(line)

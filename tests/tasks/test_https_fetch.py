@@ -21,7 +21,7 @@ class Answer:
         self.headers = {"Location": location}
         self._content = content
 
-    def read(self, most: int) -> bytes:
+    def read1(self, most: int) -> bytes:
         part, self._content = self._content[:most], self._content[most:]
         return part
 
@@ -32,6 +32,7 @@ class Hosts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Answer, address: str) -> None:
         self.answers = [*answers]
         self.connected: list[tuple[str, str]] = []
+        self.targets: list[str] = []
 
         def look_up(host: str, port: int, **_: Any) -> list[Any]:
             del host
@@ -48,6 +49,8 @@ class Hosts:
                 del headers
                 assert method == "GET"
                 assert target.startswith("/")
+                assert target.isascii()
+                hosts.targets.append(target)
 
             def getresponse(self) -> Answer:
                 return hosts.answers.pop(0)
@@ -100,12 +103,31 @@ def test_a_file_comes_from_the_address_that_was_judged(
     assert hosts.connected == [("data.example.org", PUBLIC)]
 
 
+def test_letters_beyond_ascii_are_written_as_addresses_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = Hosts(monkeypatch, Answer(200, b"raster"), address=PUBLIC)
+    address = "https://data.example.org/é%20h?a=ü&b=%2F"
+    fetch(address, read_allowed("data.example.org"), tmp_path / "x", 100)
+    assert hosts.targets == ["/%C3%A9%20h?a=%C3%BC&b=%2F"]
+
+
+def test_a_host_that_sends_for_too_long_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Hosts(monkeypatch, Answer(200, b"raster"), address=PUBLIC)
+    monkeypatch.setattr(https_fetch, "_MOST_SECONDS", -1.0)
+    with pytest.raises(AddressRefusedError, match="takes longer"):
+        fetch("https://data.example.org/x", read_allowed("data.example.org"), tmp_path / "x", 100)
+
+
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
         ([Answer(302, location="https://other.example.org/x")], "nothing may be fetched"),
         ([Answer(302, location="http://data.example.org/x")], "no plain https address"),
         ([Answer(302, location="/x")] * 4, "redirects too often"),
+        ([Answer(302, location="https://[x/")], "cannot be fetched"),
         ([Answer(404)], "answers 404"),
         ([Answer(200, b"x" * 101)], "sends more than"),
     ],

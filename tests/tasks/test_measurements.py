@@ -108,6 +108,10 @@ def test_local_standard_time_is_the_nearest_hour_of_the_sun(longitude: float, ho
         ("TIMESTAMP_START,TIMESTAMP_END,x\n20120401,20120408,1\n", "half hours to days"),
         ("TIMESTAMP_START,x\n201204010000,1\n", "give both"),
         ("# UTC_OFFSET: noon\nsite,time,x\nA,2012-04-13,1\n", "no time zone"),
+        ("site,time,x\nA,99991231,1\n", "cannot be read"),
+        ("# UTC_OFFSET: -5\nsite,time,x\nA,0001-01-01T00:00+14:00,1\n", "cannot be read"),
+        pytest.param('site,time,x\nA,2012-04-13,"' + "1" * 200_000, "cannot be read", id="quote"),
+        ("site,time,x\nA,2012-04-13,inf\n", "nothing measures"),
     ],
 )
 def test_what_is_no_table_of_measurements(text: str, problem: str) -> None:
@@ -170,6 +174,16 @@ def test_a_request_names_files_or_folders_beside_it(tmp_path: Path) -> None:
         ({"sites": "id,latitude,longitude\nA,1,1\n"}, "measurements.sites", "is given"),
         ({"compare": {"Lai_2km": "LAI"}}, "measurements.compare.Lai_2km", "no layer"),
         ({"compare": {"monthly/et": "LAI"}}, "measurements.compare.monthly/et", "no layer"),
+        (
+            {"compare": {"Lai_1km": "LAI", "MCD15A2/Lai_1km": "LAI"}},
+            "measurements.compare.MCD15A2/Lai_1km",
+            "name the same layer",
+        ),
+        (
+            {"table": f"# UTC_OFFSET: 1\n{PLAIN}# Site:\n# UTC_OFFSET: 2\n{PLAIN}"},
+            "measurements.table",
+            "the time zones",
+        ),
     ],
 )
 def test_what_cannot_be_compared(changes: dict[str, Any], field: str, problem: str) -> None:

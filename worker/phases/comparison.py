@@ -95,9 +95,7 @@ class Measured:
     @classmethod
     def of(cls, series: Sequence[Series], said: str, site: SiteChoice) -> "Measured":
         """Join the series of a column at a site, in the time zone that counts there."""
-        table = next((one.offset for one in series if one.offset is not None), None)
-        column = {name.lower(): text for name, text in site.columns}.get(UTC_OFFSET, "")
-        offset, said_by = time_zone(table, said, column, site.lon)
+        offset, said_by = time_zone(series, said, site.columns, site.lon)
         start = _times([t for one in series for t in one.start], offset)
         end = _times([t for one in series for t in one.end], offset)
         order = np.argsort(start, kind="stable")
@@ -144,7 +142,7 @@ class Measured:
 
 
 def _times(local: Sequence[datetime], offset: int) -> Times:
-    """Return times in UTC, of those in a time zone so many minutes before it."""
+    """Return times in UTC, of those in a time zone so many minutes ahead of it."""
     return _earlier(np.array(local, "M8[s]"), offset)
 
 

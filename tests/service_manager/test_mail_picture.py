@@ -1,0 +1,36 @@
+"""The picture of a mail: a mail goes without one where it cannot be had."""
+
+from typing import Any
+
+import pytest
+
+from service_manager.requests import mail_picture
+from tasks.errors import BlobMissingError, StoreError
+from tasks.storage.clock import ManualClock
+from tasks.tables.runtime import Runtime, memory_runtime
+from tests.portal.scripted import put_result
+from tests.portal.submissions import submitted
+
+
+@pytest.fixture
+def runtime() -> Runtime:
+    return memory_runtime(ManualClock())
+
+
+def test_what_storage_lacks_or_does_not_give_is_no_picture(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = submitted(runtime)
+    assert mail_picture.draw(runtime, request) is None
+    put_result(runtime, request, "a", "a.tif", b"no raster")
+
+    def fails(error: Exception) -> Any:
+        def get_file(*_: object) -> None:
+            raise error
+
+        return get_file
+
+    assert mail_picture.draw(runtime, request) is None  # it is none
+    for error in (StoreError("away"), BlobMissingError("a/b"), OSError(28, "no space left")):
+        monkeypatch.setattr(runtime.blobs, "get_file", fails(error))
+        assert mail_picture.draw(runtime, request) is None
