@@ -103,6 +103,25 @@ def test_an_owner_at_the_limit_overtakes_nothing() -> None:
     assert dispatch.overtaken(seen)
 
 
+def test_an_owner_under_a_limit_wants_no_more_slots_than_that() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    seen = cache(("r", "a", 1.0), ("s", "a", 2.0), ("t", "b", 3.0), slots=4)
+    for number in range(4):
+        for request in "rst":
+            dispatch.add(f"{request}{number}", request, FETCH)
+    restrict(seen, Restriction(kind=Kind.LIMIT_OWNER, subject="a", value=5))
+    assert dispatch.backlog(seen) == {"r": 4, "s": 1, "t": 4}
+
+
+def test_what_is_sent_again_takes_no_other_room_of_a_limit() -> None:
+    dispatch, seen = Dispatch(window=9, resend=30), cache(("r", "a", 1.0), slots=4)
+    restrict(seen, Restriction(kind=Kind.LIMIT_PHASE, subject="collection", value=2))
+    dispatch.add("k1", "r", FETCH)
+    assert sent(dispatch, seen, 0.0) == ["k1"]
+    dispatch.add("k2", "r", FETCH)
+    assert sorted(sent(dispatch, seen, 100.0)) == ["k1", "k2"]
+
+
 def test_a_limit_of_one_phase_leaves_the_other_phases_alone() -> None:
     dispatch, seen = Dispatch(window=9, resend=30), cache(("r", "a", 1.0), slots=4)
     for i in range(4):

@@ -250,3 +250,14 @@ def test_a_request_without_measurements_is_stored_as_before() -> None:
     )
     assert "measurements" not in dump_request(plain)
     assert comparison_of(resolve(plain)) is None
+
+
+def test_a_layer_that_is_chosen_twice_is_not_compared() -> None:
+    choice = {"name": "MYD11_L2", "collection": "6", "layers": ["LST"]}
+    document = {
+        **REQUEST,
+        "products": [{**choice, "day_night": "day"}, {**choice, "day_night": "night"}],
+        "measurements": {"table": PLAIN, "compare": {"LST": "LAI"}},
+    }
+    with pytest.raises(RequestRefusedError, match="more than once"):
+        [*compared_layers(resolve(parse_request(document)))]
