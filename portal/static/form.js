@@ -13,6 +13,12 @@
   form.addEventListener("change", show);
   show();
 
+  // What was typed before the scripts were there is searched for, too.
+  document.addEventListener("DOMContentLoaded", () => {
+    const search = document.getElementById("product-search");
+    if (search.value) search.dispatchEvent(new Event("search"));
+  });
+
   // A file or a drawing that the portal could not take: its field says so.
   for (const kind of ["htmx:responseError", "htmx:sendError"]) {
     document.addEventListener(kind, (event) => {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Route, ViewportSize, expect
 
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
@@ -91,3 +91,16 @@ def test_a_rule_without_a_tick_is_told_at_its_place(page: Page) -> None:
     page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.locator("#error-qa")).to_contain_text("Tick the values to keep")
     expect(page.locator("#quality input").first).to_have_attribute("aria-invalid", "true")
+
+
+def test_what_is_typed_before_the_scripts_are_there_is_searched_for(
+    page: Page, portal: LivePortal
+) -> None:
+    held: list[Route] = []
+    page.route("**/htmx.min.js*", lambda route: held.append(route))
+    with page.expect_request("**/htmx.min.js*"):
+        page.goto(f"{portal.url}/new", wait_until="commit")
+    page.fill("#product-search", "MCD15A2")
+    (route,) = held
+    route.continue_()
+    expect(page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True)).to_be_visible()
