@@ -136,7 +136,8 @@ def running(
         subprocess.run([*engine, "logs", "--tail", "20", name], check=False)
         raise
     finally:
-        do(engine, "rm", "--force", "--time", "20", name)
+        do(engine, "stop", "--time", "20", name)
+        do(engine, "rm", "--force", name)
 
 
 @contextmanager

@@ -29,6 +29,9 @@ from tasks.storage.file_blobs import FileBlobs
 
 TIMEOUT_SECONDS = 60.0
 PUSH_SECONDS = 420.0  # of an upload, whose Python dependencies are resolved meanwhile
+COPY_SECONDS = 1800.0  # of one call that copies results, which ends after the file in hand
+BUSY_SECONDS = 5.0  # between two tries while others copy
+_BUSY_TRIES = 24
 RASTER_SECONDS = 1800.0  # of rasters, which are fetched, read and rewritten meanwhile
 CHUNK_BYTES = 1 << 20
 KEPT_SECONDS = 2.0  # of an idle connection: fewer than the portal keeps it
@@ -413,13 +416,31 @@ class Client:
         order = {name: value for name, value in given.items() if value}
         copied = 0
         while True:
-            body = self._call("POST", _path(request_id, "copies"), document=json.dumps(order))
-            answer = self._read(_COPIED, body)
+            answer = self._read(_COPIED, self._copy_some(request_id, json.dumps(order)))
             copied += answer.copied
             progress(copied, answer.left)
             if not answer.left:
                 return copied
             order["after"] = answer.after
+
+    def _copy_some(self, request_id: str, order: str) -> bytes:
+        """Have the portal copy for a while; wait for a turn where others copy."""
+        for turn in range(_BUSY_TRIES):
+            if turn:
+                time.sleep(BUSY_SECONDS)
+            try:
+                answer = self._http.post(
+                    _path(request_id, "copies"),
+                    content=order,
+                    headers={"Content-Type": "application/json"},
+                    timeout=max(self.timeout, COPY_SECONDS),
+                )
+            except httpx.TransportError as error:
+                raise self._unreachable(error) from error
+            if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                break
+        _raise_for(answer)
+        return answer.content
 
     def cancel(self, request_id: str) -> RequestStatus:
         """Stop a request; its finished results stay, and what other requests want goes on.

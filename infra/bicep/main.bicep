@@ -165,7 +165,7 @@ var linkMinutes = settings[?'SWATHMILL_RESULT_LINK_MINUTES'] ?? '0'
 module storage 'storage.bicep' = {
   name: 'storage'
   params: {
-    openToLinks: string(linkMinutes) != '0'
+    openToLinks: !contains(['', '0', '0.0'], string(linkMinutes))
     workerPrincipalId: workerIdentity.outputs.principalId
     location: location
     name: name

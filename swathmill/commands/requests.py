@@ -30,7 +30,7 @@ from swathmill.commands.options import (
 )
 from swathmill.commands.paths import output_folder
 from swathmill.delivery import EXIT_CODES, EXIT_FAILED
-from swathmill.errors import RefusedError
+from swathmill.errors import ArgumentError, RefusedError
 from swathmill.following import Follower
 from swathmill.lacks import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView, describe
@@ -115,7 +115,6 @@ def results(
     to: Annotated[
         str,
         typer.Option(
-            envvar="SWATHMILL_COPY_TO",
             help="Have the portal copy them to your own storage: SAS URL of an Azure container, or "
             "s3://BUCKET/FOLDER with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION in "
             "the environment. `-` reads it from standard input.",
@@ -128,7 +127,9 @@ def results(
 ) -> None:
     """List, download or copy the finished files of a request; lost files are named at the end."""
     client = client_for(data_folder(data), token)
-    if to and out is None:
+    if to and out is not None:
+        raise ArgumentError("--out and --to are given.", "Download, or have them copied.")
+    if to:
         _copy(client, request_id, to, as_json=as_json)
         return
     folder = None if out is None else output_folder(out, "--out")

@@ -133,10 +133,11 @@ def read_settings_given(pairs: Sequence[str]) -> dict[str, str]:
                 "Leave it out (docs/guides/run-in-the-cloud.md).",
             )
         try:
-            Settings.model_validate({field_name: value})
+            read = getattr(Settings.model_validate({field_name: value}), field_name)
         except ValidationError as error:
             raise ArgumentError(
                 f"--set {pair}: {error.errors()[0]['msg']}.", "Correct it (docs/settings.md)."
             ) from None
-        found[f"SWATHMILL_{field_name.upper()}"] = value
+        # One way to write a number: the template looks at some.
+        found[f"SWATHMILL_{field_name.upper()}"] = f"{read:g}" if isinstance(read, float) else value
     return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from portal.web.openid_page import BACK
 from swathmill.deployment.az import Az, row, rows
 from swathmill.deployment.choices import Choices
+from swathmill.errors import StackError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,24 +19,33 @@ class SignIn:
 
 
 def register(az: Az, choices: Choices, say: Callable[[str], None]) -> SignIn:
-    """Return the registration of a deployment; it is made, with a secret, the first time.
+    """Return the registration of a deployment; it is made the first time.
 
-    Members of the group `operators` are operators. A later deployment finds the secret in the
-    vault. Raises StackError.
+    Members of the group `operators` are operators. A secret is made until a deployment has led the
+    registration back to its portal: then the vault has it. Raises StackError.
     """
     name = f"{choices.name}-{choices.group}-sign-in"
-    known = rows(az.ask("ad", "app", "list", "--display-name", name))
+    known = rows(az.ask("ad", "app", "list", "--filter", f"displayName eq '{name}'"))
+    if len(known) > 1:
+        raise StackError(
+            f"Microsoft Entra ID has {len(known)} registrations {name}.",
+            "Remove those that are not of this deployment, and deploy again.",
+        )
     secret: dict[str, str] = {}
     if known:
         application = str(known[0]["appId"])
+        done = bool(row(known[0].get("web") or {}).get("redirectUris"))
     else:
+        done = False
         say("A registration at Microsoft Entra ID, by which people sign in")
         made = az.ask(
             *("ad", "app", "create", "--display-name", name),
             *("--sign-in-audience", "AzureADMyOrg"),
         )
         application = str(row(made)["appId"])
-        az.ask("ad", "sp", "create", "--id", application)
+    if not done:
+        if not rows(az.ask("ad", "sp", "list", "--filter", f"appId eq '{application}'")):
+            az.ask("ad", "sp", "create", "--id", application)
         reset = az.ask("ad", "app", "credential", "reset", "--id", application, "--years", "1")
         secret = {"SWATHMILL_OIDC_CLIENT_SECRET": str(row(reset)["password"])}
     # Without the claim a session knows of no groups.

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import httpx
 import pytest
 import s3fs
 import structlog
@@ -18,6 +19,7 @@ from moto.server import ThreadedMotoServer
 from portal.core.copying import CopyFailedError, CopyOrder, check_host, copy, open_sink, read_order
 from portal.core.problems import BadCallError
 from portal.core.results import ResultFile, ResultIndex, ResultReader
+from swathmill import client as client_of_portal
 from swathmill.client import Client
 from tasks.errors import CorruptBlobError
 from tasks.model.model import ArtifactFile
@@ -360,3 +362,19 @@ def test_few_copy_at_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_description_has_the_order() -> None:
     assert set(CopyOrder.model_json_schema()["properties"]) >= {"to", "access_key", "after"}
+
+
+def test_the_client_waits_for_its_turn_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [(503, {"detail": "Others copy."})] * 2 + [
+        (200, {"copied": 3, "left": 0, "after": ""})
+    ]
+    monkeypatch.setattr(client_of_portal, "BUSY_SECONDS", 0.0)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.extensions["timeout"]["read"] >= 1800  # of a large file
+        status, said = answers.pop(0)
+        return httpx.Response(status, json=said)
+
+    client = Client(url="http://portal", token="t", transport=httpx.MockTransport(answer))
+    assert client.copy_results("r", "s3://bucket") == 3
+    assert answers == []

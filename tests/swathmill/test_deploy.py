@@ -249,7 +249,15 @@ def test_entra_registers_once_and_leads_back_to_the_portal(azure: Azure, portal_
     assert not any("made" in said for said in words)  # no secret among arguments
 
     (azure.folder / "calls").write_text("")
-    azure.answers(ad_app_list=[{"appId": "app"}])
+    azure.answers(ad_app_list=[{"appId": "app", "web": {"redirectUris": []}}], ad_sp_list=[{}])
+    run(azure, choices(entra=True))  # after one that failed before the portal was there
+    words = [said for said, _ in azure.calls()]
+    assert not [said for said in words if "app create" in said or "sp create" in said]
+    _, again = azure.call("deployment group create --resource-group mill --name swathmill --p")
+    assert again["SWATHMILL_OIDC_CLIENT_SECRET"] == "made"
+
+    (azure.folder / "calls").write_text("")
+    azure.answers(ad_app_list=[{"appId": "app", "web": {"redirectUris": ["https://x/back"]}}])
     run(azure, choices(entra=True))
     words = [said for said, _ in azure.calls()]
     assert not [said for said in words if "app create" in said or "credential" in said]
@@ -338,3 +346,10 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1
     assert "The command az is absent." in done.stderr
+
+
+@pytest.mark.parametrize("text", ["0", "0.0", "0.00", "0e1"])
+def test_a_number_is_written_one_way(text: str) -> None:
+    """The template opens storage to links unless their minutes are 0."""
+    given = read_settings_given([f"RESULT_LINK_MINUTES={text}"])
+    assert given == {"SWATHMILL_RESULT_LINK_MINUTES": "0"}
