@@ -30,7 +30,6 @@ from portal.web import (
     health,
     map_page,
     openapi,
-    openid_page,
     operations_page,
     packages_api,
     packages_page,
@@ -107,7 +106,6 @@ _ROUTERS = (
     health.router,
     health.pages,
     session_page.router,
-    openid_page.router,
     tokens.pages,
     tokens.api,
     submit_page.router,
@@ -178,6 +176,9 @@ def create_app(
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     if portal.provider is not None:
+        from portal.web import openid_page
+
+        app.include_router(openid_page.router)
         app.add_middleware(
             SessionMiddleware,
             secret_key=f"{settings.secret.get_secret_value()} sign-in",

@@ -6,12 +6,14 @@ the claims of the identity token. What follows from the claims is decided here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from authlib.integrations.starlette_client import OAuth, StarletteOAuth2App
+from typing import TYPE_CHECKING
 
 from portal.core.problems import ForbiddenError
 from portal.core.tokens import LONGEST_OWNER, Person, Role
 from tasks.settings import Settings, WrongSettingError
+
+if TYPE_CHECKING:
+    from authlib.integrations.starlette_client import StarletteOAuth2App
 
 NAME = "provider"
 
@@ -68,7 +70,7 @@ class Claims:
         return Person(owner=owner, role=Role.SCIENTIST)
 
 
-def provider(settings: Settings) -> StarletteOAuth2App | None:
+def provider(settings: Settings) -> "StarletteOAuth2App | None":
     """Return the provider of the settings; None where there is none.
 
     Raises:
@@ -81,6 +83,9 @@ def provider(settings: Settings) -> StarletteOAuth2App | None:
             "SWATHMILL_OIDC_ISSUER needs an address and SWATHMILL_OIDC_CLIENT_ID.",
             "Set both as the provider names them (docs/operations.md).",
         )
+    # Importing it is a tenth of the portal's start.
+    from authlib.integrations.starlette_client import OAuth
+
     registry = OAuth()
     registry.register(
         NAME,

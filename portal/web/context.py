@@ -3,9 +3,8 @@
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from authlib.integrations.starlette_client import StarletteOAuth2App
 from fastapi import Depends, Query, Request
 
 from portal.core.board import Board
@@ -30,6 +29,9 @@ from tasks.tables.package_operations import PackagesOf
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
 
+if TYPE_CHECKING:
+    from authlib.integrations.starlette_client import StarletteOAuth2App
+
 MOST_WAITING = 8  # API calls that wait for planning at once
 MOST_UPLOADING = 2  # uploaded packages and rasters that are read at once
 MOST_READING = 2  # region files that are read at once
@@ -51,7 +53,7 @@ class Portal:
     board: Board
     manager: ManagerWatch
     desk: SignInDesk
-    provider: StarletteOAuth2App | None
+    provider: "StarletteOAuth2App | None"
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
     )

@@ -12,7 +12,7 @@ from joserfc.errors import JoseError
 
 from portal.core.identity import sign_in
 from portal.core.openid import Claims
-from portal.core.problems import NotFoundError, NotSignedInError, ProviderError
+from portal.core.problems import NotSignedInError, ProviderError
 from portal.core.tokens import Use
 from portal.web.context import CurrentPortal, Portal
 from portal.web.session_page import UNTOLD, request_page
@@ -64,10 +64,7 @@ async def back(request: Request, portal: CurrentPortal) -> Response:
 
 
 def _provider(portal: Portal) -> StarletteOAuth2App:
-    if portal.provider is None:
-        raise NotFoundError(
-            "This portal has no OpenID provider.", "Sign in by a link, at /sign-in."
-        )
+    assert portal.provider is not None  # only then there are these routes
     return portal.provider
 
 

@@ -1,11 +1,13 @@
 """Read in a separate process, so that a crash, hang or memory excess of HDF4 costs one call.
 
-A child process that has imported everything forks once per call. So a call starts in milliseconds,
-and whatever state a damaged file leaves in the C library (HDF4 refuses good files after some bad
-ones) ends with it. All these processes end with their parent, because their input closes.
+A child process that has imported everything forks, and the fork answers calls until one fails. So a
+call starts in milliseconds, and whatever state a damaged file leaves in the C library (HDF4 refuses
+good files after some bad ones) ends with it. All these processes end with their parent, because
+their input closes.
 """
 
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -29,6 +31,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _HEADER_BYTES = 8
+_MORE, _LAST = b"+", b"-"  # before an answer: whether its fork takes another call
+_CALLS_OF_A_FORK = 200  # so that what a library leaks is bounded
 _MAX_ANSWER = 1 << 30
 _PIPE_BYTES = 1 << 16
 _REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
@@ -134,7 +138,7 @@ class ReadingProcess:
 
 
 def serve(memory: int, modules: Sequence[str] = ()) -> None:
-    """Serve as the child: fork for every call from standard input until it closes."""
+    """Serve as the child: have forks answer the calls from standard input until it closes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     calls = sys.stdin.fileno()
@@ -144,69 +148,113 @@ def serve(memory: int, modules: Sequence[str] = ()) -> None:
     _import_readers()
     for module in modules:
         importlib.import_module(module)
+    gc.freeze()  # a fork shares what it does not have to count
+    fork: _Fork | None = None
     while True:
         try:
             call = _receive(calls, None)
         except EOFError:
             return
-        answer = _run_forked(call, calls)
+        fork = fork or _Fork(calls)
+        answer = fork.answer(call)
         if answer is None:
             return
+        if not fork.goes_on:
+            fork = None
         _send(answers, answer)
 
 
 def _import_readers() -> None:
-    """Import once what every call would otherwise import itself."""
+    """Import once what every fork would otherwise import itself."""
     import reprojection.read.hdf4
     import reprojection.read.hdf5
     import reprojection.read.inspect  # noqa: F401
 
 
-def _run_forked(call: bytes, calls: int) -> bytes | None:
-    """Run a call in a fork and return its answer; None if nobody waits for it any more."""
-    reading, writing = os.pipe()
-    fork = os.fork()
-    if fork == 0:
-        os.close(reading)
-        _answer(call, writing)
-    os.close(writing)
-    parts: list[bytes] = []
-    with os.fdopen(reading, "rb", buffering=0) as pipe:
-        while True:
-            ready, _, _ = select.select([reading, calls], [], [])
-            if calls in ready:  # no second call is sent before the first is answered: it closed
-                proctree.kill(fork)
-                os.waitpid(fork, 0)
-                return None
-            part = pipe.read(_PIPE_BYTES)
-            if not part:
-                break
-            parts.append(part)
-    _, status = os.waitpid(fork, 0)
-    if status == 0:
-        return b"".join(parts)
-    _, args, _ = pickle.loads(call)
-    return pickle.dumps((False, _damaged(args, _manner(status))))
+class _Fork:
+    """A fork of the child that answers calls until one fails.
+
+    A fork of its own for each call takes ten times the CPU time of reading an outline. `calls` is
+    what the child reads the calls from.
+    """
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        asked, self._asking = os.pipe()
+        self._reading, writing = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._asking)
+            os.close(self._reading)
+            _answer_calls(asked, writing)
+        os.close(asked)
+        os.close(writing)
+        self.goes_on = True
+
+    def answer(self, call: bytes) -> bytes | None:
+        """Return the answer to a call; None if nobody waits for it any more."""
+        try:
+            with os.fdopen(self._asking, "wb", closefd=False) as pipe:
+                _send(pipe, call)
+            answer = bytearray()
+            while len(answer) < _HEADER_BYTES or len(answer) < _HEADER_BYTES + _announced(answer):
+                ready, _, _ = select.select([self._reading, self._calls], [], [])
+                if self._calls in ready:  # no call is sent before the last is answered: it closed
+                    proctree.kill(self._pid)
+                    self._end()
+                    return None
+                part = os.read(self._reading, _PIPE_BYTES)
+                if not part:
+                    raise EOFError
+                answer += part
+        except (BrokenPipeError, EOFError):
+            _, args, _ = pickle.loads(call)
+            return pickle.dumps((False, _damaged(args, _manner(self._end()))))
+        if answer[_HEADER_BYTES : _HEADER_BYTES + 1] == _LAST:
+            self._end()
+        return bytes(answer[_HEADER_BYTES + 1 :])
+
+    def _end(self) -> int:
+        """Wait for the end of the process; return its wait status."""
+        self.goes_on = False
+        os.close(self._asking)
+        os.close(self._reading)
+        return os.waitpid(self._pid, 0)[1]
 
 
-def _answer(call: bytes, writing: int) -> NoReturn:
-    """Serve one call in the fork."""
+def _answer_calls(asked: int, writing: int) -> NoReturn:
+    """Answer calls in the fork until one fails, and end without any clean-up.
 
-    def work() -> object:
-        function, args, kwargs = pickle.loads(call)
-        return function(*args, **kwargs)
+    Whatever state a bad file left in the C library ends with the process.
+    """
+    code = 1
+    try:
+        with os.fdopen(writing, "wb") as pipe:
+            for left in reversed(range(_CALLS_OF_A_FORK)):
+                function, args, kwargs = pickle.loads(_receive(asked, None))
+                succeeded, answer = _outcome(lambda: function(*args, **kwargs))  # noqa: B023
+                last = not succeeded or not left
+                _send(pipe, (_LAST if last else _MORE) + answer)
+                if last:
+                    break
+        code = 0
+    finally:
+        os._exit(code)
 
-    _deliver(work, writing)
+
+def _outcome(work: Callable[[], object]) -> tuple[bool, bytes]:
+    """Do some work; return whether it succeeded, and that with its result or error, pickled."""
+    try:
+        return True, pickle.dumps((True, work()))
+    except Exception as problem:  # noqa: BLE001 - passed to the caller, which raises it
+        return False, pickle.dumps((False, problem))
 
 
 def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
     """Write the pickled result or exception of some work; end without any clean-up."""
     code = 1
     try:
-        try:
-            answer = pickle.dumps((True, work()))
-        except Exception as problem:  # noqa: BLE001 - passed to the caller, which raises it
-            answer = pickle.dumps((False, problem))
+        _, answer = _outcome(work)
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(answer)
         code = 0
@@ -300,8 +348,13 @@ def _send(pipe: IO[bytes], data: bytes) -> None:
     pipe.flush()
 
 
+def _announced(start: bytes | bytearray) -> int:
+    """Return how many bytes follow the first eight."""
+    return int.from_bytes(start[:_HEADER_BYTES], "big")
+
+
 def _receive(pipe: int, deadline: float | None) -> bytes:
-    size = int.from_bytes(_read_exactly(pipe, _HEADER_BYTES, deadline), "big")
+    size = _announced(_read_exactly(pipe, _HEADER_BYTES, deadline))
     if size > _MAX_ANSWER:
         raise EOFError(f"an answer of {size} bytes is announced")
     return _read_exactly(pipe, size, deadline)

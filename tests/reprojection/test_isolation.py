@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
+from reprojection.read import isolation
 from reprojection.read.granule import open_granule
 from reprojection.read.isolation import ReadingProcess, run_in_fork
 from reprojection.sample.hdfeos_write import write_granule
@@ -31,6 +32,29 @@ def test_a_crash_is_one_error_and_the_next_call_works(tmp_path: Path) -> None:
         outline = reader.read_outline(path)
         assert outline is not None
         assert (outline.product, outline.tile) == ("MCD15A2", (17, 3))
+
+
+def test_calls_share_a_process_until_one_fails(tmp_path: Path) -> None:
+    path = tmp_path / "tile.hdf"
+    write_granule(path, small_tile())
+    with ReadingProcess() as reader:
+        first = reader.run(os.getpid)
+        assert reader.run(os.getpid) == first
+        with pytest.raises(UnknownLayerError):
+            reader.run(read_missing_layer, path)
+        second = reader.run(os.getpid)
+        assert second != first
+        with pytest.raises(UnreadableGranuleError, match="signal 6"):
+            reader.run(os.abort)
+        assert reader.run(os.getpid) not in (first, second)
+
+
+def test_a_process_answers_a_bounded_number_of_calls() -> None:
+    with ReadingProcess() as reader:
+        first = reader.run(os.getpid)
+        used = [reader.run(os.getpid) for _ in range(isolation._CALLS_OF_A_FORK)]
+    assert used[:-1] == [first] * (len(used) - 1)
+    assert used[-1] != first
 
 
 def test_a_hang_ends_at_its_limit() -> None:
