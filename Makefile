@@ -68,7 +68,14 @@ $(STAMP)/azurite: $(STAMP)/node
 	@sh tools/install-node-modules.sh
 	@touch $@
 
-$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/azurite
+# Apart from .venv, and without what that has: rasterio imports boto3, which moto needs, in each
+# process, where it is there.
+$(STAMP)/moto: requirements-moto.lock $(STAMP)/venv
+	@echo "Installing the S3 server of tests"
+	@$(PIP) --no-deps --target build/moto -r requirements-moto.lock
+	@touch $@
+
+$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/azurite $(STAMP)/moto
 	@echo "Installing what checks and tests need"
 	@$(PIP) -r requirements-dev.lock
 	@touch $@
@@ -280,6 +287,8 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 	printf 'furo>=2024.8\nmyst-parser>=4\nsphinx>=8\n' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-docs.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
+	printf '%s\n' blinker boto3 flask flask-cors moto py-partiql-parser responses s3transfer xmltodict | \
+	    $(LOCK) - --no-deps --constraint requirements-dev.lock --output-file requirements-moto.lock
 	echo 'mutmut>=3.8' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-mutmut.lock
 

@@ -12,7 +12,9 @@ import pytest
 import structlog
 
 from reprojection.sample.sample import write_sample_archive
+from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
+from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
 
 # A shell starts background commands with SIGINT ignored, and children would inherit that: stacks
@@ -38,6 +40,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+MOTO = Path(__file__).parent.parent / "build" / "moto"
 SLOWEST = ("slow", "integration", "browser")
 
 
@@ -100,4 +103,19 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = RedisServer.on_free_port(folder=folder / "data", log=folder / "redis.log")
     child = server.start()
     yield server.url
+    child.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The loopback port of an S3 server of this test session's own, which takes any keys."""
+    (port,) = ports.choose(1)
+    words = ("-P", "-m", "moto.server", "-H", ports.LOOPBACK, "-p", str(port))
+    log = tmp_path_factory.mktemp("s3") / "log"
+    child = Child(
+        ChildSpec(name="s3", argv=(sys.executable, *words), env={"PYTHONPATH": str(MOTO)}, log=log)
+    )
+    child.start()
+    child.wait_until(lambda: ports.answers(port), limit_seconds=60)
+    yield port
     child.stop()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import s3fs
-from moto.server import ThreadedMotoServer
 from playwright.sync_api import Browser, expect
 
 from tasks.model.model import RequestState
@@ -15,41 +14,35 @@ pytestmark = [pytest.mark.integration, pytest.mark.browser]
 
 
 def test_results_are_copied_by_the_page(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Browser, s3_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("portal.web.copies.SECONDS", 0.0)  # a call for each file
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        address = f"http://localhost:{port}"
-        there = s3fs.S3FileSystem(key="k", secret="s", endpoint_url=address)
-        there.mkdir("pages")
-        runtime = live_runtime()
-        request = submitted(runtime)
-        for name in ("a.csv", "b.csv", "c.csv"):
-            put_result(runtime, request, "MCD15A2.005", name, name.encode())
-        set_row(runtime, request, state=RequestState.COMPLETE, delivered=3, outputs=3, ended=1.0)
-        # The page offers Amazon's S3: the test's stands in for it.
-        monkeypatch.setattr("portal.core.copying.AMAZON", address)
-        made = settings(copy_hosts=f"localhost:{port}, 127.0.0.0/8, ::1/128")
-        with live_portal(runtime, made) as portal:
-            page = chromium.new_page(viewport={"width": 1000, "height": 900})
-            page.goto(portal.link())
-            page.goto(f"{portal.url}/requests/{request}")
-            page.get_by_text("Copy to your storage").click()
-            page.get_by_label("SAS URL of an Azure container").fill("s3://pages/folder")
-            page.get_by_label("S3: access key").fill("KEYID")
-            page.get_by_label("S3: secret").fill("SECRET-KEY")
-            page.get_by_role("button", name="Copy all results").click()
-            expect(page.get_by_text("All 3 files are copied.")).to_be_visible(timeout=30_000)
-            page.screenshot(path=str(tmp_path / "copied.png"))
-            page.get_by_label("SAS URL of an Azure container").fill("https://example.org/c?sig=s")
-            page.get_by_role("button", name="Copy all results").click()
-            expect(page.get_by_text("0 copied. ")).to_contain_text("SWATHMILL_COPY_HOSTS")
-            page.close()
-        assert sorted(there.ls("pages/folder/MCD15A2.005", detail=False)) == [
-            f"pages/folder/MCD15A2.005/{name}" for name in ("a.csv", "b.csv", "c.csv")
-        ]
-    finally:
-        server.stop()
+    address = f"http://localhost:{s3_port}"
+    there = s3fs.S3FileSystem(key="k", secret="s", endpoint_url=address)
+    there.mkdir("pages")
+    runtime = live_runtime()
+    request = submitted(runtime)
+    for name in ("a.csv", "b.csv", "c.csv"):
+        put_result(runtime, request, "MCD15A2.005", name, name.encode())
+    set_row(runtime, request, state=RequestState.COMPLETE, delivered=3, outputs=3, ended=1.0)
+    # The page offers Amazon's S3: the test's stands in for it.
+    monkeypatch.setattr("portal.core.copying.AMAZON", address)
+    made = settings(copy_hosts=f"localhost:{s3_port}, 127.0.0.0/8, ::1/128")
+    with live_portal(runtime, made) as portal:
+        page = chromium.new_page(viewport={"width": 1000, "height": 900})
+        page.goto(portal.link())
+        page.goto(f"{portal.url}/requests/{request}")
+        page.get_by_text("Copy to your storage").click()
+        page.get_by_label("SAS URL of an Azure container").fill("s3://pages/folder")
+        page.get_by_label("S3: access key").fill("KEYID")
+        page.get_by_label("S3: secret").fill("SECRET-KEY")
+        page.get_by_role("button", name="Copy all results").click()
+        expect(page.get_by_text("All 3 files are copied.")).to_be_visible(timeout=30_000)
+        page.screenshot(path=str(tmp_path / "copied.png"))
+        page.get_by_label("SAS URL of an Azure container").fill("https://example.org/c?sig=s")
+        page.get_by_role("button", name="Copy all results").click()
+        expect(page.get_by_text("0 copied. ")).to_contain_text("SWATHMILL_COPY_HOSTS")
+        page.close()
+    assert sorted(there.ls("pages/folder/MCD15A2.005", detail=False)) == [
+        f"pages/folder/MCD15A2.005/{name}" for name in ("a.csv", "b.csv", "c.csv")
+    ]

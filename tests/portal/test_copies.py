@@ -14,7 +14,6 @@ import s3fs
 import structlog
 from azure.core.exceptions import ClientAuthenticationError
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
-from moto.server import ThreadedMotoServer
 
 from portal.core.copying import CopyFailedError, CopyOrder, check_host, copy, open_sink, read_order
 from portal.core.problems import BadCallError
@@ -289,43 +288,35 @@ def test_results_go_to_a_container_by_a_sas_that_only_writes(
 
 
 @pytest.mark.integration
-def test_results_go_to_a_bucket(runtime: Runtime) -> None:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        endpoint = f"http://localhost:{port}"
-        there = s3fs.S3FileSystem(
-            key="k", secret="s", endpoint_url=endpoint, skip_instance_cache=True
-        )
-        there.mkdir("mine")
-        made = settings(copy_hosts=f"localhost:{port}, 127.0.0.0/8, ::1/128")
-        request = filled(runtime)
-        order = {"to": "s3://mine/folder/", **KEYS, "endpoint": endpoint}
-        kept = dict(s3fs.S3FileSystem._cache)
-        with live_portal(runtime, made) as portal, structlog.testing.capture_logs() as lines:
-            last = call(portal, request, order)
-            with portal.client() as client:
-                refused = client.post(
-                    f"/api/requests/{request}/copies", json={**order, "to": "s3://absent"}
-                )
-            by_client = Client(url=portal.url, token=bearer(portal)).copy_results(
-                request,
-                "s3://mine/again",
-                access_key="KEYID",
-                secret_key="SECRET-KEY",
-                endpoint=endpoint,
+def test_results_go_to_a_bucket(runtime: Runtime, s3_port: int) -> None:
+    endpoint = f"http://localhost:{s3_port}"
+    there = s3fs.S3FileSystem(key="k", secret="s", endpoint_url=endpoint, skip_instance_cache=True)
+    there.mkdir("mine")
+    made = settings(copy_hosts=f"localhost:{s3_port}, 127.0.0.0/8, ::1/128")
+    request = filled(runtime)
+    order = {"to": "s3://mine/folder/", **KEYS, "endpoint": endpoint}
+    kept = dict(s3fs.S3FileSystem._cache)
+    with live_portal(runtime, made) as portal, structlog.testing.capture_logs() as lines:
+        last = call(portal, request, order)
+        with portal.client() as client:
+            refused = client.post(
+                f"/api/requests/{request}/copies", json={**order, "to": "s3://absent"}
             )
-        assert by_client == 2
-        assert there.cat_file(f"mine/again/{LAYER}/b.tif") == DATA[f"{LAYER}/b.tif"]
-        assert dict(s3fs.S3FileSystem._cache) == kept  # none that has the keys
-        assert last["copied"] == 2
-        assert refused.status_code == 502
-        assert "SECRET-KEY" not in refused.text + str(lines)
-        for path, data in DATA.items():
-            assert there.cat_file(f"mine/folder/{path}") == data
-    finally:
-        server.stop()
+        by_client = Client(url=portal.url, token=bearer(portal)).copy_results(
+            request,
+            "s3://mine/again",
+            access_key="KEYID",
+            secret_key="SECRET-KEY",
+            endpoint=endpoint,
+        )
+    assert by_client == 2
+    assert there.cat_file(f"mine/again/{LAYER}/b.tif") == DATA[f"{LAYER}/b.tif"]
+    assert dict(s3fs.S3FileSystem._cache) == kept  # none that has the keys
+    assert last["copied"] == 2
+    assert refused.status_code == 502
+    assert "SECRET-KEY" not in refused.text + str(lines)
+    for path, data in DATA.items():
+        assert there.cat_file(f"mine/folder/{path}") == data
 
 
 def test_few_copy_at_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

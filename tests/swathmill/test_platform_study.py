@@ -9,7 +9,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from swathmill.cli import application
@@ -20,6 +19,7 @@ from swathmill.platform.instances import measure_instances
 from swathmill.platform.rates import Point, rate
 from swathmill.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, settings
 from swathmill.platform.study import Plan, Study
+from swathmill.stack import ports
 from tasks.model.categories import Category
 from tasks.storage.transfer_shapes import MIB, UP, Cut
 
@@ -140,19 +140,15 @@ def test_machines_are_deleted_where_a_step_failed() -> None:
 
 
 @pytest.fixture
-def s3() -> Iterator[str]:
-    """A folder of an S3 server of this test's own, as fsspec's settings name it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    address, port = server.get_host_and_port()
+def s3(s3_port: int) -> Iterator[str]:
+    """A folder of an S3 server, as fsspec's settings name it."""
     before = dict(os.environ)
     os.environ.update(
-        AWS_ENDPOINT_URL=f"http://{address}:{port}", AWS_ACCESS_KEY_ID="key",
+        AWS_ENDPOINT_URL=f"http://{ports.LOOPBACK}:{s3_port}", AWS_ACCESS_KEY_ID="key",
         AWS_SECRET_ACCESS_KEY="secret", AWS_DEFAULT_REGION="us-east-1",
     )  # fmt: skip
     fsspec.filesystem("s3", skip_instance_cache=True).mkdir("bucket")
     yield "s3://bucket/folder"
-    server.stop()
     os.environ.clear()
     os.environ.update(before)
 
