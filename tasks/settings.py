@@ -136,6 +136,18 @@ class Settings(BaseSettings):
         "or also `limits`, where bubblewrap does not work. The strongest that works is taken.",
     )
 
+    reduction_pool: str = Field(
+        "",
+        description="`HOST:PORT` of the reduction pool, whose runners run uploaded packages for "
+        "the workers; empty: workers run them themselves.",
+    )
+    runner_host: str = Field("127.0.0.1", description="Address a runner of that pool binds to.")
+    runner_port: int = Field(
+        8002,
+        ge=0,
+        le=65535,
+        description="Port a runner binds to; it has `SWATHMILL_SLOTS` slots, too.",
+    )
     network_hosts: str = Field(
         "",
         description="Hosts that packages may connect to if they name them, and from which rasters "
@@ -238,6 +250,14 @@ class Settings(BaseSettings):
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="Least severity that is logged."
     )
+
+    @field_validator("reduction_pool")
+    @classmethod
+    def _with_port(cls, address: str) -> str:
+        host, _, port = address.rpartition(":")
+        if address and not (host and port.isdecimal() and 0 < int(port) < 65536):
+            raise ValueError(f"{address!r} is not HOST:PORT")
+        return address
 
     @field_validator("network_hosts", "copy_hosts")
     @classmethod

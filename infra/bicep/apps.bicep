@@ -1,4 +1,4 @@
-// The processes of `swathmill up`, from one image: portal, manager, workers.
+// The processes of `swathmill up` and the reduction pool, from one image: portal, manager, workers, runners.
 param location string
 param name string
 param image string
@@ -6,6 +6,7 @@ param identityId string
 param clientId string
 param workerIdentityId string
 param workerClientId string
+param poolIdentityId string
 param workspaceName string
 param appSubnetId string
 param storage string
@@ -25,6 +26,8 @@ param archiveUrl string
 param sources string
 param leastWorkers int
 param mostWorkers int
+param leastRunners int
+param mostRunners int
 param managers int
 param registryServer string
 
@@ -37,6 +40,9 @@ param settings object
 var portalName = '${name}-portal'
 var portalPort = 8000
 var probePort = 8001
+var runnerPort = 8002
+var poolName = '${name}-reductions'
+var hasPool = mostRunners > 0
 
 resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' existing = {
   name: workspaceName
@@ -94,6 +100,13 @@ var workerIdentity = {
   }
 }
 
+var poolIdentity = {
+  type: 'UserAssigned'
+  userAssignedIdentities: {
+    '${poolIdentityId}': {}
+  }
+}
+
 // Without a server the image is public, and no identity pulls it.
 var privateRegistry = [
   {
@@ -106,6 +119,13 @@ var workerRegistries = empty(registryServer) ? [] : [
   {
     server: registryServer
     identity: workerIdentityId
+  }
+]
+
+var poolRegistries = empty(registryServer) ? [] : [
+  {
+    server: registryServer
+    identity: poolIdentityId
   }
 ]
 
@@ -196,6 +216,23 @@ var known = {
 }
 var ofWorker = {
   AZURE_CLIENT_ID: workerClientId
+  SWATHMILL_REDUCTION_POOL: hasPool ? '${poolName}:${runnerPort}' : ''
+}
+// All that a runner is told. It runs programs of others: no storage, no Redis, no secret.
+var ofRunner = {
+  SWATHMILL_DATA_DIR: '/data'
+  SWATHMILL_RUNNER_HOST: '0.0.0.0'
+  SWATHMILL_RUNNER_PORT: string(runnerPort)
+  SWATHMILL_PROBE_HOST: '0.0.0.0'
+  SWATHMILL_PROBE_PORT: string(probePort)
+  SWATHMILL_SLOTS: string(slots)
+  SWATHMILL_ATTEMPT_MEMORY_GB: settings[?'SWATHMILL_ATTEMPT_MEMORY_GB'] ?? defaults.SWATHMILL_ATTEMPT_MEMORY_GB
+  SWATHMILL_ATTEMPT_DISK_GB: settings[?'SWATHMILL_ATTEMPT_DISK_GB'] ?? defaults.SWATHMILL_ATTEMPT_DISK_GB
+  SWATHMILL_CACHE_GB: settings[?'SWATHMILL_CACHE_GB'] ?? defaults.SWATHMILL_CACHE_GB
+  SWATHMILL_GRACE_SECONDS: settings[?'SWATHMILL_GRACE_SECONDS'] ?? defaults.SWATHMILL_GRACE_SECONDS
+  SWATHMILL_LOG_LEVEL: settings[?'SWATHMILL_LOG_LEVEL'] ?? defaults.SWATHMILL_LOG_LEVEL
+  SWATHMILL_SANDBOX: settings[?'SWATHMILL_SANDBOX'] ?? defaults.SWATHMILL_SANDBOX
+  SWATHMILL_NETWORK_HOSTS: settings[?'SWATHMILL_NETWORK_HOSTS'] ?? ''
 }
 var mailServer = {
   SWATHMILL_SMTP_PORT: string(smtpPort)
@@ -208,7 +245,7 @@ var signingPlain = {
   SWATHMILL_SMTP_HOST: smtpHost
 }
 
-// Secrets go only where they are used: a worker runs other people's programs.
+// Secrets go only where they are used.
 var secretSettings = [
   {
     name: 'SWATHMILL_REDIS_URL'
@@ -247,6 +284,10 @@ var portalPlain = [for item in items(union(defaults, settings, known, signingPla
   value: string(item.value)
 }]
 var managerPlain = [for item in items(union(defaults, settings, known, signingPlain, mailServer)): {
+  name: item.key
+  value: string(item.value)
+}]
+var runnerPlain = [for item in items(ofRunner): {
   name: item.key
   value: string(item.value)
 }]
@@ -486,6 +527,75 @@ resource worker 'Microsoft.App/containerApps@2025-01-01' = {
   dependsOn: [
     archive
   ]
+}
+
+// Runs uploaded packages for the workers: an app of its own, reached by TCP from within the environment alone. Its
+// identity pulls the image; `None` keeps it from the processes.
+resource reductions 'Microsoft.App/containerApps@2025-01-01' = if (hasPool) {
+  name: poolName
+  location: location
+  identity: poolIdentity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      registries: poolRegistries
+      identitySettings: [
+        {
+          identity: poolIdentityId
+          lifecycle: 'None'
+        }
+      ]
+      ingress: {
+        external: false
+        transport: 'tcp'
+        targetPort: runnerPort
+        exposedPort: runnerPort
+      }
+    }
+    template: {
+      terminationGracePeriodSeconds: 600
+      containers: [
+        {
+          name: 'runner'
+          image: image
+          command: [
+            'python'
+            '-P'
+            '-m'
+            'worker.pool'
+          ]
+          env: runnerPlain
+          resources: {
+            cpu: json(string(slots))
+            memory: '${slots * 2}Gi'
+          }
+          volumeMounts: [
+            scratchMount
+          ]
+          probes: probes
+        }
+      ]
+      scale: {
+        minReplicas: leastRunners
+        maxReplicas: max(1, mostRunners)
+        rules: [
+          {
+            name: 'runs'
+            tcp: {
+              metadata: {
+                concurrentConnections: string(slots)
+              }
+            }
+          }
+        ]
+      }
+      volumes: [
+        scratch
+      ]
+    }
+  }
 }
 
 output portalUrl string = portalUrl

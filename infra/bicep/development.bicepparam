@@ -35,6 +35,8 @@ param managers = 1
 param slots = 2
 param leastWorkers = 0
 param mostWorkers = 4
+param leastRunners = 0
+param mostRunners = 2
 
 // Settings of docs/settings.md that have no parameter of their own.
 param settings = union({

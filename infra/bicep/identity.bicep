@@ -1,4 +1,4 @@
-// An identity: one is that of portal and manager, one that of the workers, which run programs of others.
+// An identity: one is that of portal and manager, one that of the workers, one by which the reduction pool's image is pulled.
 param location string
 param name string
 

@@ -93,6 +93,15 @@ param mostWorkers int = 20
 @minValue(0)
 param leastWorkers int = 1
 
+@description('Most replicas of the reduction pool, which runs uploaded packages apart from all data; 0: workers run them themselves.')
+@minValue(0)
+@maxValue(1000)
+param mostRunners int = 10
+
+@description('Fewest replicas of the reduction pool.')
+@minValue(0)
+param leastRunners int = 0
+
 @description('Attempts one worker replica runs at once; it has as many processors.')
 @allowed([
   1
@@ -140,6 +149,14 @@ module workerIdentity 'identity.bicep' = {
   params: {
     location: location
     name: '${name}-worker'
+  }
+}
+
+module poolIdentity 'identity.bicep' = {
+  name: 'identity-pool'
+  params: {
+    location: location
+    name: '${name}-pool'
   }
 }
 
@@ -210,7 +227,7 @@ module redis 'redis.bicep' = {
   }
 }
 
-// A worker runs programs of others: its identity reads these secrets, and not the key that signs sessions.
+// A worker's identity reads these secrets, and not the key that signs sessions.
 module workerSecrets 'secret-reader.bicep' = [for secret in ['redis-url', 'redis-key', 'earthdata-token']: {
   name: 'reader-${secret}'
   params: {
@@ -259,6 +276,7 @@ module apps 'apps.bicep' = {
     clientId: identity.outputs.clientId
     workerIdentityId: workerIdentity.outputs.identityId
     workerClientId: workerIdentity.outputs.clientId
+    poolIdentityId: poolIdentity.outputs.identityId
     workspaceName: logs.outputs.workspaceName
     appSubnetId: network.outputs.appSubnetId
     storage: storage.outputs.endpoints
@@ -278,6 +296,8 @@ module apps 'apps.bicep' = {
     sources: sources
     leastWorkers: leastWorkers
     mostWorkers: mostWorkers
+    leastRunners: leastRunners
+    mostRunners: mostRunners
     managers: managers
     slots: slots
     settings: settings

@@ -34,7 +34,9 @@ param redisHighAvailability = true
 param managers = 2
 param slots = 2
 param leastWorkers = 1
-param mostWorkers = 48
+param mostWorkers = 40
+param leastRunners = 1
+param mostRunners = 8
 
 // Settings of docs/settings.md that have no parameter of their own.
 param settings = union({

@@ -29,6 +29,14 @@ module workerIdentity 'identity.bicep' = {
   }
 }
 
+module poolIdentity 'identity.bicep' = {
+  name: 'identity-pool'
+  params: {
+    location: location
+    name: '${name}-pool'
+  }
+}
+
 resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' = {
   // checkov:skip=CKV_AZURE_139: a build task of the registry needs its public end; pulling needs an identity
   // checkov:skip=CKV_AZURE_163: scanning is Defender for Cloud, which is of the subscription
@@ -65,6 +73,16 @@ resource workerPulling 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', pullRole)
     principalId: workerIdentity.outputs.principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+resource poolPulling 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(registry.id, '${name}-pool', pullRole)
+  scope: registry
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', pullRole)
+    principalId: poolIdentity.outputs.principalId
     principalType: 'ServicePrincipal'
   }
 }

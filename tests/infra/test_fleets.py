@@ -57,7 +57,7 @@ def test_a_worker_has_neither_the_signing_key_nor_the_mail_password() -> None:
     keys = {
         name: {
             each["valueFrom"]["secretKeyRef"]["key"]
-            for each in pod["containers"][0]["env"]
+            for each in pod["containers"][0].get("env", ())
             if "valueFrom" in each
         }
         for name, pod in pods.items()
@@ -65,6 +65,11 @@ def test_a_worker_has_neither_the_signing_key_nor_the_mail_password() -> None:
     assert keys["mill-worker"] == {"storage", "redis-url", "earthdata-token"}
     assert keys["mill-portal"] == keys["mill-worker"] | {"signing-secret"}
     assert keys["mill-manager"] == keys["mill-portal"] | {"smtp-password"}
+    assert keys["mill-reductions"] == set()
+    assert "SWATHMILL_REDUCTION_POOL" in str(pods["mill-worker"])
+    assert pods["mill-reductions"]["containers"][0]["envFrom"] == [
+        {"configMapRef": {"name": "mill-reductions"}}
+    ]
     for pod in pods.values():
         container = pod["containers"][0]
         assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "probe"}
@@ -88,6 +93,23 @@ def test_a_worker_has_time_to_end_its_attempts_and_scales_by_wanted_slots() -> N
     (trigger,) = scaled["spec"]["triggers"]
     assert trigger["metadata"]["listName"] == "swathmill:wanted-slots"
     assert trigger["metadata"]["listLength"] == settings["data"]["SWATHMILL_SLOTS"] == "4"
+
+
+@HELM
+def test_the_reduction_pool_is_reached_by_workers_alone_and_can_be_left_out() -> None:
+    found = rendered("--set", "reductions.runtimeClassName=gvisor")
+    own = {one["kind"]: one for one in found if one["metadata"]["name"] == "mill-reductions"}
+    assert own["Deployment"]["spec"]["template"]["spec"]["runtimeClassName"] == "gvisor"
+    assert "replicas" not in own["Deployment"]["spec"]
+    assert own["HorizontalPodAutoscaler"]["spec"]["maxReplicas"] == 10
+    runs, _probes = own["NetworkPolicy"]["spec"]["ingress"]
+    assert runs["ports"] == [{"port": "runs"}]
+    (source,) = runs["from"]
+    assert source["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "worker"
+    assert "SWATHMILL_STORAGE" not in str(own)
+    without = rendered("--set", "reductions.replicas=0")
+    assert not [one for one in without if one["metadata"]["name"] == "mill-reductions"]
+    assert "SWATHMILL_REDUCTION_POOL" not in str(without)
 
 
 @HELM

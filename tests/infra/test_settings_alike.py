@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from swathmill.deployment.choices import MADE, SIZES, read_settings_given
 from tasks.settings import Settings
@@ -15,7 +16,7 @@ SETTINGS = {f"SWATHMILL_{name.upper()}" for name in Settings.model_fields}
 # What Azure's own SDKs read; not a setting of Swathmill.
 AZURE_ONLY = {"AZURE_CLIENT_ID"}
 Files = dict[str, dict[str, Any]]
-PROCESSES = ("portal", "manager", "worker")
+PROCESSES = ("portal", "manager", "worker", "reductions")
 
 
 def compose_services() -> dict[str, dict[str, object]]:
@@ -36,11 +37,13 @@ PLAIN = {
     "portal": ("defaults", "known", "signingPlain"),
     "manager": ("defaults", "known", "signingPlain", "mailServer"),
     "worker": ("defaults", "known", "ofWorker"),
+    "reductions": ("ofRunner",),
 }
 SECRET = {
     "portal": ("secretSettings", "secretSigning", "secretOidc"),
     "manager": ("secretSettings", "secretSigning", "secretMail"),
     "worker": ("secretSettings",),
+    "reductions": (),
 }
 
 
@@ -61,7 +64,7 @@ def test_bicep_names_settings_that_exist(process: str, bicep: Files) -> None:
     assert bicep_settings(bicep, process) - AZURE_ONLY <= SETTINGS
 
 
-@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("process", ["portal", "manager", "worker"])
 def test_a_process_in_azure_gets_its_own_lists(process: str) -> None:
     """What the operator sets goes over the defaults, and under what the template knows."""
     text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
@@ -73,8 +76,43 @@ def test_a_process_in_azure_gets_its_own_lists(process: str) -> None:
     assert f"var {process}Environment = concat({joined})" in text
 
 
-def test_a_worker_has_neither_the_signing_key_nor_the_mail_password(bicep: Files) -> None:
+def test_a_runner_gets_nothing_but_its_own_settings_and_no_identity(bicep: Files) -> None:
     """It runs other people's programs."""
+    assert compose_settings("reductions") < bicep_settings(bicep, "reductions")
+    secret = {
+        f"SWATHMILL_{name.upper()}"
+        for name, known in Settings.model_fields.items()
+        if known.annotation is SecretStr
+    }
+    assert not secret & bicep_settings(bicep, "reductions")
+    text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
+    assert "var runnerPlain = [for item in items(ofRunner): {" in text
+    app = text.partition("resource reductions 'Microsoft.App/containerApps")[2]
+    app = app.partition("\noutput ")[0]
+    assert "env: runnerPlain\n" in app
+    assert "secrets:" not in app
+    assert "  identity: poolIdentity\n" in app
+    assert re.search(r"identity: poolIdentityId\n +lifecycle: 'None'\n", app)
+    assert "external: false" in app
+    main = (ROOT / "infra" / "bicep" / "main.bicep").read_text("utf-8")
+    assert "poolIdentity.outputs.principalId" not in main  # it has a role at the registry alone
+    service = compose_services()["reductions"]
+    assert (service["volumes"], service["networks"]) == (["data-reductions:/data"], ["reductions"])
+    assert service["env_file"] == []
+    document = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    assert document["networks"]["reductions"] == {"internal": True}
+
+
+def test_workers_are_told_where_the_pool_is(bicep: Files) -> None:
+    pool = dict(compose_services()["worker"]["environment"])["SWATHMILL_REDUCTION_POOL"]  # type: ignore[call-overload]
+    runner = dict(compose_services()["reductions"]["environment"])  # type: ignore[call-overload]
+    assert pool == f"reductions:{runner['SWATHMILL_RUNNER_PORT']}"
+    told = bicep["apps.bicep"]["variables"]["ofWorker"]["value"]
+    assert "SWATHMILL_REDUCTION_POOL" in told
+
+
+def test_a_worker_has_neither_the_signing_key_nor_the_mail_password(bicep: Files) -> None:
+    """It needs none of them."""
     kept = {"SWATHMILL_SECRET", "SWATHMILL_SMTP_PASSWORD", "SWATHMILL_OIDC_CLIENT_SECRET"}
     assert not kept & compose_settings("worker")
     assert not kept & bicep_settings(bicep, "worker")
@@ -106,17 +144,23 @@ def test_a_worker_has_an_identity_of_its_own_that_reads_its_own_secrets(bicep: F
     assert "orker" not in vault
 
 
-@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("process", ["portal", "manager", "worker"])
 def test_compose_and_bicep_set_the_same_ones(process: str, bicep: Files) -> None:
     assert compose_settings(process) == bicep_settings(bicep, process) - AZURE_ONLY
 
 
 def test_every_process_of_the_stack_runs_in_both(bicep: Files) -> None:
     commands = {name: compose_services()[name]["command"] for name in PROCESSES}
-    modules = {"portal": "portal", "manager": "service_manager", "worker": "worker"}
+    modules = {
+        "portal": "portal",
+        "manager": "service_manager",
+        "worker": "worker",
+        "reductions": "worker.pool",
+    }
     assert commands == {name: ["python", "-P", "-m", module] for name, module in modules.items()}
     for name, module in modules.items():
-        app = bicep["apps.bicep"]["resources"][name]["config"]["properties"]
+        config = bicep["apps.bicep"]["resources"][name]["config"]
+        app = config.get("config", config)["properties"]  # of a resource with a condition, deeper
         (container,) = app["template"]["containers"]
         assert container["command"] == ["python", "-P", "-m", module]
 
@@ -178,8 +222,10 @@ def test_what_a_parameter_file_reads_is_what_deploy_gives(path: Path) -> None:
 def test_every_setting_is_reached_by_a_parameter_or_by_its_name(bicep: Files) -> None:
     """What `--set` refuses the template makes, or it means nothing in a container."""
     made = {f"SWATHMILL_{name.upper()}" for name in MADE}
-    template = bicep_settings(bicep, "manager") | bicep_settings(bicep, "worker")
+    template = set[str]().union(*(bicep_settings(bicep, process) for process in PROCESSES))
     nowhere = {"SWATHMILL_WORKER_NAME", "SWATHMILL_PACKAGES", "SWATHMILL_DISK_QUOTA_GB"}
+    # What a runner gets of the parameter `settings`.
+    template -= {"SWATHMILL_NETWORK_HOSTS"}
     defaults = {str(name) for name in bicep["apps.bicep"]["variables"]["defaults"]["value"]}
     assert made == (template - AZURE_ONLY - defaults) | nowhere
     assert made <= SETTINGS
@@ -219,7 +265,8 @@ def test_the_guide_tells_the_hours_of_an_idle_month(path: Path) -> None:
     (portal, manager), slots = [(float(cpu), int(gib)) for cpu, gib in sizes], given(path)["slots"]
     assert "memory: '${slots * 2}Gi'" in text
     worker = (int(slots), 2 * int(slots))
-    counts = (1, int(given(path)["managers"]), int(given(path)["leastWorkers"]))
+    workers = int(given(path)["leastWorkers"]) + int(given(path)["leastRunners"])
+    counts = (1, int(given(path)["managers"]), workers)
     cpu, gib = (
         730 * sum(n * size[i] for n, size in zip(counts, (portal, manager, worker), strict=True))
         for i in (0, 1)

@@ -24,7 +24,7 @@ from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
 from worker.slots.heartbeat import Heartbeat
-from worker.slots.supervisor import AttemptOrder, Supervisor
+from worker.slots.supervisor import AttemptOrder, RunningProcess, Supervisor
 
 FILE = ArtifactFile(name="g.hdf", blob="granules/k/c/g.hdf", size=3, sha256="0" * 64)
 SPEC = CollectSpec(product="MOD", collection="61", granule="g.hdf", production="1")
@@ -660,7 +660,7 @@ def test_a_kill_that_comes_before_its_child_is_started_is_not_lost(bench: Bench)
     started, go_on = threading.Event(), threading.Event()
     start = bench.supervisor.start
 
-    def slow(job: Job) -> AttemptProcess:
+    def slow(job: Job) -> RunningProcess:
         started.set()
         assert go_on.wait(10)
         return start(job)

@@ -24,11 +24,21 @@ class ChildSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LentFile:
+    """A blob that a runner may read: by a link, or, without one, as a file beside the order."""
+
+    blob: str
+    size: int = 0
+    link: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """Everything else a child needs for one attempt.
 
     `inputs` are the artifact's files by input index, `scratch` the attempt's own empty folder.
-    `request` is the one on whose account it runs, which calls of storage name.
+    `request` is the one on whose account it runs, which calls of storage name. With `lent` files
+    the child has no other storage than these.
     """
 
     request: str = ""
@@ -37,6 +47,7 @@ class Job:
     spec: Spec
     inputs: Mapping[int, tuple[ArtifactFile, ...]]
     scratch: Path
+    lent: tuple[LentFile, ...] = ()
 
 
 class _Message(BaseModel):

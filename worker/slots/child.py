@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -54,6 +55,7 @@ from worker.sandbox.messages import (
     Succeeded,
     encode,
 )
+from worker.slots.lent_blobs import LentBlobs
 
 _GB = 10**9
 _COLLECT = (20_000, 10, 10)  # metadata are many objects without a cycle
@@ -82,6 +84,9 @@ class WarmChild:
             self._blobs = connect(self._given.settings, create=False).blobs
         return self._blobs
 
+    def _storage(self, job: Job) -> Blobs:
+        return LentBlobs(job.lent, job.scratch) if job.lent else self._connect()
+
     def __call__(self, data: bytes, reports: Connection) -> int:
         """Do a pickled job and report; return 0, or 1 after a failure, which ends the child."""
 
@@ -93,7 +98,7 @@ class WarmChild:
 
         job: Job = pickle.loads(data)
         structlog.contextvars.bind_contextvars(request=job.request)
-        message = perform(job, self._given, tell, self._connect)
+        message = perform(job, self._given, tell, partial(self._storage, job))
         send(message)
         return 1 if isinstance(message, Failed) else 0
 

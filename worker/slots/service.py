@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -21,18 +22,20 @@ from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.messages.queues import FIRST
+from tasks.model.spec import ReduceSpec
 from tasks.run import exits, logs, telemetry
 from tasks.run.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, forget_secrets, read_settings
 from tasks.storage import schema
+from tasks.tables.runtime import Runtime
 from tasks.tables.workers import WorkerRow
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
-from worker.sandbox.messages import ChildSettings
+from worker.sandbox.messages import ChildSettings, Job
 from worker.slots import attempt
 from worker.slots.heartbeat import Heartbeat
-from worker.slots.supervisor import AttemptOrder, Supervisor
+from worker.slots.supervisor import AttemptOrder, RunningProcess, Supervisor
 
 _GB = 10**9
 _PULSE_SECONDS = 0.02
@@ -52,7 +55,7 @@ def main() -> int:
         collector = telemetry.read_collector()
         forget_secrets()  # those who run programs of others get what they need in messages
         name = worker_name(settings)
-        _refuse_without_kernels()
+        refuse_without_kernels()
         # Before any thread, any client and any logging to a pipe that a fork would share.
         start_forkserver((*storage_modules(settings), *PRELOADED))
         logs.configure(settings.log_level, process="worker", worker=name)
@@ -66,9 +69,10 @@ def main() -> int:
     except SwathmillError as error:
         structlog.get_logger("worker").error(str(error))
         return exits.UNAVAILABLE
-    shared = ChildSettings(
-        settings=settings, cache=cache_folder(settings).resolve(), sandbox=confinement.tier
-    )
+    # With a pool, no program of others runs here.
+    pool = settings.reduction_pool
+    tier, line = (None, f"reduction pool {pool}") if pool else (confinement.tier, confinement.line)
+    shared = ChildSettings(settings=settings, cache=cache_folder(settings).resolve(), sandbox=tier)
     memory_limit = int(settings.attempt_memory_gb * _GB)
     children = Children(partial(attempt.prepare, shared), memory_limit, settings.slots)
     supervisor = Supervisor(
@@ -76,7 +80,7 @@ def main() -> int:
         settings=settings,
         name=name,
         scratch=scratch,
-        start=children.start,
+        start=_start(settings, runtime, children),
     )
     row = WorkerRow(
         name=name,
@@ -84,7 +88,7 @@ def main() -> int:
         slots=settings.slots,
         started=runtime.clock.now(),
         beat_at=runtime.clock.now(),
-        sandbox=confinement.line,
+        sandbox=line,
         version=version("swathmill"),
         reads=schema.SCHEMA,
     )
@@ -103,7 +107,7 @@ def main() -> int:
     removed = scratch.clean()
     try:
         children.fill()
-        log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
+        log.info("worker starts", slots=settings.slots, sandbox=line, stale=removed)
         heartbeat.start()
         return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
     finally:
@@ -113,6 +117,27 @@ def main() -> int:
         scratch.close()
         end_telemetry()
         log.info("worker ended")
+
+
+def _start(
+    settings: Settings, runtime: Runtime, children: Children
+) -> Callable[[Job], RunningProcess]:
+    """Return how attempts are started: in a child, or the packages of others in the pool."""
+    if not settings.reduction_pool:
+        return children.start
+    # Only where there is a pool: each module of a worker's own process costs its start.
+    from worker.phases.package_files import shipped_packages
+    from worker.slots.remote import Pool
+
+    host, _, port = settings.reduction_pool.rpartition(":")
+    most = int(settings.attempt_disk_gb * _GB)
+    pool = Pool(host=host, port=int(port), blobs=runtime.blobs, most_bytes=most)
+
+    def start(job: Job) -> RunningProcess:
+        ours = not isinstance(job.spec, ReduceSpec) or job.spec.digest in shipped_packages()
+        return children.start(job) if ours else pool.start(job)
+
+    return start
 
 
 def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
@@ -128,7 +153,7 @@ def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
     serve_probes(supervisor.settings, metrics.told(supervisor, heartbeat))
 
 
-def _refuse_without_kernels() -> None:
+def refuse_without_kernels() -> None:
     """Raise KernelsAbsentError without them: equal tasks must give equal bytes on every worker."""
     if not kernels.available():
         raise KernelsAbsentError(

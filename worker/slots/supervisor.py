@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -28,7 +29,6 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
-from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
 from worker.slots.lease import Lease
 from worker.slots.spans import Course, attempt_spans
@@ -58,6 +58,18 @@ class EndedAttempt:
     parts: Mapping[str, float]
 
 
+class RunningProcess(Protocol):
+    """An attempt under way, in a child of this worker or elsewhere."""
+
+    def follow(self, heard: Callable[[Message], None]) -> Ended | None:
+        """Pass each report to `heard` until the end; None if it was killed from outside."""
+        ...
+
+    def kill(self) -> None:
+        """Have it killed; `follow` returns soon after. Any thread may call this."""
+        ...
+
+
 @dataclass(kw_only=True)
 class _Slot:
     """One running attempt. `child` is None until it is started."""
@@ -67,7 +79,7 @@ class _Slot:
     asked: float  # POSIX, when the claim was sent
     waited: float  # seconds between the claim and the begin
     started: float  # POSIX
-    child: AttemptProcess | None = None
+    child: RunningProcess | None = None
     progress: float = 0.0
     note: str = ""
     order: AttemptOrder | None = None
@@ -140,7 +152,7 @@ class Supervisor:
     settings: Settings
     name: str
     scratch: Scratch
-    start: Callable[[Job], AttemptProcess]
+    start: Callable[[Job], RunningProcess]
     heard: Callable[[EndedAttempt], None] = lambda _ended: None
     draining: bool = False
     leaving: bool = False  # the manager wants it to end when it runs nothing

@@ -22,20 +22,35 @@ automountServiceAccountToken: false
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
+{{- if eq .name "reductions" }}
+enableServiceLinks: false
+{{- with $root.Values.reductions.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- end }}
 containers:
   - name: {{ .name }}
     image: {{ include "swathmill.image" $root }}
     command: [python, -P, -m, {{ .module }}]
     envFrom:
+      {{- if eq .name "reductions" }}
+      - configMapRef: {name: {{ $root.Release.Name }}-reductions}
+      {{- else }}
       - configMapRef: {name: {{ $root.Release.Name }}-settings}
+      {{- end }}
       {{- if eq .name "manager" }}
       - configMapRef: {name: {{ $root.Release.Name }}-mail}
       {{- end }}
+    {{- if ne .name "reductions" }}
     env:
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_STORAGE" "key" "storage") | nindent 6 }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_REDIS_URL" "key" "redis-url") | nindent 6 }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_EARTHDATA_TOKEN" "key" "earthdata-token" "optional" true) | nindent 6 }}
-      {{- if ne .name "worker" }}
+      {{- if eq .name "worker" }}
+      {{- if $root.Values.reductions.replicas }}
+      - {name: SWATHMILL_REDUCTION_POOL, value: "{{ $root.Release.Name }}-reductions:8002"}
+      {{- end }}
+      {{- else }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SECRET" "key" "signing-secret") | nindent 6 }}
       - {name: SWATHMILL_SMTP_HOST, value: {{ $root.Values.smtp.host | quote }}}
       {{- end }}
@@ -45,8 +60,12 @@ containers:
       {{- if eq .name "manager" }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SMTP_PASSWORD" "key" "smtp-password" "optional" true) | nindent 6 }}
       {{- end }}
+    {{- end }}
     ports:
       - {name: probe, containerPort: 8001}
+      {{- if eq .name "reductions" }}
+      - {name: runs, containerPort: 8002}
+      {{- end }}
       {{- if eq .name "portal" }}
       - {name: http, containerPort: 8000}
       {{- end }}
@@ -60,13 +79,23 @@ containers:
     volumeMounts:
       - {name: data, mountPath: /data}
       - {name: tmp, mountPath: /tmp}
-      {{- if $root.Values.archive.claim }}
+      {{- if and $root.Values.archive.claim (ne .name "reductions") }}
       - {name: archive, mountPath: /archive, readOnly: true}
       {{- end }}
 volumes:
   - {name: data, emptyDir: {}}
   - {name: tmp, emptyDir: {}}
-  {{- with $root.Values.archive.claim }}
-  - {name: archive, persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}}
+  {{- if and $root.Values.archive.claim (ne .name "reductions") }}
+  - {name: archive, persistentVolumeClaim: {claimName: {{ $root.Values.archive.claim }}, readOnly: true}}
   {{- end }}
+{{- end }}
+
+{{- /* What attempts may take: 0.9 of a slot's memory is its attempt's; a third of the disk is for cached files, what the slots' attempts write is the rest. */ -}}
+{{- define "swathmill.running" -}}
+SWATHMILL_SLOTS: {{ .Values.workers.slots | quote }}
+SWATHMILL_GRACE_SECONDS: {{ .Values.workers.graceSeconds | quote }}
+SWATHMILL_SANDBOX: {{ .Values.sandbox }}
+SWATHMILL_ATTEMPT_MEMORY_GB: {{ mulf .Values.workers.memoryGiOfSlot 0.9 | quote }}
+SWATHMILL_ATTEMPT_DISK_GB: {{ divf (mulf .Values.workers.diskGi 0.6) .Values.workers.slots | quote }}
+SWATHMILL_CACHE_GB: {{ divf .Values.workers.diskGi 4.0 | quote }}
 {{- end }}

@@ -1,0 +1,349 @@
+"""The reduction pool: packages run in a process that holds no secret and believes no more."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from io import BufferedRWPair
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from swathmill.stack import ports
+from tasks.errors import BlobMissingError, StoreError
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile, State
+from tasks.model.spec import ReduceSpec
+from tasks.run.classify import AttemptError
+from tasks.run.connect import connect_storage
+from tasks.storage.blobs import ARTIFACTS, MemoryBlobs
+from tasks.tables import workers
+from tests.worker.processes import (
+    GOOD,
+    ROOT,
+    Process,
+    Stack,
+    commands,
+    dead,
+    hanging,
+    make_stack,
+    reduction,
+)
+from tests.worker.world import until
+from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Succeeded, encode
+from worker.slots.lent_blobs import LentBlobs
+from worker.slots.orders import PLACE, Order
+from worker.slots.remote import Pool
+
+
+def runner(stack: Stack, name: str, port: int, **more: object) -> Process:
+    """Start a runner; it is ready."""
+    values = {
+        "DATA_DIR": stack.folder / name,
+        "RUNNER_PORT": port,
+        "WORKER_NAME": name,
+        "ATTEMPT_MEMORY_GB": 0.4,
+        "GRACE_SECONDS": 1,
+        "SANDBOX": "limits",
+        **more,
+    }
+    known = {key: value for key, value in os.environ.items() if not key.startswith("SWATHMILL_")}
+    env = known | {f"SWATHMILL_{key}": str(value) for key, value in values.items()}
+    log = stack.folder / f"{name}.log"
+    with log.open("ab") as out:
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "worker.pool"], cwd=ROOT, env=env, stdout=out, stderr=out
+        )
+    process = Process(popen=popen, log=log, name=name)
+    stack.processes.append(process)
+    until(lambda: listens(port) or popen.poll() is not None, 60, "the runner listens")
+    return process
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    (chosen,) = ports.choose(1, preferred=[])
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def stack(
+    embedded: str, redis_server: str, port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    made = make_stack(embedded, redis_server, tmp_path_factory.mktemp("pool"))
+    made.worker("lender", REDUCTION_POOL=f"127.0.0.1:{port}", EARTHDATA_TOKEN="do-not-show")
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def pooled(stack: Stack, port: int) -> Process:
+    return runner(stack, "pooled", port)
+
+
+@pytest.mark.integration
+def test_a_package_runs_in_the_pool_and_its_output_is_stored(stack: Stack, pooled: Process) -> None:
+    key = reduction(stack, "pool-good", "print('hello from the pool');" + GOOD)
+    stack.send(key)
+    task = stack.settled(key)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
+    assert task.state is State.DONE, attempt
+    assert "hello from the pool" in attempt.log
+    assert attempt.peak_memory > 0
+    container, _, name = task.files[0].blob.partition("/")
+    assert name == f"{key}/{attempt.claim}/out.txt"
+    assert stack.world.runtime.blobs.get_bytes(container, name) == b"made"
+    assert "attempt started" in pooled.log.read_text()
+
+
+@pytest.mark.integration
+def test_a_runner_has_no_secret_and_an_order_kills_its_tree(stack: Stack, pooled: Process) -> None:
+    key = hanging(stack, "pool-hang", pooled)
+    lender = stack.processes[0]
+    assert not any("hang" in c for c in commands(lender))
+    secrets = (stack.settings.storage, stack.settings.redis_url)
+    hidden = [b"do-not-show", *(one.get_secret_value().encode() for one in secrets)]
+    found = [environment_of(pid) for pid in (pooled.popen.pid, *pooled.tree())]
+    assert len([one for one in found if one]) > 5
+    assert not any(secret in one for secret in hidden for one in found)
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
+    tree = pooled.tree()
+    until(
+        lambda: any(row.attempts for row in workers.list_workers(store) if row.name == "lender"),
+        10,
+        "the attempt is in the heartbeat",
+    )
+    assert workers.order_kill(store, clock, "lender", stack.world.task(key).claim)
+    stack.settled(key, 20)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
+    assert attempt.category is Category.EXECUTION_TIMEOUT
+    until(lambda: not any("hang" in c for c in commands(pooled)), 10, "the program has ended")
+    kept = {*pooled.tree()}
+    until(dead([pid for pid in tree if pid not in kept]), 10, "the tree is gone")
+
+
+@pytest.mark.integration
+@pytest.mark.provokes(Category.WORKER_LOST)
+def test_a_runner_that_dies_costs_its_tasks_no_try(
+    stack: Stack, pooled: Process, port: int
+) -> None:
+    key = hanging(stack, "pool-dies", pooled)
+    tree = pooled.tree()
+    pooled.popen.send_signal(signal.SIGKILL)
+    pooled.popen.wait()
+    until(lambda: bool(stack.world.runtime.tasks.attempts(key)), 30, "the attempt has ended")
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
+    assert attempt.category is Category.WORKER_LOST
+    assert "reduction pool" in attempt.message
+    task = stack.world.task(key)
+    assert (task.state, task.retries) == (State.READY, 0)
+    until(dead(tree), 20, "nothing of the runner is left")
+    after = reduction(stack, "pool-after", "x = 'after'\n" + GOOD)
+    stack.send(after)
+    stack.running(after)  # it waits for a runner
+    again = runner(stack, "again", port)
+    assert stack.settled(after).state is State.DONE
+    again.popen.terminate()
+    assert again.popen.wait(20) == 0
+
+
+@pytest.mark.integration
+def test_a_runner_refuses_to_start_with_a_secret(stack: Stack) -> None:
+    (free,) = ports.choose(1, preferred=[])
+    process = runner(stack, "with-secret", free, REDIS_URL="redis://:word@host/0")
+    assert process.popen.wait(20) == 78
+    assert "SWATHMILL_REDIS_URL is set, and a runner holds no secret" in process.log.read_text()
+
+
+def environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""  # it has ended
+
+
+INPUT = b"pixels"
+
+
+def job(blobs: MemoryBlobs, folder: Path) -> Job:
+    stored = blobs.put_bytes(ARTIFACTS, "in/a.tif", INPUT)
+    given = ArtifactFile(
+        name="a.tif", blob=f"{ARTIFACTS}/in/a.tif", size=stored.size, sha256=stored.sha256
+    )
+    folder.mkdir(exist_ok=True)
+    return Job(
+        key="4f",
+        claim="claim",
+        spec=ReduceSpec(package="own", digest="d" * 64, outputs=("out.txt",)),
+        inputs={0: (given,)},
+        scratch=folder,
+    )
+
+
+class Scripted:
+    """A runner that says what it is told to once it has read the order, and then hangs up."""
+
+    def __init__(self, say: bytes, *, place: bool = True) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._server.getsockname()[1])
+        self._say, self._place = say, place
+        self.order: Order | None = None
+        self.bytes = b""
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._server.accept()
+                with connection, connection.makefile("rwb") as stream:
+                    if self._place:
+                        self._carry_out(connection, stream)
+
+    def _carry_out(self, connection: socket.socket, stream: BufferedRWPair) -> None:
+        stream.write(PLACE)
+        stream.flush()
+        self.order = Order.model_validate_json(stream.readline())
+        self.bytes = stream.read(sum(one.size for one in self.order.lent if not one.link))
+        stream.write(self._say)
+        stream.flush()
+        connection.shutdown(socket.SHUT_WR)
+        stream.read(1)  # until the worker has read it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(10)
+
+
+def line(message: Message) -> bytes:
+    return encode(message) + b"\n"
+
+
+ENDED = Ended(exit_code=0, peak_memory=1, over_memory=False, log="said")
+
+
+def made(name: str, size: int, blob: str = "artifacts/of/another") -> Succeeded:
+    return Succeeded(files=(ArtifactFile(name=name, blob=blob, size=size, sha256="0" * 64),))
+
+
+def heard(blobs: MemoryBlobs, folder: Path, say: bytes) -> tuple[list[Message], Ended]:
+    messages: list[Message] = []
+    with Scripted(say) as scripted:
+        pool = Pool(host="127.0.0.1", port=scripted.port, blobs=blobs, most_bytes=100)
+        ended = pool.start(job(blobs, folder)).follow(messages.append)
+    assert scripted.bytes == INPUT
+    return messages, ended
+
+
+def test_what_a_runner_sends_is_stored_under_this_attempt_by_its_bytes(tmp_path: Path) -> None:
+    blobs = MemoryBlobs()
+    say = b"\n" + line(made("out.txt", 4)) + b"made" + b"\n" + line(ENDED)
+    (said,), ended = heard(blobs, tmp_path / "a", say)
+    assert ended == ENDED
+    assert isinstance(said, Succeeded)
+    (file,) = said.files
+    assert file.blob == "artifacts/4f/claim/out.txt"
+    assert blobs.get_bytes(ARTIFACTS, "4f/claim/out.txt") == b"made"
+    assert file.sha256 == blobs.put_bytes(ARTIFACTS, "4f/claim/out.txt", b"made").sha256
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        pytest.param(line(made("../out.txt", 1)) + b"x", id="a name that leads elsewhere"),
+        pytest.param(line(made("out.txt", 101)) + b"x" * 101, id="more bytes than allowed"),
+        pytest.param(line(made("out.txt", 50)) + b"x", id="fewer bytes than announced"),
+        pytest.param(b"no message\n", id="no message"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"kind":"progress","fraction":2}\n', id="no fraction"),
+    ],
+)
+def test_a_runner_that_breaks_the_protocol_counts_as_lost(tmp_path: Path, say: bytes) -> None:
+    blobs = MemoryBlobs()
+    with pytest.raises(AttemptError) as raised:
+        heard(blobs, tmp_path / "a", say)
+    assert raised.value.category is Category.WORKER_LOST
+    assert [*blobs.names(ARTIFACTS)] == ["in/a.tif"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_inputs_are_made_again_only_if_they_are_lost(tmp_path: Path, lost: bool) -> None:
+    blobs = Losing() if lost else MemoryBlobs()
+    failed = Failed(category=Category.CORRUPT_BLOB_READ, message="damaged", healing=0b11)
+    (said,), _ = heard(blobs, tmp_path / "a", line(failed) + line(ENDED))
+    assert isinstance(said, Failed)
+    assert said.healing == (1 if lost else 0)
+    assert said.category is (Category.CORRUPT_BLOB_READ if lost else Category.BLOB_READ_FAILED)
+
+
+class Losing(MemoryBlobs):
+    """Keeps each blob for one reader."""
+
+    def stream(self, container: str, name: str, *_: object) -> Iterator[bytes]:
+        yield self.get_bytes(container, name)
+        self.delete(container, name)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_without_a_place_an_attempt_is_postponed(tmp_path: Path, there: bool) -> None:
+    messages: list[Message] = []
+    with Scripted(b"", place=False) as scripted:
+        (free,) = ports.choose(1, preferred=[])
+        port = scripted.port if there else free
+        pool = Pool(host="127.0.0.1", port=port, blobs=MemoryBlobs(), most_bytes=1, patience=0.0)
+        ended = pool.start(job(MemoryBlobs(), tmp_path / "a")).follow(messages.append)
+    (said,) = messages
+    assert isinstance(said, Postponed)
+    assert "no place in the reduction pool" in said.message
+    assert ended.exit_code == 0
+
+
+def test_an_attempt_that_waits_for_a_place_can_be_killed(tmp_path: Path) -> None:
+    with Scripted(b"", place=False) as scripted:
+        pool = Pool(host="127.0.0.1", port=scripted.port, blobs=MemoryBlobs(), most_bytes=1)
+        attempt = pool.start(job(MemoryBlobs(), tmp_path / "a"))
+        timer = threading.Timer(0.2, attempt.kill)
+        timer.start()
+        assert attempt.follow(lambda _: None).exit_code is None
+        timer.join()
+
+
+@pytest.mark.integration
+def test_links_open_what_is_lent_and_nothing_else(azurite: str, tmp_path: Path) -> None:
+    blobs = connect_storage(azurite).blobs
+    given = job(MemoryBlobs(), tmp_path / "a")
+    stored = blobs.put_bytes(ARTIFACTS, f"{tmp_path.name}/a.tif", INPUT)
+    blobs.put_bytes(ARTIFACTS, f"{tmp_path.name}/b.tif", b"of another")
+    file = replace(given.inputs[0][0], blob=f"{ARTIFACTS}/{tmp_path.name}/a.tif")
+    pool = Pool(host="", port=0, blobs=blobs, most_bytes=1)
+    assert isinstance(given.spec, ReduceSpec)
+    (lent,) = pool.lend(replace(given, inputs={0: (file,)}), given.spec)
+    assert "sp=r&" in f"{lent.link}&"
+    assert lent.size == 0
+    storage = LentBlobs((lent,), tmp_path)
+    to = tmp_path / "here.tif"
+    storage.get_file(ARTIFACTS, f"{tmp_path.name}/a.tif", to, stored.sha256)
+    assert to.read_bytes() == INPUT
+    with pytest.raises(BlobMissingError):
+        storage.get_bytes(ARTIFACTS, f"{tmp_path.name}/b.tif")
+    other = replace(lent, link=lent.link.replace("/a.tif?", "/b.tif?"))
+    with pytest.raises(StoreError):
+        LentBlobs((other,), tmp_path).get_bytes(ARTIFACTS, f"{tmp_path.name}/a.tif")

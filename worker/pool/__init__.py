@@ -1,0 +1,1 @@
+"""The reduction pool: runners that carry out reductions for workers, and hold no secret."""
