@@ -27,6 +27,7 @@ from portal.web import (
     copies,
     docs_page,
     executions_page,
+    groups,
     health,
     map_page,
     openapi,
@@ -41,6 +42,7 @@ from portal.web import (
     retries,
     runs,
     session_page,
+    sharing,
     stac_api,
     standards,
     submit_page,
@@ -90,6 +92,8 @@ HEADERS = {
 _WEEK = 7 * 86400
 _ROUTERS = (
     api.router,
+    sharing.router,
+    groups.api,
     takeaway.router,
     copies.router,
     zarr_api.router,
@@ -114,6 +118,8 @@ _ROUTERS = (
     rasters_page.router,
     retries.pages,
     map_page.router,
+    sharing.pages,
+    groups.pages,
     request_page.router,
     task_page.router,
     runs.pages,

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import structlog
 from kombu.exceptions import OperationalError
@@ -24,6 +25,7 @@ from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.plan_jobs import COLLECT
 from service_manager.requests import mail_picture
+from service_manager.requests.continuing import Continuing, newest_in
 from service_manager.requests.lifecycle import PLANNERS
 from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
@@ -84,6 +86,8 @@ def main() -> int:
     looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
     shelf = Shelf(archive)
     teller = Teller(runtime, shelf, lambda path: reader.run(read_layers, path), looking.submit)
+    standing = ThreadPoolExecutor(1, thread_name_prefix="standing")
+    continuing = Continuing(runtime, partial(newest_in, archive), standing.submit)
 
     def planned(request: Request) -> PlanStream:
         shelf.refresh()
@@ -121,11 +125,13 @@ def main() -> int:
     def each() -> None:
         postman.tick()
         teller.tick()
+        continuing.tick()
 
     serve(runtime, options, make, stop, each=each, keep=keep, watch=presence)
     presence.close()
     planners.shutdown(wait=False, cancel_futures=True)
     looking.shutdown(wait=False, cancel_futures=True)
+    standing.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
     reader.close()
     index.close()

@@ -118,6 +118,13 @@ class RequestAnswer(_Answer):
     package_digest: str = Field("", description="SHA-256 of that version's archive.")
     retry_of: str = Field("", description="The ended request that this one tries again.")
     retried_as: str = Field("", description="The request that tries this one again.")
+    labels: tuple[str, ...] = ()
+    group: str = Field("", description="The group whose members may read it.")
+    standing: int = Field(
+        0, description="Days after which it goes on with new data, at the earliest; 0: never."
+    )
+    continues: str = Field("", description="The request that this one goes on from.")
+    continued_as: str = Field("", description="The request that goes on from this one.")
     url: str
 
     @classmethod
@@ -153,6 +160,11 @@ class RequestAnswer(_Answer):
             package_digest=", ".join(digest for _, digest in named_packages(row.package)),
             retry_of=row.retry_of,
             retried_as=row.retried_as,
+            labels=row.labels,
+            group=row.group,
+            standing=row.standing,
+            continues=row.continues,
+            continued_as=row.continued_as,
             url=f"/requests/{row.id}",
         )
 

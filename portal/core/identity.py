@@ -127,7 +127,7 @@ def sign_in(request: Request, response: Response, found: Person, *, use: Use = U
 
 
 def show_request(request: Request, response: Response, token: str) -> str:
-    """Give the browser a cookie that shows the request of a link's token; return the request's id.
+    """Give the browser a cookie that shows the request of a link's token; return the link's key.
 
     The cookie only reads. The browser sends it to the addresses of that request alone, and it ends
     with the link.
@@ -142,12 +142,13 @@ def show_request(request: Request, response: Response, token: str) -> str:
             "This link is incomplete or has expired.",
             "Copy the whole link, or sign in and look among your requests.",
         )
+    request_id = reader_links.request_of(shown)
     for folder in ("/requests/", "/api/requests/"):
         response.set_cookie(
             READER_COOKIE,
             token,
             max_age=int(expires - now),
-            path=folder + shown,
+            path=folder + request_id,
             httponly=True,
             samesite="lax",
             secure=settings.portal_url.startswith("https://"),
@@ -156,14 +157,14 @@ def show_request(request: Request, response: Response, token: str) -> str:
 
 
 def _shown_by_link(request: Request) -> str:
-    """Return the id in the path if this browser has opened a link to that request; else ""."""
+    """Return the key of the link to the request in the path that this browser has opened, or ""."""
     token = request.cookies.get(READER_COOKIE, "")
     wanted = request.path_params.get("request_id", "")
     if not token or not wanted or request.method not in _SAFE:
         return ""
     secret = _settings(request).secret.get_secret_value()
     shown, _ = reader_links.read(secret, token, _now(request))
-    return shown if shown == wanted else ""
+    return shown if reader_links.request_of(shown) == wanted else ""
 
 
 def sign_out(response: Response) -> None:

@@ -110,6 +110,7 @@ class SignInDesk:
             for row in request_operations.list_requests(self._runtime, name, 1)
         }
         owners |= {row.owner for row, _ in self._newest() if _key(row.owner) == key}
+        owners |= {name for name in (address, key) if self._runtime.groups.of(name)}
         spelt = owners | {notify for _, notify in told}
         letters = []
         for to in sorted(spelt, key=lambda name: (name != address, name not in owners, name)):
@@ -147,7 +148,7 @@ class SignInDesk:
             body="\n\n".join(parts) + "\n",
             written=now,
             signs_in=to if is_owner else "",
-            shows=tuple(row.id for row in shown),
+            shows=tuple(reader_links.key(row.id, row.links) for row in shown),
         )
 
     def _newest(self) -> list[Told]:

@@ -28,6 +28,19 @@ from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
 
 LONGEST_KEY = 255
+
+
+class NoSuchGroupError(RequestRefusedError):
+    """The person who shares a request is in no group of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            "group",
+            f"there is no group {name}, or you are not in it.",
+            "Choose one of your groups, or make one on the page /groups.",
+        )
+
+
 _POLL_SECONDS = 0.25
 _MODEST = Resources()  # of packages that name no number
 
@@ -113,8 +126,12 @@ def accept(
 ) -> RequestRow:
     """Hand a checked request to the manager; equal keys of one owner make one request.
 
-    Raises IdempotencyError if the key was used for another document.
+    Raises:
+        IdempotencyError: the key was used for another document.
+        NoSuchGroupError: the person is in no group of the name that the request has.
     """
+    if request.group and not runtime.groups.has(request.group, person.owner):
+        raise NoSuchGroupError(request.group)
     request_id = idempotent_id(person.owner, key) if key else None
     try:
         name = request_operations.submit(
@@ -205,9 +222,16 @@ def read_for(runtime: Runtime, person: Person, request: str) -> RequestRow:
         row = request_operations.load(runtime, request)
     except (NoSuchRequestError, ValueError):
         row = None
-    if row is None or not person.may_read(row.owner, request):
+    if row is None or not _may_read(runtime, person, row):
         raise _not_found(request)
     return row
+
+
+def _may_read(runtime: Runtime, person: Person, row: RequestRow) -> bool:
+    """Tell whether a person owns or operates a request, has a link to it, or is in its group."""
+    if person.may_see(row.owner) or person.has_link(row.id, row.links):
+        return True
+    return runtime.groups.has(row.group, person.owner)
 
 
 def _not_found(request: str) -> NotFoundError:

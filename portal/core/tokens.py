@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
+from tasks.run import reader_links
+
 SHORTEST_SECRET = 32
 LONGEST_OWNER = 254
 
@@ -47,9 +49,9 @@ LIFETIMES = {
 class Person:
     """The caller: an owner of requests (for example a mail address) and a role.
 
-    `reads` is the id of a request that this person may read by the link in its mail, whoever owns
-    it. A guest has only that, and no owner's name. `by_token`: a program with a token that this
-    person made.
+    `reads` is the key of the link by which this person may read a request, whoever owns it
+    (`tasks/run/reader_links.py`). A guest has only that, and no owner's name. `by_token`: a program
+    with a token that this person made.
     """
 
     owner: str
@@ -71,9 +73,9 @@ class Person:
         """Tell whether this person may see and give orders about a request of `owner`."""
         return self.is_operator or (not self.is_guest and self.owner == owner)
 
-    def may_read(self, owner: str, request: str) -> bool:
-        """Tell whether this person may read a request of `owner`."""
-        return self.may_see(owner) or (bool(self.reads) and self.reads == request)
+    def has_link(self, request: str, links: int) -> bool:
+        """Tell whether this person has a link to a request whose links were ended `links` times."""
+        return bool(self.reads) and self.reads == reader_links.key(request, links)
 
 
 def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use.API) -> str:

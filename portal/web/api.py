@@ -136,12 +136,54 @@ def list_requests(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     everybody: Annotated[bool, Query(description="Operators: all owners' requests.")] = False,
     before: Annotated[str, Query(description="A request's id: only those older than it.")] = "",
+    label: Annotated[str, Query(description="Only yours with this label.")] = "",
+    group: Annotated[str, Query(description="Those shared with this group of yours.")] = "",
 ) -> list[RequestAnswer]:
     """List the caller's requests without their gaps; an operator may ask for everybody's."""
-    owner = None if everybody and caller.is_operator else caller.owner
-    after = load_for(portal.runtime, caller, before) if before else None
-    found = request_operations.list_requests(portal.runtime, owner, limit, after)
+    found = listed(
+        portal,
+        caller,
+        limit,
+        before=before,
+        everybody=everybody and caller.is_operator,
+        label=label,
+        group=group,
+    )
     return [RequestAnswer.of(row) for row in found]
+
+
+def listed(
+    portal: Portal,
+    caller: Person,
+    limit: int,
+    *,
+    before: str = "",
+    everybody: bool = False,
+    label: str = "",
+    group: str = "",
+) -> list[RequestRow]:
+    """List somebody's requests, with a label if one is given, a group's, or everybody's.
+
+    They are the newest, or those older than the request `before`.
+
+    Raises:
+        NotFoundError: there is no request `before` or no such group, or the caller may not see it.
+    """
+    if group and not portal.runtime.groups.has(group, caller.owner):
+        raise NotFoundError(
+            f"There is no group {group}, or you are not in it.", "Your groups are at /groups."
+        )
+    after = read_for(portal.runtime, caller, before) if before else None
+    return list(
+        request_operations.list_requests(
+            portal.runtime,
+            None if everybody else caller.owner,
+            limit,
+            after,
+            label="" if everybody else label,
+            group=group,
+        )
+    )
 
 
 @router.get(
@@ -263,8 +305,9 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
     packages = PackagesOf(portal.runtime, portal.local_packages, row.owner)
     exact = raster_operations.described(portal.runtime, row.owner, document)
     check(resolve(exact), portal.settings, packages)
+    again = request_operations.repeated(row, document, standing=row.standing)
     made = request_operations.submit(
-        portal.runtime, row.owner, document, request_id=f"{row.id}m"[-40:], retry_of=row.id
+        portal.runtime, row.owner, again, request_id=f"{row.id}m"[-40:], retry_of=row.id
     )
     note_submitted(made)
     request_operations.order(portal.runtime, row.id, RequestOrder.CANCEL)

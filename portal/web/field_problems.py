@@ -20,6 +20,9 @@ SLOTS = (
     "measurements",
     "title",
     "notify",
+    "labels",
+    "group",
+    "standing",
     "options",
 )
 """Places on the form that can show an error. A field of the document belongs to the longest name

@@ -94,6 +94,9 @@ class Form:
     tolerance: str = "30"
     least_share: str = "0.75"
     notify: str = ""
+    labels: str = ""
+    group: str = ""
+    standing: str = "0"
     submission: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -111,6 +114,15 @@ WINDOWS = (
     ("season-of-year", "season of the year, over all years"),
 )
 """The windows that the form offers; a document may name any number of days."""
+
+
+STANDING = (
+    ("0", "no"),
+    ("1", "each day at most"),
+    ("7", "each week at most"),
+    ("30", "each month at most"),
+)
+"""How often the form lets a request go on with new data; a document may name any number of days."""
 
 
 def read_form(data: FormData) -> Form:
@@ -186,6 +198,9 @@ def form_of(request: Request) -> Form:
         on_missing=request.on_missing,
         deliver=request.deliver,
         notify=request.notify,
+        labels=", ".join(request.labels),
+        group=request.group,
+        standing=str(request.standing),
     )
     return _with_measurements(_with_choices(_with_places(form, request), request), request)
 
@@ -282,6 +297,11 @@ class NotFilledError(RequestRefusedError):
     """A part of the form is empty: nothing is wrong, but something is still to be filled in."""
 
 
+def labels_in(text: str) -> list[str]:
+    """Read labels as they are typed, with commas between."""
+    return [label for label in map(str.strip, text.split(",")) if label]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Read:
     """A form as a document, without the parts that `refused` names."""
@@ -310,6 +330,9 @@ def read_document(form: Form) -> Read:
         "on_missing": form.on_missing or "skip",
         "deliver": (form.deliver if form.package or form.steps else "") or "both",
         "notify": form.notify,
+        "labels": labels_in(form.labels),
+        "group": form.group,
+        "standing": form.standing or "0",
     }
     parts: tuple[tuple[str, Callable[[Form], object]], ...] = (
         ("products", _products),

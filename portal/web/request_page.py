@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -17,13 +17,14 @@ from portal.core.incomplete import IncompleteView
 from portal.core.layers import is_raster, layer_of, matrix
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
-from portal.core.submissions import load_for, read_for
+from portal.core.submissions import read_for
 from portal.core.tokens import Person
 from portal.web import pictures
-from portal.web.api import mended, order, rehearsal_failed
+from portal.web.api import listed, mended, order, rehearsal_failed
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
+from portal.web.sharing import shared_view
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
@@ -138,17 +139,29 @@ class ResultView:
 
 @router.get("/")
 def index(
-    caller: Caller, portal: CurrentPortal, everybody: bool = False, before: str = ""
+    caller: Caller,
+    portal: CurrentPortal,
+    everybody: bool = False,
+    before: str = "",
+    label: str = "",
+    group: str = "",
 ) -> Response:
     """List the caller's requests, newest first, or only those older than `before`.
 
-    An operator may list everybody's.
+    An operator may list everybody's, and everyone those that are shared with a group.
     """
-    everybody = everybody and caller.is_operator
-    owner = None if everybody else caller.owner
-    after = load_for(portal.runtime, caller, before) if before else None
-    found = list(request_operations.list_requests(portal.runtime, owner, PAGE + 1, after))
+    label, everybody = label.strip(), everybody and caller.is_operator
+    found = listed(
+        portal,
+        caller,
+        PAGE + 1,
+        before=before,
+        everybody=everybody,
+        label=label,
+        group=group,
+    )
     shown = found[:PAGE]
+    filters = {"everybody": "true" if everybody else "", "label": label, "group": group}
     return portal.pages.page(
         "requests.html",
         caller,
@@ -156,7 +169,12 @@ def index(
         200,
         rows=[(row, percent(row)) for row in shown],
         everybody=everybody,
-        first=after is None,
+        label=label,
+        group=group,
+        groups=portal.runtime.groups.of(caller.owner),
+        known_labels=sorted({one for row in shown for one in row.labels}),
+        first=not before,
+        filters=urlencode({name: value for name, value in filters.items() if value}),
         older=shown[-1].id if len(found) > PAGE else "",
     )
 
@@ -176,6 +194,7 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
         **_held_to(caller, row, {**_progress(portal, row), **_lacks(portal, row)}),
         **_results(portal, row, 1, ""),
         **_matrix(portal, row, 1),
+        **(shared_view(portal, caller, row) if caller.may_see(row.owner) else {}),
     )
 
 

@@ -12,7 +12,7 @@ from portal.core.identity import check_origin, person, show_request, sign_in, si
 from portal.core.problems import NotSignedInError
 from portal.core.tokens import Person, Role, Use
 from portal.web.context import CurrentPortal, Portal
-from tasks.run import sign_in_links
+from tasks.run import reader_links, sign_in_links
 
 router = APIRouter(include_in_schema=False)
 
@@ -76,10 +76,17 @@ def ask(
 
 
 @router.get("/open")
-def open_request(request: Request, token: str = "") -> Response:
-    """Show a request, read-only, to whoever has the link in its mail."""
+def open_request(request: Request, portal: CurrentPortal, token: str = "") -> Response:
+    """Show a request, read-only, to whoever has a link to it."""
     response = RedirectResponse("/", 303, UNTOLD)
-    response.headers["Location"] = f"/requests/{show_request(request, response, token)}"
+    shown = show_request(request, response, token)
+    request_id = reader_links.request_of(shown)
+    row = portal.runtime.requests.request(request_id)
+    if row is not None and shown != reader_links.key(row.id, row.links):
+        raise NotSignedInError(
+            "This link has been ended by the owner of the request.", "Ask for a new one."
+        )
+    response.headers["Location"] = f"/requests/{request_id}"
     return response
 
 

@@ -15,12 +15,13 @@ from portal.core.estimates import Estimate, estimate
 from portal.core.identity import Caller, person
 from portal.core.packages import offered
 from portal.core.problems import PortalError
-from portal.core.submissions import accept, check, load_for, refusal, resent
+from portal.core.submissions import accept, check, load_for, read_for, refusal, resent
 from portal.core.tokens import Person
 from portal.web.archive_lines import archive_slots, lacks_of
 from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems, problems_of, slots_of
 from portal.web.forms import (
+    STANDING,
     WINDOWS,
     Form,
     form_of,
@@ -73,8 +74,11 @@ def new(caller: Caller, portal: CurrentPortal, again: str = "", package: str = "
     """Show an empty form, or the form that would submit a request again, or run a package."""
     if not again:
         return new_page(portal, caller, Form(package=package[:400]))
-    row = load_for(portal.runtime, caller, again)
-    return new_page(portal, caller, form_of(request_operations.document_of(row)))
+    row = read_for(portal.runtime, caller, again)
+    form = form_of(request_operations.document_of(row))
+    if caller.owner == row.owner:
+        return new_page(portal, caller, replace(form, labels=", ".join(row.labels)))
+    return new_page(portal, caller, replace(form, labels="", group="", standing="0", notify=""))
 
 
 @router.post("/new")
@@ -253,6 +257,8 @@ def new_page(
         methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,
         windows=WINDOWS,
+        every=STANDING,
+        groups=portal.runtime.groups.of(caller.owner),
         packages=offered(portal.runtime, portal.local_packages, caller.owner),
         more_options=_has_more(form),
         **summary,

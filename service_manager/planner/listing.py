@@ -87,6 +87,35 @@ def stretches(
     yield Stretch(first=first, last=end, final=True, days=tuple(held))
 
 
+def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> date | None:
+    """Return the last day asked for of which all products have a granule near the region.
+
+    Composites count by their first day. Products whose dates are chosen by a reduction, and rasters
+    of users, are not waited for. None: a product has none.
+
+    Raises ArchiveError as the archive does.
+    """
+    time = resolved.request.time
+    awaited = [
+        product
+        for product in resolved.products
+        if product.choice.exact is None and product.choice.use == "same-day"
+    ]
+    newest = [
+        max(
+            (
+                day
+                for day, _, _ in _of_product(resolved, product, archive, box, time.start)
+                if time.holds(day)
+            ),
+            default=None,
+        )
+        for product in awaited
+    ]
+    found = [day for day in newest if day is not None]
+    return min(found) if found and len(found) == len(awaited) else None
+
+
 def search_box(area: Area, reach: float) -> LonLatBox:
     """Return the box in which to search for granules of a region.
 

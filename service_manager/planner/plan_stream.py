@@ -42,7 +42,7 @@ from tasks.model.spec import load_spec
 from tasks.model.task_keys import canonical, digest_of
 from tasks.request.checks import Limits, check_overpasses, check_request, request_notes
 from tasks.request.compared import check_outputs
-from tasks.request.document import Request, Time
+from tasks.request.document import UNPLANNED, Request, Time
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
@@ -164,8 +164,7 @@ class PlanStream:
         asked = self.request.model_dump(
             mode="json",
             exclude={
-                "title": True,
-                "notify": True,
+                **dict.fromkeys(UNPLANNED, True),
                 "on_missing": True,
                 "steps": {"__all__": {"rehearse"}},
             },

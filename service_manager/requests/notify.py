@@ -66,10 +66,29 @@ def compose(
         outcome=outcome(interests, gaps, row.phases),
         link=reader_links.page(portal_url, row.id),
         message=row.message,
-        notes=notes,
+        notes=(*_standing(row), *notes),
         kept_until=day,
     )
-    return Mail(request=row.id, to=to, kind=KIND, subject=said.subject, body=said.body, written=now)
+    return Mail(
+        request=row.id,
+        to=to,
+        kind=KIND,
+        subject=said.subject,
+        body=said.body,
+        written=now,
+        links=row.links,
+    )
+
+
+def _standing(row: RequestRow) -> tuple[str, ...]:
+    """Say whether the request goes on from another, and whether it will go on."""
+    before = f"It goes on from request {row.continues} with new data." if row.continues else ""
+    after = (
+        "When the archive has later days, it goes on by itself; its page ends that."
+        if row.standing
+        else ""
+    )
+    return tuple(filter(None, (before, after)))
 
 
 def ask(runtime: Runtime, row: RequestRow, *, portal_url: str, kind: str = ASK) -> None:
@@ -130,13 +149,13 @@ class Signing:
         """Return the signed address for each plain address that the mail opens."""
         lifetimes = dict.fromkeys(mail.shows, reader_links.ASKED_LIFETIME)
         if mail.request:
-            lifetimes[mail.request] = reader_links.LIFETIME
+            lifetimes[reader_links.key(mail.request, mail.links)] = reader_links.LIFETIME
         url, secret = self.portal_url, self.secret
         links = {
-            reader_links.page(url, request): reader_links.address(
-                url, secret, request, mail.written + lifetime
+            reader_links.page(url, reader_links.request_of(opened)): reader_links.address(
+                url, secret, opened, mail.written + lifetime
             )
-            for request, lifetime in lifetimes.items()
+            for opened, lifetime in lifetimes.items()
         }
         if mail.signs_in:
             links[sign_in_links.page(url)] = sign_in_links.address(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -60,6 +61,15 @@ WINDOW = re.compile(
     "([2-9]|[1-9][0-9]|[12][0-9]{2}|3[0-5][0-9]|36[0-6])-day(-of-year)?"
 )
 """The kinds of windows of time (tasks/request/windows.py)."""
+
+MOST_LABELS = 10
+LABEL = r"^[^\s,]([^,\n]*[^\s,])?$"
+Labels = Annotated[
+    tuple[Annotated[str, Field(pattern=LABEL, max_length=40)], ...],
+    Field(max_length=MOST_LABELS),
+    AfterValidator(lambda labels: tuple(dict.fromkeys(labels))),
+]
+"""Words by which a person finds requests again."""
 
 _EVERY = "[*]"
 _LOOK = dt.timedelta(days=31)  # so long may a composite go on after the time asked for
@@ -320,6 +330,13 @@ class Time(_Document):
             )
         return self
 
+    def until(self, end: dt.date, *, since: dt.date | None = None) -> "Time | None":
+        """Return the same days up to another end, or only those from `since` on; None: no day."""
+        try:
+            return Time(start=since or self.start, end=end, every=self.every)
+        except ValidationError:
+            return None  # no day lies in the season
+
     @property
     def days(self) -> int:
         """How many days there are, both ends included."""
@@ -529,6 +546,10 @@ class Request(_Document):
             "cells" the cells of the results, which are not put together.
         measurements: Measurements at sites, and what is compared with them; none by default.
         notify: Address of a mail at the end; "" by default: none.
+        labels: Words to find it by among one's requests, 10 at most; none by default.
+        group: Name of the group whose members may read it; "" by default: none.
+        standing: Days after which it is submitted again as soon as the archive has later days;
+            0 by default: never.
     """
 
     title: str = Field("", max_length=200)
@@ -555,6 +576,9 @@ class Request(_Document):
     deliver: Deliver = "both"
     measurements: Measurements | None = None
     notify: str = Field("", pattern=r"^$|^[^@\s]+@[^@\s]+$", max_length=254)
+    labels: Labels = ()
+    group: str = Field("", pattern=rf"^$|^{NAME}$")
+    standing: int = Field(0, ge=0, le=366)
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -653,6 +677,9 @@ class Request(_Document):
         """Say whether cells are put together into rasters."""
         return self.deliver != "cells"
 
+
+UNPLANNED = frozenset({"title", "notify", "labels", "group", "standing"})
+"""The fields that no task depends on: two requests that differ in them alone have equal plans."""
 
 GUIDE = RequestGuide(
     {

@@ -175,6 +175,19 @@ WANTED: Mapping[str, ExpectedValue] = {
     "notify": ExpectedValue(
         what="an e-mail address", remedy="Write one address, like scientist@example.org."
     ),
+    "labels": ExpectedValue(
+        what="a list of labels", remedy="Write at most 10 words: [thesis, drought]."
+    ),
+    "labels.*": ExpectedValue(
+        what="a label", remedy="Write a word or a few, at most 40 characters, without a comma."
+    ),
+    "group": ExpectedValue(
+        what="the name of a group",
+        remedy="A name has small letters, digits and dashes, like forest-team.",
+    ),
+    "standing": ExpectedValue(
+        what="a number of days", remedy="Write a whole number from 1 to 366; 0: it does not stand."
+    ),
 }
 
 _LABELS: Mapping[str, str] = {
@@ -232,6 +245,9 @@ _LABELS: Mapping[str, str] = {
     "reduction.parameters": "Parameters",
     "deliver": "Deliver",
     "notify": "Mail",
+    "labels": "Labels",
+    "group": "Group",
+    "standing": "Go on with new data",
 }
 
 

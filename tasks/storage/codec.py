@@ -43,14 +43,19 @@ def cut(most: int, *, sparse: bool = False) -> Form:
     return Form(write=lambda text: text[:most], sparse=sparse)
 
 
-def in_json(kind: Any, shortened: Callable[[Any], object] = lambda value: value) -> Form:
+def in_json(
+    kind: Any,
+    shortened: Callable[[Any], object] = lambda value: value,
+    *,
+    sparse: bool = False,
+) -> Form:
     """Return the form of a value of type `kind` that is stored as JSON text, `shortened`."""
     adapter: TypeAdapter[object] = TypeAdapter(kind)
 
     def write(value: object) -> str:
         return json.dumps(adapter.dump_python(shortened(value), mode="json", warnings=False))
 
-    return Form(write=write, read=adapter.validate_json)
+    return Form(write=write, read=adapter.validate_json, sparse=sparse)
 
 
 class Codec(Generic[T]):

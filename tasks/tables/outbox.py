@@ -25,7 +25,8 @@ class Mail:
 
     The text holds plain addresses of the portal, each on a line of its own. What a mail opens is
     signed when it is sent, and kept nowhere: its own request, the requests that it `shows`, a
-    session of the owner that it `signs_in`.
+    session of the owner that it `signs_in`. `links` is how often the links to its own request had
+    been ended; `shows` has keys of links (`tasks/run/reader_links.py`).
     """
 
     request: str
@@ -39,6 +40,7 @@ class Mail:
     error: str = ""
     signs_in: str = ""
     shows: tuple[str, ...] = ()
+    links: int = 0
     etag: str = field(default="", compare=False)
 
     @property
@@ -62,6 +64,7 @@ _MAIL = Codec(
             read=lambda data: data.decode(errors="replace"),
         ),
         "shows": in_json(tuple[str, ...]),
+        "links": Form(sparse=True),
     },
 )
 

@@ -18,6 +18,7 @@ from tasks.tables.request_table import (
     REQUEST,
     RequestRow,
     insert_request,
+    list_of,
     list_operations,
     replace_request,
     request_row,
@@ -42,10 +43,12 @@ def submit(
     dry_run: bool = False,
     retry_of: str = "",
     response: str = "",
+    continues: str = "",
 ) -> str:
     """Store a new request and tell the manager. With an id given before, nothing happens again.
 
-    `retry_of` is the ended request that it tries again, `response` how a job wants its results.
+    `retry_of` is the ended request that it tries again, `continues` the one that it goes on from
+    with new data, `response` how a job wants its results.
 
     Raises:
         FencedError: the id belongs to another owner's request.
@@ -71,6 +74,10 @@ def submit(
         dry_run=dry_run,
         retry_of=retry_of,
         response=response,
+        labels=request.labels,
+        group=request.group,
+        standing=request.standing,
+        continues=continues,
     )
 
     def once(found: Row | None) -> tuple[Operation, ...]:
@@ -116,18 +123,28 @@ def document_of(row: RequestRow) -> Request:
     return parse_request(json.loads(row.document))
 
 
+def repeated(row: RequestRow, document: Request, *, standing: int = 0) -> Request:
+    """Return the document with which a request is submitted again, with labels and group of now."""
+    as_now = {"labels": row.labels, "group": row.group, "standing": standing}
+    return document.model_copy(update=as_now)
+
+
 def list_requests(
     runtime: Runtime,
     owner: str | None = None,
     limit: int = 100,
     after: RequestRow | None = None,
+    *,
+    label: str = "",
+    group: str = "",
 ) -> Iterator[RequestRow]:
-    """Yield the requests of one owner or of all, newest first.
+    """Yield the requests of one owner or of all, or of a group, newest first.
 
-    Only requests older than `after` are yielded, if it is given. Dry runs are in no list. Document,
-    gaps and notes are left out.
+    Of an owner's requests, only those with `label` are yielded, if it is given. Only requests older
+    than `after` are yielded, if it is given. Dry runs are in no list. Document, gaps and notes are
+    left out.
     """
-    return runtime.requests.page(owner, limit, after)
+    return runtime.requests.page(list_of(owner, label=label, group=group), limit, after)
 
 
 def complete_lists(runtime: Runtime) -> int:
@@ -191,7 +208,9 @@ def _cancelled(row: RequestRow, now: float) -> RequestRow:
         case RequestState.HELD:
             message = "cancelled before it was confirmed"
         case _:
-            return replace(row, state=RequestState.CANCELLING, order=None, preparation=None)
+            return replace(
+                row, state=RequestState.CANCELLING, order=None, preparation=None, standing=0
+            )
     return replace(
         row,
         state=RequestState.CANCELLED,
@@ -199,6 +218,7 @@ def _cancelled(row: RequestRow, now: float) -> RequestRow:
         message=message,
         ended=now,
         preparation=None,
+        standing=0,
     )
 
 

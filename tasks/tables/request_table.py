@@ -8,11 +8,13 @@ Its RowKeys are spelt here alone. By RowKey, in one partition:
 | `l|id` | it has not ended, or has an order that is not obeyed yet |
 | `d|id` | it has ended and still has interests that it needs no more |
 | `y|id` | how many sections of its plan are written |
-| `i|all|time|id`, `i|owner|time|id` | its place in the lists of all requests and of its owner's |
+| `i|list|time|id` | its place in a list: of all requests, of an owner, label or group |
 | `n|time|id` | it is of an earlier build, and in no list yet |
 | `manager` | the lease of the manager that acts |
 | `restoring` | a backup is being restored |
 | `schema` | how rows are written (`row_schema.py`) |
+| `s|id` | it stands: it is to go on when the archive has later days |
+| `g|name`, `m|owner|name` | a group, and that somebody is in it (`group_table.py`) |
 
 A list's row carries what lists show, so that a page is one range of rows, newest first: `time`
 counts down. It is written in the transaction that writes the request's own row, under whose ETag it
@@ -143,6 +145,12 @@ class RequestRow:
     rehearsal: Rehearsal = Rehearsal.NONE
     package: str = ""  # the version that its reduction runs, and the digest
     response: str = ""  # of a job of OGC API - Processes: "raw" or "document"
+    labels: tuple[str, ...] = ()
+    group: str = ""  # whose members may read it
+    standing: int = 0  # days after which it goes on with new data, at the earliest; 0: never
+    continues: str = ""  # the request that it goes on from
+    continued_as: str = ""  # the request that goes on from it
+    links: int = 0  # how often the links that show it were ended
     etag: str = field(default="", compare=False)
 
 
@@ -174,6 +182,12 @@ REQUEST = Codec(
         "retry_orders": in_json(tuple[str, ...]),
         "package": cut(500, sparse=True),
         "response": cut(20, sparse=True),
+        "labels": in_json(tuple[str, ...], sparse=True),
+        "group": Form(sparse=True),
+        "standing": Form(sparse=True),
+        "continues": Form(sparse=True),
+        "continued_as": Form(sparse=True),
+        "links": Form(sparse=True),
         "rehearsal": Form(write=str, read=Rehearsal, sparse=True),
     },
 )
@@ -223,6 +237,10 @@ class RequestTable:
         """
         return [_MARKER.load(row).id for row in self._scan("l|")]
 
+    def standing(self) -> list[str]:
+        """Return the ids of the requests that are to go on with new data."""
+        return [_MARKER.load(row).id for row in self._scan("s|")]
+
     def unsettled(self) -> list[str]:
         """Return the ids of ended requests that still have interests they need no more."""
         return [_MARKER.load(row).id for row in self._scan("d|")]
@@ -239,16 +257,12 @@ class RequestTable:
         """Return the ids of requests that are in no list yet, each with the row that says so."""
         return [(_MARKER.load(row).id, row.row) for row in self._scan("n|")]
 
-    def page(self, owner: str | None, limit: int, after: RequestRow | None) -> Iterator[RequestRow]:
-        """Yield the requests of a list, newest first.
-
-        The list is that of an owner or, with None, of all owners. Only requests older than `after`
-        are yielded.
-        """
-        start, end = prefix_range(_list(owner))
+    def page(self, of: str, limit: int, after: RequestRow | None) -> Iterator[RequestRow]:
+        """Yield the requests of a list, newest first; only those older than `after`, if given."""
+        start, end = prefix_range(of)
         if after is not None:
             # "!" comes before all characters of an id.
-            start = f"{_list(owner)}{_time(after)}|{after.id}!"
+            start = f"{of}{_time(after)}|{after.id}!"
         return map(REQUEST.load, self._store.scan(TABLE, PARTITION, start, end, limit))
 
     def sections_written(self, request: str) -> int:
@@ -291,6 +305,7 @@ def insert_request(row: RequestRow) -> tuple[Operation, ...]:
         Insert(row=request_row(row.id), entity=REQUEST.dump(row)),
         Insert(row=f"l|{row.id}", entity=_MARKER.dump(_Marker(id=row.id))),
         *list_operations(row),
+        *([_stands(row)] if row.standing and not row.dry_run else []),
     )
 
 
@@ -301,6 +316,11 @@ def replace_request(old: RequestRow, new: RequestRow) -> tuple[Operation, ...]:
     ]
     if _summary(new) != _summary(old):
         operations += list_operations(new)
+        operations += [Delete(row=name) for name in list_rows(old).keys() - list_rows(new).keys()]
+    if old.standing and not new.standing:
+        operations.append(Delete(row=f"s|{new.id}"))
+    elif new.standing and not old.standing and not new.dry_run:
+        operations.append(_stands(new))
     if new.state.ended and not old.state.ended:
         operations.append(Delete(row=f"l|{new.id}"))
         if not new.dry_run:
@@ -313,8 +333,11 @@ def list_rows(row: RequestRow) -> dict[str, Entity]:
     """Return a request's rows in the lists: a function of its own row alone."""
     if row.dry_run:
         return {}
+    lists = [list_of(None), list_of(row.owner)]
+    lists += [list_of(row.owner, label=label) for label in row.labels]
+    lists += [list_of(None, group=row.group)] if row.group else []
     place = f"{_time(row)}|{row.id}"
-    return dict.fromkeys((_list(None) + place, _list(row.owner) + place), _summary(row))
+    return dict.fromkeys((each + place for each in lists), _summary(row))
 
 
 def _summary(row: RequestRow) -> Entity:
@@ -327,13 +350,25 @@ def list_operations(row: RequestRow) -> tuple[Operation, ...]:
     return tuple(Upsert(row=name, entity=entity) for name, entity in list_rows(row).items())
 
 
-def _list(owner: str | None) -> str:
-    """Return a list's part of a RowKey.
+def _stands(row: RequestRow) -> Operation:
+    return Upsert(row=f"s|{row.id}", entity=_MARKER.dump(_Marker(id=row.id)))
 
-    An owner's name may have any length, and characters that a key cannot have.
+
+def list_of(owner: str | None, *, label: str = "", group: str = "") -> str:
+    """Return the part of a RowKey that names a list.
+
+    It is that of a group, of an owner's requests with a label, of an owner, or of all.
     """
-    name = "all" if owner is None else hashlib.sha256(owner.encode()).hexdigest()[:32]
-    return f"i|{name}|"
+    if group:
+        return f"i|group {group}|"
+    if owner is None:
+        return "i|all|"
+    return f"i|{hashed(f'{owner} {label}' if label else owner)}|"
+
+
+def hashed(text: str) -> str:
+    """Return what stands for a text of any length and characters in a RowKey."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _time(row: RequestRow) -> str:

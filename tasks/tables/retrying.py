@@ -220,7 +220,8 @@ def _named(runtime: Runtime, row: RequestRow) -> RequestRow:
 
 
 def _again(runtime: Runtime, row: RequestRow) -> RequestRow:
-    document = request_operations.document_of(request_operations.load(runtime, row.id))
+    found = request_operations.load(runtime, row.id)
+    document = request_operations.repeated(found, request_operations.document_of(found))
     request_operations.submit(
         runtime, row.owner, document, request_id=row.retried_as, retry_of=row.id
     )

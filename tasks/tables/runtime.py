@@ -10,6 +10,7 @@ from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
+from tasks.tables.group_table import GroupTable
 from tasks.tables.package_table import PackageTable, RasterTable
 from tasks.tables.request_table import RequestTable
 from tasks.tables.task_table import TaskTable
@@ -39,6 +40,11 @@ class Runtime:
     def requests(self) -> RequestTable:
         """The table `requests`."""
         return RequestTable(self.store)
+
+    @cached_property
+    def groups(self) -> GroupTable:
+        """The groups with whose members requests are shared."""
+        return GroupTable(self.store)
 
     @cached_property
     def packages(self) -> PackageTable:

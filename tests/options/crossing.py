@@ -1,7 +1,7 @@
 """All options of a request, crossed so that each pair of their values occurs in some request.
 
-`FACTORS` names every field of the request document but title and notify, which no phase reads; a
-test holds it to the model.
+`FACTORS` names every field of the request document but those that no phase reads (`UNPLANNED`);
+a test holds it to the model.
 """
 
 import datetime as dt

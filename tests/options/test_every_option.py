@@ -25,7 +25,7 @@ from tasks.model.packages import Packages, layer_labels
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
 from tasks.request import target
-from tasks.request.document import ProductChoice, Request, parse_request
+from tasks.request.document import UNPLANNED, ProductChoice, Request, parse_request
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
 from tests.options.granules import write_granules
@@ -107,7 +107,7 @@ def test_every_field_of_a_request_is_crossed() -> None:
     # What is delivered is planned only, and so is which dates a window takes and what becomes of
     # overpasses: tests/service_manager/test_planner_joins.py, test_planner_overpasses.py.
     # Measurements change no raster: tests/acceptance/test_measured_sites.py.
-    fields = {*Request.model_fields} - {"title", "notify", "deliver", "region", "grid", "steps"}
+    fields = {*Request.model_fields} - UNPLANNED - {"deliver", "region", "grid", "steps"}
     fields -= {"measurements"}
     assert {*FACTORS} - {"day_night", "place", "reduction"} == fields
     choices = {*ProductChoice.model_fields} - {"name", "collection", "layers"}

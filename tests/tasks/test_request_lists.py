@@ -123,3 +123,36 @@ def test_requests_of_an_earlier_build_come_into_the_lists(runtime: Runtime, stor
     assert request_operations.complete_lists(runtime) == 5
     assert titles(runtime, "ada") == ["t4", "t3", "t2", "t1", "t0"]
     assert request_operations.complete_lists(runtime) == 0
+
+
+def test_labels_and_a_group_have_lists_of_their_own_that_follow_changes(
+    runtime: Runtime, store: Counted
+) -> None:
+    def submit(owner: str, title: str, **more: object) -> str:
+        runtime.clock.sleep(1)
+        made = DOCUMENT.model_copy(update={"title": title, **more})
+        return request_operations.submit(runtime, owner, made)
+
+    def shown(owner: str | None, *, label: str = "", group: str = "") -> list[str]:
+        found = request_operations.list_requests(runtime, owner, label=label, group=group)
+        return [row.title for row in found]
+
+    first = submit("ada", "one", labels=("thesis", "x|y"), group="forest")
+    submit("ben", "two", labels=("thesis",), group="forest")
+    for number in range(30):
+        submit("ada", f"t{number}")
+    store.calls = store.rows = 0
+    assert shown("ada", label="thesis") == ["one"]
+    assert (store.calls, store.rows) == (1, 1)
+    assert shown("ada", label="x|y") == ["one"]
+    assert shown("ada", label="x") == []
+    assert shown(None, group="forest") == ["two", "one"]
+
+    def change(row: request_table.RequestRow) -> request_table.RequestRow:
+        return replace(row, labels=("drought",), group="")
+
+    request_operations.change_request(runtime, first, change)
+    assert shown("ada", label="thesis") == []
+    assert shown("ada", label="drought") == ["one"]
+    assert shown(None, group="forest") == ["two"]
+    assert len(shown("ada")) == 31

@@ -1,0 +1,154 @@
+"""Groups, with whose members requests are shared: on a page, and as JSON."""
+
+import re
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Path, Response
+from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from portal.core.identity import Caller
+from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError
+from portal.core.tokens import LONGEST_OWNER, Person
+from portal.web.context import CurrentPortal, Portal
+from tasks.model.package_reference import NAME
+from tasks.tables.group_table import MOST_MEMBERS, GroupRow, GroupTakenError
+
+api = APIRouter(prefix="/api/groups", tags=["groups"])
+pages = APIRouter(include_in_schema=False)
+
+MOST_GROUPS = 50
+_NAME = re.compile(NAME)
+Member = Annotated[str, Field(min_length=1, max_length=LONGEST_OWNER)]
+Members = Annotated[tuple[Member, ...], Field(max_length=MOST_MEMBERS)]
+Name = Annotated[str, Path(max_length=63)]
+
+
+class NewMembers(BaseModel):
+    """Who is in a group, besides its owner."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    members: Members = ()
+
+
+class GroupAnswer(BaseModel):
+    """A group that you are in."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    owner: str
+    members: tuple[str, ...]
+
+
+@api.get("", summary="Your groups")
+def list_groups(caller: Caller, portal: CurrentPortal) -> list[GroupAnswer]:
+    """List the groups that you own or are in, by name."""
+    return [_answer(row) for row in portal.runtime.groups.of(caller.owner)]
+
+
+@api.put("/{name}", summary="Make a group, or say who is in it")
+def put_group(name: Name, body: NewMembers, caller: Caller, portal: CurrentPortal) -> GroupAnswer:
+    """Say who is in a group of yours, which is made if there is none of this name."""
+    return _answer(_write(portal, caller, name, body.members))
+
+
+@api.delete("/{name}", status_code=HTTPStatus.NO_CONTENT, summary="Disband or leave a group")
+def delete_group(name: Name, caller: Caller, portal: CurrentPortal) -> None:
+    """Disband a group of yours, or leave another's. Requests shared with it are kept."""
+    _leave(portal, caller, name)
+
+
+@pages.get("/groups")
+def groups(caller: Caller, portal: CurrentPortal) -> Response:
+    """List the caller's groups, with a form to make one."""
+    return _page(portal, caller)
+
+
+@pages.post("/groups")
+def save(
+    caller: Caller,
+    portal: CurrentPortal,
+    name: Annotated[str, Form(max_length=200)] = "",
+    members: Annotated[str, Form(max_length=20_000)] = "",
+) -> Response:
+    """Make a group, or say who is in it; or show what is wrong."""
+    named = tuple(re.split(r"[\s,;]+", members.strip())) if members.strip() else ()
+    try:
+        _write(portal, caller, name.strip(), named)
+    except PortalError as error:
+        return _page(portal, caller, name=name, members=members, wrong=error)
+    return RedirectResponse("/groups", 303)
+
+
+@pages.post("/groups/{name}/leave")
+def leave(name: Name, caller: Caller, portal: CurrentPortal) -> Response:
+    """Disband the caller's group, or leave another's."""
+    _leave(portal, caller, name)
+    return RedirectResponse("/groups", 303)
+
+
+def _write(portal: Portal, caller: Person, name: str, members: tuple[str, ...]) -> GroupRow:
+    if not _NAME.fullmatch(name) or len(name) > 63:
+        raise BadCallError(
+            f"{name!r} is no name of a group." if name else "The group has no name.",
+            "A name has small letters, digits and dashes, like forest-team.",
+            field="name",
+        )
+    others = tuple(dict.fromkeys(one for one in members if one != caller.owner))
+    if len(others) > MOST_MEMBERS or any(len(one) > LONGEST_OWNER for one in others):
+        raise BadCallError(
+            f"A group has at most {MOST_MEMBERS} members besides its owner.",
+            "Make a second group.",
+            field="members",
+        )
+    table = portal.runtime.groups
+    if len(table.of(caller.owner)) >= MOST_GROUPS and not table.has(name, caller.owner):
+        raise NotNowError(f"You are in {MOST_GROUPS} groups, the most there may be.", "Leave one.")
+    row = GroupRow(name=name, owner=caller.owner, members=others)
+    try:
+        table.write(portal.runtime.clock, row)
+    except GroupTakenError as error:
+        raise NotNowError(f"{error}", "A name stays with its owner for good.") from None
+    return row
+
+
+def _leave(portal: Portal, caller: Person, name: str) -> None:
+    table = portal.runtime.groups
+    found = table.find(name)
+    if found is None or caller.owner not in found.everyone:
+        raise NotFoundError(
+            f"There is no group {name}, or you are not in it.", "Your groups are at /groups."
+        )
+    if found.owner == caller.owner:
+        row = GroupRow(name=name, owner=found.owner, disbanded=True)
+    else:
+        others = tuple(one for one in found.members if one != caller.owner)
+        row = GroupRow(name=name, owner=found.owner, members=others)
+    table.write(portal.runtime.clock, row)
+
+
+def _answer(row: GroupRow) -> GroupAnswer:
+    return GroupAnswer(name=row.name, owner=row.owner, members=row.members)
+
+
+def _page(
+    portal: Portal,
+    caller: Person,
+    *,
+    name: str = "",
+    members: str = "",
+    wrong: PortalError | None = None,
+) -> Response:
+    return portal.pages.page(
+        "groups.html",
+        caller,
+        "requests",
+        200 if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY,
+        groups=portal.runtime.groups.of(caller.owner),
+        name=name,
+        members=members,
+        wrong=wrong,
+    )
