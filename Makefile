@@ -174,8 +174,8 @@ schemathesis: $(STAMP)/dev ## Hold the HTTP API to its description, as scientist
 	$(BIN)/python -m tests.portal.fuzz $(EXAMPLES)
 
 .PHONY: simulate
-simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
-	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
+simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n] [STEPS=yes: of steps alone]
+	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(STEPS),--steps)
 
 .PHONY: mutants
 mutants: $(STAMP)/dev ## Put each listed fault into the protocol, and see its test fail [ONLY=words]

@@ -494,6 +494,7 @@ class Client:
     runtime: Runtime
     submitted: dict[str, str] = field(default_factory=dict)  # title by id
     cancelled: set[str] = field(default_factory=set)
+    retried: set[str] = field(default_factory=set)
     finished: bool = False
 
     def submit(self, owner: str, request: Request, request_id: str) -> None:
@@ -521,6 +522,7 @@ class Client:
 
         self._insist(ask)
         for row in rows:
+            self.retried.add(request_id)
             self.submitted.setdefault(row.id, self.submitted[request_id])
 
     def _insist(self, call: Callable[[], object]) -> None:

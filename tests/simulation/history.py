@@ -36,6 +36,7 @@ from tests.simulation.network import (
 )
 from tests.simulation.reckoning import Reckoning, task_rows
 from tests.simulation.scenario import Scenario
+from tests.simulation.steps import steps_met
 from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
 
@@ -72,23 +73,25 @@ class Mutant:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of one history."""
+    """What came of one history; `met` counts what became of requests of several steps."""
 
     seed: int
     digest: str
     steps: int
     faults: Counter[str]
+    met: Counter[str] = field(default_factory=Counter)
     violation: str = ""
     log: tuple[str, ...] = ()
 
 
 @dataclass
 class History:
-    """The whole simulated installation."""
+    """The whole simulated installation; with `steps` all requests have several steps."""
 
     seed: int
     mutant: Mutant
     store: Store
+    steps: bool = False
     world: World = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +110,7 @@ class History:
         self.broker = Broker(self.world, self.rates, self.cuts)
         self.wakeups = Mailbox(self.world, self.rates, "wake-up")
         self.queue = Mailbox(self.world, self.rates, "request wake-up")
-        self.scenario = Scenario.of(random)
+        self.scenario = Scenario.of(random, steps=self.steps)
         self.retention = random.random() < 0.5
         self.script = Script(
             never=set(self.scenario.never),
@@ -498,10 +501,20 @@ def hash_of(text: str) -> int:
 
 
 def simulate(
-    seed: int, mutant: Mutant | None = None, store: Store | None = None, *, log: bool = False
+    seed: int,
+    mutant: Mutant | None = None,
+    store: Store | None = None,
+    *,
+    log: bool = False,
+    steps: bool = False,
 ) -> Outcome:
     """Run one history, in memory or on another store, which is empty."""
-    history = History(seed=seed, mutant=mutant or Mutant(name="none"), store=store or MemoryStore())
+    history = History(
+        seed=seed,
+        mutant=mutant or Mutant(name="none"),
+        store=store or MemoryStore(),
+        steps=steps,
+    )
     world = history.world
     if log:
         world.log = []
@@ -520,6 +533,7 @@ def simulate(
         digest=world.trace.hexdigest(),
         steps=world.steps,
         faults=world.faults,
+        met=steps_met(history.scenario, history.client, history.watch),
         violation=violation,
         log=tuple(world.log or ()),
     )

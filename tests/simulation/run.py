@@ -6,6 +6,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,11 +28,11 @@ def quiet() -> None:
     )
 
 
-def _in_memory(seed: int) -> Outcome:
-    return simulate(seed)
+def _in_memory(seed: int, *, steps: bool) -> Outcome:
+    return simulate(seed, steps=steps)
 
 
-def in_a_file(seed: int) -> Outcome:
+def in_a_file(seed: int, *, steps: bool = False) -> Outcome:
     """Run a history on an SQLite file."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(
@@ -40,7 +41,7 @@ def in_a_file(seed: int) -> Outcome:
         file = SqliteFile(Path(folder) / "tables.sqlite")
         file.create()
         try:
-            return simulate(seed, store=SqliteStore(file))
+            return simulate(seed, store=SqliteStore(file), steps=steps)
         finally:
             file.close()
 
@@ -58,24 +59,30 @@ def main() -> int:
     parser.add_argument(
         "--mutants", action="store_true", help="note the first seed that finds each mutant"
     )
+    parser.add_argument("--steps", action="store_true", help="all requests have several steps")
     parser.add_argument("--store", choices=sorted(_STORES), default="memory")
     arguments = parser.parse_args()
     quiet()
     if arguments.mutants:
         return _note_mutants(arguments.processes)
     if arguments.replay is not None:
-        return _replay(arguments.replay)
+        return _replay(arguments.replay, steps=arguments.steps)
     started = time.monotonic()
     faults: Counter[str] = Counter()
+    met: Counter[str] = Counter()
     steps = 0
     bad: list[Outcome] = []
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with multiprocessing.get_context("spawn").Pool(arguments.processes, quiet) as pool:
-        outcomes = pool.imap_unordered(_STORES[arguments.store], seeds, chunksize=4)
+        run = partial(_STORES[arguments.store], steps=arguments.steps)
+        outcomes = pool.imap_unordered(run, seeds, chunksize=4)
         for number, outcome in enumerate(outcomes, 1):
             if number % _TELL == 0:
-                print(f"{number} of {len(seeds)}, {len(bad)} violations", file=sys.stderr)
+                print(
+                    f"{number} of {len(seeds)}, {len(bad)} violations, {dict(met)}", file=sys.stderr
+                )
             faults += outcome.faults
+            met += outcome.met
             steps += outcome.steps
             if outcome.violation:
                 bad.append(outcome)
@@ -86,7 +93,12 @@ def main() -> int:
         f"{arguments.seeds} histories, {steps} events, {sum(faults.values())} faults ({kinds}), "
         f"{len(bad)} violations, {took:.0f} s"
     )
+    print(_listed(met))
     return 1 if bad else 0
+
+
+def _listed(met: Counter[str]) -> str:
+    return "; ".join(f"{what}: {number}" for what, number in sorted(met.items()))
 
 
 def _first_seed(number: int) -> int | None:
@@ -103,8 +115,8 @@ def _note_mutants(processes: int) -> int:
     return 1 if None in found else 0
 
 
-def _replay(seed: int) -> int:
-    outcome = simulate(seed, log=True)
+def _replay(seed: int, *, steps: bool) -> int:
+    outcome = simulate(seed, log=True, steps=steps)
     for line in outcome.log:
         print(line)
     print(outcome.violation or "no violation", outcome.digest)

@@ -17,10 +17,14 @@ class Scenario:
     policies: dict[str, str]
     never: frozenset[str]
     crashes: dict[str, str]  # what runs of reductions say when they fail, by key
+    first: frozenset[str] = frozenset()  # runs of the first step that requests of steps share
 
     @classmethod
-    def of(cls, random: Random) -> "Scenario":
-        """Plans over a common pool of granules and cells, so that requests share tasks."""
+    def of(cls, random: Random, *, steps: bool = False) -> "Scenario":
+        """Plans over a common pool of granules and cells, so that requests share tasks.
+
+        With `steps` all requests are for reductions of several steps.
+        """
         size = random.choice([1, 1, 3])  # some have up to 50 tasks
         days = random.choice([1, 1, 3])  # the tasks of a day are a family
         granules: list[Spec] = [
@@ -54,10 +58,16 @@ class Scenario:
             policies[f"plan{i}"] = "fail" if random.random() < 0.2 else "skip"
         # Apart, so that histories without steps stay as they are.
         apart = Random(f"steps {sorted(everything)}")
-        if apart.random() < 0.25:
-            crashes |= _add_steps(apart, everything, cells, plans, policies)
+        first: frozenset[str] = frozenset()
+        if steps or apart.random() < 0.25:
+            if steps:
+                plans, policies = {}, {}
+            first, failing = _add_steps(apart, everything, cells, plans, policies)
+            crashes |= failing
         never = [s.key for s in granules if random.random() < random.choice([0.0, 0.0, 0.25])]
-        return cls(plans=plans, policies=policies, never=frozenset(never), crashes=crashes)
+        return cls(
+            plans=plans, policies=policies, never=frozenset(never), crashes=crashes, first=first
+        )
 
 
 def _add_steps(
@@ -66,8 +76,11 @@ def _add_steps(
     cells: list[Spec],
     plans: dict[str, Plan],
     policies: dict[str, str],
-) -> dict[str, str]:
-    """Add requests for reductions of several steps that share the first; return its crashes."""
+) -> tuple[frozenset[str], dict[str, str]]:
+    """Add requests for reductions of several steps that share the first.
+
+    Returns the keys of its runs, and what those say that fail.
+    """
     first: list[Spec] = [_run(100 + n, random.choice(cells)) for n in range(random.randint(2, 8))]
     everything |= {spec.key: spec for spec in first}
     for request in range(random.choice([2, 2, 3])):
@@ -86,7 +99,8 @@ def _add_steps(
         everything[last.key] = last
         plans[f"steps{request}"] = _plan([*wanted, last], everything)
         policies[f"steps{request}"] = random.choice(["skip", "skip", "fail"])
-    return {run.key: "odd" for run in first if random.random() < 0.3}
+    failing = {run.key: "odd" for run in first if random.random() < 0.3}
+    return frozenset(run.key for run in first), failing
 
 
 def _run(number: int, given: Spec) -> ReduceSpec:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 SEEDS = 100
 CHUNK = 10
+STEPS = 20
 REPLAYED = (7, 102, 118)
 ON_A_FILE = (3, 11, 42, 77)
 
@@ -33,6 +35,25 @@ def test_the_invariants_hold_in_every_history(first: int) -> None:
         assert not outcome.violation, (
             f"{outcome.violation}; python -m tests.simulation.run --replay {seed}"
         )
+
+
+def test_requests_of_several_steps_meet_all_that_may_happen_to_them() -> None:
+    """A failed run of step 1 under each policy; cancelling, trying again, sharing step 1."""
+    met: Counter[str] = Counter()
+    for seed in range(STEPS):
+        outcome = simulate(seed, steps=True)
+        assert not outcome.violation, (
+            f"{outcome.violation}; python -m tests.simulation.run --steps --replay {seed}"
+        )
+        met += outcome.met
+    for what in (
+        "requests with a failed run of step 1, policy skip",
+        "requests with a failed run of step 1, policy fail",
+        "requests cancelled",
+        "requests retried",
+        "pairs that share a run of step 1",
+    ):
+        assert met[what] > 0, what
 
 
 @pytest.mark.parametrize("seed", ON_A_FILE)
