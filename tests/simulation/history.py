@@ -22,6 +22,7 @@ from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
 from tests.simulation.network import (
     BLOBS,
+    LATEST,
     MESSAGES,
     STORE,
     WAKE_UPS,
@@ -417,6 +418,13 @@ class History:
                 clock.sleep(random.uniform(1, 90))
                 insist(partial(restrictions.lift, store, clock, kind, subject))
                 insist(partial(workers.ask, store, clock, worker, workers.Ask.RELEASE, ""))
+            # What was set may land after it was lifted: they look once more, as people do.
+            clock.sleep(LATEST)
+            for left in restrictions.load(store):
+                insist(partial(restrictions.lift, store, clock, left.kind, left.subject))
+            for number in range(3):
+                release = workers.ask, store, clock, f"worker-{number}", workers.Ask.RELEASE, ""
+                insist(partial(*release))
             self.asking -= 1
 
         self.world.spawn(process, run)

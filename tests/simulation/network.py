@@ -50,6 +50,8 @@ class Cut:
 
 
 STORE, BLOBS, MESSAGES, WAKE_UPS = "store", "blobs", "messages", "wake-ups"
+LATEST = 40.0
+"""Seconds after which a write under way has landed."""
 
 
 class Cuts:
@@ -172,7 +174,7 @@ class SimStore:
         chance -= self._rates.answer_lost
         if chance < self._rates.lands_late:
             world.faults["write lands late"] += 1
-            world.at(random.uniform(0.1, 40), lambda: self._land(table, partition, operations))
+            world.at(random.uniform(0.1, LATEST), lambda: self._land(table, partition, operations))
             raise StoreError("simulated: under way, no answer")
         etags = self._apply(table, partition, operations)
         self._travel("answer")
