@@ -235,6 +235,10 @@ bench-request: $(STAMP)/dev ## Measure whole requests beside a script, warm and 
 	@$(BIN)/python -m bench.request --rounds $(or $(ROUNDS),5) $(if $(ONLY),--only $(ONLY)) \
 	    $(if $(ARCHIVE),--archive "$(ARCHIVE)")
 
+.PHONY: bench-sites
+bench-sites: $(STAMP)/dev ## Measure 1,000 sites beside the rasters of the same days [ARCHIVE=real leaf area] [ROUNDS=n]
+	@$(BIN)/python -m bench.sites "$(ARCHIVE)" --rounds $(or $(ROUNDS),3)
+
 .PHONY: bench-warm
 bench-warm: $(STAMP)/dev ## Run attempts of all kinds in one warm child: equal bytes, steady memory [ATTEMPTS=n]
 	@$(BIN)/python -m bench.warm_child --attempts $(or $(ATTEMPTS),2000)

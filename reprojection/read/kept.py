@@ -97,6 +97,7 @@ class _Store:
         self._bound = 0
         self._calls = 0
         self._open: OrderedDict[FileIdentity, Granule] = OrderedDict()
+        self._paths: dict[str, FileIdentity] = {}  # of the open granules
         self._values: OrderedDict[tuple[FileIdentity, Hashable], tuple[object, int]] = OrderedDict()
         self._keys: defaultdict[FileIdentity, set[Hashable]] = defaultdict(set)  # of the values
         self._held = 0
@@ -135,18 +136,23 @@ class _Store:
         """Hand out the open granule of a file, if there is one."""
         with self._lock:
             found = self._open.pop(identity, None)
+            if found is not None:
+                del self._paths[str(found.path)]
+                return found
             # HDF4 would take the file that it has open under this path for the new one.
-            stale = [one for one, granule in self._open.items() if granule.path == path]
-            closing = [self._drop(one) for one in stale]
+            stale = self._paths.get(str(path))
+            closing = [self._drop(stale)] if stale is not None else []
         _close(closing)
-        return found
+        return None
 
     def put(self, identity: FileIdentity, granule: Granule) -> None:
         """Take a granule back."""
         with self._lock:
-            second = self._open.pop(identity, None)
+            others = {identity, self._paths.get(str(granule.path), identity)}
+            closing = [self._drop(one) for one in others if one in self._open]
             self._open[identity] = granule
-            closing = [*([second] if second else []), *self._beyond()]
+            self._paths[str(granule.path)] = identity
+            closing += self._beyond()
         _close(closing)
 
     def recall(
@@ -190,7 +196,9 @@ class _Store:
         for key in tuple(self._keys[identity]):
             self._forget((identity, key))
         del self._keys[identity]
-        return self._open.pop(identity)
+        granule = self._open.pop(identity)
+        del self._paths[str(granule.path)]
+        return granule
 
 
 _STORE = _Store()

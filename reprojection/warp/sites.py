@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +46,7 @@ Times = npt.NDArray[np.datetime64]
 _AROUND = np.array([(down, across) for down in (-1, 0, 1) for across in (-1, 0, 1)])
 _OWN = 4  # of the nine: the pixel itself
 _SAME_PASS = np.timedelta64(1, "m")  # within it, two granules saw a site in one overpass
+_GRIDS = 16  # in which the places of sites are remembered
 _EDGE_STEPS = 64  # along a polygon's longer side, where its pixels are looked for
 
 REASONS: Mapping[int, str] = {
@@ -125,8 +126,46 @@ class Readings:
         return replace(self, **arrays, quality=quality)
 
 
+class Places:
+    """Sites as granules and rasters are read at them; where they lie in a grid is found once."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self.sites = tuple(sites)
+        self.lon = np.array([one.lon for one in sites])
+        self.lat = np.array([one.lat for one in sites])
+        self.polygons = [n for n, one in enumerate(sites) if one.area is not None]
+        self.in_grid = lru_cache(_GRIDS)(self._find_in_grid)
+
+    def _find_in_grid(self, space: SourceSpace, grid: Grid) -> "_Spots | None":
+        x, y = space.pixels(self.lon, self.lat)
+        known = np.isfinite(x) & np.isfinite(y)
+        left, top = space.offset(grid)
+        row = np.floor(np.where(known, y, -1e9)).astype(np.int64) - top
+        column = np.floor(np.where(known, x, -1e9)).astype(np.int64) - left
+        rows, columns = row[:, None] + _AROUND[:, 0], column[:, None] + _AROUND[:, 1]
+        inside = (rows >= 0) & (rows < grid.height) & (columns >= 0) & (columns < grid.width)
+        areas = {n: _in_area(self.sites[n], grid) for n in self.polygons}
+        areas = {n: part for n, part in areas.items() if part[0].size}
+        if not inside.any() and not areas:
+            return None
+        here = np.flatnonzero(inside[:, _OWN])
+        away = _distances(
+            space, row[here] + top, column[here] + left, self.lon[here], self.lat[here]
+        )
+        return _Spots(
+            sites=here,
+            row=row[here],
+            column=column[here],
+            distance=away,
+            rows=rows,
+            columns=columns,
+            inside=inside,
+            areas=areas,
+        )
+
+
 def read_sites(
-    paths: Sequence[Path], layers: Sequence[Wanted], sites: Sequence[Site], *, mask: bool = True
+    paths: Sequence[Path], layers: Sequence[Wanted], places: Places, *, mask: bool = True
 ) -> list[Readings]:
     """Read layers of granules of one date at sites.
 
@@ -136,7 +175,7 @@ def read_sites(
         paths: Files of granules of one product and date, in any order; of several editions of one
             granule the newest counts.
         layers: Layers to read; of a layer with several bands one, as `Name[2]`.
-        sites: Where to read. Longitudes lie between -180 and 180.
+        places: Where to read. Longitudes lie between -180 and 180.
         mask: Whether codes and values outside the valid range are empty; without, only fill is.
 
     Returns:
@@ -151,21 +190,21 @@ def read_sites(
         ChoiceRefusedError: a rule cannot be applied, or a layer's physical units are not known.
     """
     found: list[Readings] = []
-    reader = _Reader(sites, mask=mask)
+    reader = _Reader(places, mask=mask)
     with one_call():
         for wanted in layers:
-            places = find_places(paths, wanted.layer)
-            if places[0].layer.scale_problem:
+            headers = find_places(paths, wanted.layer)
+            if headers[0].layer.scale_problem:
                 raise ChoiceRefusedError(
                     f"physical units of layer {wanted.layer!r} are unknown: "
-                    f"{places[0].layer.scale_problem}; leave the layer out"
+                    f"{headers[0].layer.scale_problem}; leave the layer out"
                 )
-            if places[0].grid is None:
-                swaths = newest_of_each_swath(places)
-                passes = [reader.in_swath(place, wanted.rule) for place in swaths]
+            if headers[0].grid is None:
+                swaths = newest_of_each_swath(headers)
+                passes = [reader.in_swath(header, wanted.rule) for header in swaths]
                 found += _one_of_each_pass([one for one in passes if one is not None])
             else:
-                found += reader.in_grids(newest_of_each_place(places), wanted.rule)
+                found += reader.in_grids(newest_of_each_place(headers), wanted.rule)
     return found
 
 
@@ -183,13 +222,13 @@ class Cell:
     rows: Callable[[int, int], Floats]
 
 
-def read_cells(layer: str, cells: Sequence[Cell], sites: Sequence[Site]) -> list[Readings]:
+def read_cells(layer: str, cells: Sequence[Cell], places: Places) -> list[Readings]:
     """Read rasters of one layer and date at sites, as `read_sites` reads granules.
 
     Args:
         layer: The layer's name.
         cells: Rasters whose grids have one lattice and no pixel in common.
-        sites: Where to read.
+        places: Where to read.
 
     Returns:
         The readings of each raster that holds a site.
@@ -197,7 +236,7 @@ def read_cells(layer: str, cells: Sequence[Cell], sites: Sequence[Site]) -> list
     Raises:
         GridError: the grids have no common lattice.
     """
-    return _Reader(sites, mask=True).in_cells(layer, cells)
+    return _Reader(places, mask=True).in_cells(layer, cells)
 
 
 class _Scaled(Protocol):
@@ -301,13 +340,13 @@ class _Window:
 
 
 class _Reader:
-    """Reads layers at sites, and remembers within one call where the sites lie in each granule."""
+    """Reads layers at sites, and remembers within one call where the sites lie in each swath."""
 
-    def __init__(self, sites: Sequence[Site], *, mask: bool) -> None:
-        self._sites = sites
+    def __init__(self, places: Places, *, mask: bool) -> None:
+        self._places = places
+        self._sites = places.sites
         self._mask = mask
-        self._lon, self._lat = _points(sites)
-        self._polygons = [n for n, one in enumerate(sites) if one.area is not None]
+        self._polygons = places.polygons
         self._spots: dict[Hashable, _Spots | None] = {}
         self._qualities: dict[Hashable, Quality | None] = {}
 
@@ -321,7 +360,7 @@ class _Reader:
         areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
         about: list[tuple[GranuleHeader, _Spots, Quality | None]] = []
         for place, grid in zip(places, grids, strict=True):
-            spots = self._in_tile(space, grid)
+            spots = self._places.in_grid(space, grid)
             if spots is None:
                 continue
             with opened(place.path) as (granule, memory):
@@ -354,7 +393,7 @@ class _Reader:
         areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
         about: list[tuple[Cell, _Spots]] = []
         for cell in cells:
-            spots = self._in_tile(space, cell.grid)
+            spots = self._places.in_grid(space, cell.grid)
             if spots is None:
                 continue
             first, last = spots.extent
@@ -400,39 +439,6 @@ class _Reader:
                 day_night=granule.day_night,
             )
 
-    def _in_tile(self, space: SourceSpace, grid: Grid) -> _Spots | None:
-        key = space, grid
-        if key not in self._spots:
-            self._spots[key] = self._find_in_tile(space, grid)
-        return self._spots[key]
-
-    def _find_in_tile(self, space: SourceSpace, grid: Grid) -> _Spots | None:
-        x, y = space.pixels(self._lon, self._lat)
-        known = np.isfinite(x) & np.isfinite(y)
-        left, top = space.offset(grid)
-        row = np.floor(np.where(known, y, -1e9)).astype(np.int64) - top
-        column = np.floor(np.where(known, x, -1e9)).astype(np.int64) - left
-        rows, columns = row[:, None] + _AROUND[:, 0], column[:, None] + _AROUND[:, 1]
-        inside = (rows >= 0) & (rows < grid.height) & (columns >= 0) & (columns < grid.width)
-        areas = {n: _in_area(self._sites[n], grid) for n in self._polygons}
-        areas = {n: part for n, part in areas.items() if part[0].size}
-        if not inside.any() and not areas:
-            return None
-        here = np.flatnonzero(inside[:, _OWN])
-        away = _distances(
-            space, row[here] + top, column[here] + left, self._lon[here], self._lat[here]
-        )
-        return _Spots(
-            sites=here,
-            row=row[here],
-            column=column[here],
-            distance=away,
-            rows=rows,
-            columns=columns,
-            inside=inside,
-            areas=areas,
-        )
-
     def _in_footprints(
         self, granule: Granule, memory: Memory, place: GranuleHeader
     ) -> _Spots | None:
@@ -450,7 +456,8 @@ class _Reader:
             lambda made: made.lat.nbytes + made.lon.nbytes,
         )
         swath = Swath.of(geolocation)
-        targets = Targets(lat=self._lat[:, None], lon=self._lon[:, None])
+        lon, lat = self._places.lon, self._places.lat
+        targets = Targets(lat=lat[:, None], lon=lon[:, None])
         index = nearest(swath, targets)[:, 0]
         seen = np.flatnonzero(index >= 0)
         if not seen.size:
@@ -467,9 +474,7 @@ class _Reader:
             sites=seen,
             row=row,
             column=column,
-            distance=_chords(
-                self._lon[seen], self._lat[seen], swath.lon[row, column], swath.lat[row, column]
-            ),
+            distance=_chords(lon[seen], lat[seen], swath.lon[row, column], swath.lat[row, column]),
             rows=rows,
             columns=columns,
             inside=(rows >= 0) & (rows < lines) & (columns >= 0) & (columns < samples),
@@ -644,10 +649,6 @@ def _moments(place: GranuleHeader, rows: Whole, lines: int) -> Times:
     length = (place.end - place.start) / timedelta(milliseconds=1)
     after = (length * ((rows + 0.5) / lines)).astype("m8[ms]")
     return (start + after).astype("M8[s]").astype("M8[ms]")
-
-
-def _points(sites: Sequence[Site]) -> tuple[Floats, Floats]:
-    return np.array([one.lon for one in sites]), np.array([one.lat for one in sites])
 
 
 def _distances(space: SourceSpace, rows: Whole, cols: Whole, lon: Floats, lat: Floats) -> Floats:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import shapely
 from shapely import MultiPolygon, Polygon
@@ -206,8 +207,9 @@ def _area(document: Mapping[str, object]) -> Polygon | MultiPolygon:
     return made
 
 
+@lru_cache(maxsize=2)
 def load_sites(text: str) -> tuple[SiteChoice, ...]:
-    """Read what `sites_text` wrote."""
+    """Read what `sites_text` wrote; the tasks of a request read one text."""
     return tuple(
         SiteChoice(
             name=name,

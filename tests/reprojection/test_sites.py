@@ -17,7 +17,7 @@ from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
 from reprojection.reproject import Options, reproject
 from reprojection.warp import sites as reading
-from reprojection.warp.sites import REASONS, Site, Wanted
+from reprojection.warp.sites import REASONS, Places, Site, Wanted
 from reprojection.write.write import write_cog
 
 GOOD = {"FparLai_QC": {"MODLAND": [0]}}
@@ -46,7 +46,7 @@ class Reading(NamedTuple):
 def read_sites(paths: list[Path], layers: Sequence[Wanted], sites: list[Site]) -> list[Reading]:
     """Read layers at sites, and turn the arrays into rows, sorted by layer, site and time."""
     found = []
-    for part in reading.read_sites(paths, layers, sites):
+    for part in reading.read_sites(paths, layers, Places(sites)):
         for n, site in enumerate(part.site.tolist()):
             numbers = (part.value[n].item(), part.mean[n].item(), part.std[n].item())
             value, mean, std = (None if np.isnan(one) else one for one in numbers)

@@ -423,8 +423,8 @@ class History:
             for left in restrictions.load(store):
                 insist(partial(restrictions.lift, store, clock, left.kind, left.subject))
             for number in range(3):
-                release = workers.ask, store, clock, f"worker-{number}", workers.Ask.RELEASE, ""
-                insist(partial(*release))
+                name = f"worker-{number}"
+                insist(partial(workers.ask, store, clock, name, workers.Ask.RELEASE, ""))
             self.asking -= 1
 
         self.world.spawn(process, run)

@@ -6,6 +6,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,7 +47,7 @@ def in_a_file(seed: int, *, steps: bool = False) -> Outcome:
             file.close()
 
 
-_STORES = {"memory": _in_memory, "sqlite": in_a_file}
+_STORES: dict[str, Callable[..., Outcome]] = {"memory": _in_memory, "sqlite": in_a_file}
 
 
 def main() -> int:

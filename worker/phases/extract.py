@@ -6,6 +6,7 @@ The file is `rows.parquet`.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from reprojection.read.completeness import WHOLE
 from reprojection.warp.sites import (
     REASONS,
     Cell,
+    Places,
     Readings,
     Site,
     Wanted,
@@ -51,18 +53,17 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Read the granules at the sites."""
     fetched = context.fetch_inputs()
     files = [path for paths in fetched.values() for path in paths]
-    sites = sites_among(files)
+    places = _places(_listed(files))
     granules = [path for path in files if path.name != SITES]
     context.tell(0.5, f"reading {len(spec.layers)} layers of {len(granules)} granules")
     wanted = [
         Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule))
         for layer, rule in zip(spec.layers, spec.qa, strict=True)
     ]
-    places = [Site(name=one.name, lon=one.lon, lat=one.lat, area=one.area) for one in sites]
     readings = read_sites(granules, wanted, places, mask=spec.mask) if granules else []
     path = context.folder("rows") / ROWS
     named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
-    _store([_rows(spec, one, named[one.layer]) for one in readings], path)
+    _store(_rows(spec, [(named[one.layer], one) for one in readings]), path)
     context.tell(0.9, f"storing {ROWS}")
     said = completeness_of(spec, [WHOLE] * len(granules))
     return (context.upload(path, completeness=said),)
@@ -71,10 +72,9 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
 def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Read the rasters at the sites."""
     fetched = context.fetch_inputs()
-    sites = sites_among([path for paths in fetched.values() for path in paths])
-    places = [Site(name=one.name, lon=one.lon, lat=one.lat, area=one.area) for one in sites]
+    places = _places(_listed([path for paths in fetched.values() for path in paths]))
     context.tell(0.5, f"reading {len(spec.layers)} rasters")
-    parts = []
+    parts: list[tuple[str, Readings]] = []
     with ExitStack() as opened:
         for layer in dict.fromkeys(spec.layers):
             cells = [
@@ -85,23 +85,26 @@ def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
             ]
             if cells:
                 found = read_cells(layer, cells, places)
-                parts += [_sampled(spec, one, layer) for one in found]
+                parts += [(layer, _timed(spec, one)) for one in found]
     path = context.folder("rows") / ROWS
-    _store(parts, path)
+    _store(_lasting(spec, _rows(spec, parts)), path)
     context.tell(0.9, f"storing {ROWS}")
     rasters = [context.inputs[n][0] for n in range(len(spec.layers)) if context.inputs.get(n)]
     said = completeness_of(spec, [one.completeness for one in rasters])
     return (context.upload(path, completeness=said),)
 
 
-def _sampled(spec: SampleSpec, found: Readings, layer: str) -> Any:
-    """Return the rows of one raster, with the time of its overpass, if it is of one."""
+def _timed(spec: SampleSpec, found: Readings) -> Readings:
+    """Give the readings of one raster the time of its overpass, if it is of one."""
+    if not spec.time:
+        return found
+    moment = np.datetime64(f"{spec.day.isoformat()}T{spec.time}", "ms")
+    return replace(found, time=np.full(found.site.shape, moment))
+
+
+def _lasting(spec: SampleSpec, rows: Any) -> Any:
     import pyarrow as pa
 
-    if spec.time:
-        moment = np.datetime64(f"{spec.day.isoformat()}T{spec.time}", "ms")
-        found = replace(found, time=np.full(found.site.shape, moment))
-    rows = _rows(spec, found, layer)
     return rows.append_column(LAST, pa.repeat(pa.scalar(spec.last), rows.num_rows))
 
 
@@ -127,84 +130,130 @@ def sites_among(files: Sequence[Path]) -> tuple[SiteChoice, ...]:
 
     Raises AttemptError if they are not among them.
     """
+    return load_sites(_listed(files))
+
+
+def _listed(files: Sequence[Path]) -> str:
     for path in files:
         if path.name == SITES:
-            return load_sites(path.read_text("utf-8"))
+            return path.read_text("utf-8")
     raise AttemptError(Category.CHOICE_REFUSED, "the list of the sites could not be made")
 
 
+@lru_cache(maxsize=2)
+def _places(text: str) -> Places:
+    """Return the places of a list of sites; the tasks of a request have one list."""
+    sites = load_sites(text)
+    return Places([Site(name=s.name, lon=s.lon, lat=s.lat, area=s.area) for s in sites])
+
+
 def schema() -> Any:
-    """Return the columns of the rows; `n` is the number of the site."""
+    """Return the columns of the rows; `n` is the number of the site.
+
+    Texts that recur are stored once: in columns of codes, which are written and sorted faster.
+    """
     # The library takes a second to load, and few tasks need it.
     import pyarrow as pa
 
+    text = pa.dictionary(pa.int32(), pa.string())
     return pa.schema(
         [
             ("n", pa.int32()),
-            ("product", pa.string()),
-            ("collection", pa.string()),
-            ("layer", pa.string()),
+            ("product", text),
+            ("collection", text),
+            ("layer", text),
             ("date", pa.date32()),
             ("time", pa.timestamp("ms", "UTC")),
-            ("day_night", pa.string()),
+            ("day_night", text),
             ("value", pa.float64()),
-            ("units", pa.string()),
+            ("units", text),
             ("mean", pa.float64()),
             ("std", pa.float64()),
             ("valid", pa.int32()),
             ("pixels", pa.int32()),
-            ("reason", pa.string()),
+            ("reason", text),
             ("quality", pa.int64()),
-            ("quality_decoded", pa.string()),
+            ("quality_decoded", text),
             ("distance_m", pa.float64()),
-            ("granule", pa.string()),
+            ("granule", text),
             ("row", pa.int32()),
             ("column", pa.int32()),
         ]
     )
 
 
-def _store(parts: Sequence[Any], path: Path) -> None:
-    import pyarrow as pa
+def _store(rows: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    empty = schema().empty_table()
-    pq.write_table(pa.concat_tables([empty, *parts], promote_options="default"), path)
+    pq.write_table(rows, path)
 
 
-def _rows(spec: ExtractSpec | SampleSpec, found: Readings, layer: str) -> Any:
-    """Return the rows of one layer and granule, or raster."""
+def _rows(spec: ExtractSpec | SampleSpec, found: Sequence[tuple[str, Readings]]) -> Any:
+    """Return the rows of one date: those of each layer and granule, or raster."""
     import pyarrow as pa
 
-    count = len(found.site)
-    words: Any = pa.repeat("", count)
-    if found.quality is not None:
-        words = pa.array(found.quality.words).take(pa.array(found.quality.word))
+    if not found:
+        return schema().empty_table()
+    layers, parts = [layer for layer, _ in found], [one for _, one in found]
+    counts = [len(one.site) for one in parts]
+
+    def texts(given: Sequence[str]) -> Any:
+        """Return a text for the rows of each part."""
+        known = [*dict.fromkeys(given)]
+        codes = np.repeat([known.index(one) for one in given], counts).astype(np.int32)
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(known, pa.string()))
+
+    def numbers(name: str) -> Any:
+        return np.concatenate([getattr(one, name) for one in parts])
+
+    reason = pa.DictionaryArray.from_arrays(
+        pa.array(numbers("reason").astype(np.int32)),
+        pa.array([REASONS[n] for n in sorted(REASONS)]),
+    )
+    quality, words = _qualities(parts)
     columns = {
-        "n": found.site,
-        "product": pa.repeat(spec.product, count),
-        "collection": pa.repeat(spec.collection, count),
-        "layer": pa.repeat(layer, count),
-        "date": pa.repeat(spec.day, count),
-        "time": found.time,
-        "day_night": pa.repeat(found.day_night, count),
-        "value": found.value,
-        "units": pa.repeat(found.units, count),
-        "mean": found.mean,
-        "std": found.std,
-        "valid": found.valid,
-        "pixels": found.pixels,
-        "reason": pa.array([REASONS[n] for n in sorted(REASONS)]).take(pa.array(found.reason)),
-        "quality": pa.nulls(count) if found.quality is None else found.quality.stored,
+        "n": numbers("site"),
+        "product": texts([spec.product] * len(parts)),
+        "collection": texts([spec.collection] * len(parts)),
+        "layer": texts(layers),
+        "date": pa.repeat(pa.scalar(spec.day), sum(counts)),
+        "time": numbers("time"),
+        "day_night": texts([one.day_night for one in parts]),
+        "units": texts([one.units for one in parts]),
+        "reason": reason,
+        "quality": quality,
         "quality_decoded": words,
-        "distance_m": found.distance,
-        "granule": pa.repeat(found.granule, count),
-        "row": found.row,
-        "column": found.column,
+        "distance_m": numbers("distance"),
+        "granule": texts([one.granule for one in parts]),
     }
-    # NaN stands for no value.
-    made = [pa.array(columns[one.name], one.type, from_pandas=True) for one in schema()]
+    made = []
+    for field in schema():
+        column = columns[field.name] if field.name in columns else numbers(field.name)
+        if isinstance(column, np.ndarray):  # NaN stands for no value
+            column = pa.array(column, field.type, from_pandas=True)
+        made.append(column)
     return pa.table(made, schema=schema())
+
+
+def _qualities(parts: Sequence[Readings]) -> tuple[Any, Any]:
+    """Return the columns of QA values, and of their bit fields in words."""
+    import pyarrow as pa
+
+    known: dict[str, int] = {"": 0}
+    stored, unknown, codes = [], [], []
+    for one in parts:
+        count, quality = len(one.site), one.quality
+        stored.append(np.zeros(count, np.int64) if quality is None else quality.stored)
+        unknown.append(np.full(count, quality is None))
+        words = ("",) if quality is None else quality.words
+        numbers = np.array([known.setdefault(text, len(known)) for text in words], np.int32)
+        codes.append(numbers[np.zeros(count, np.int64) if quality is None else quality.word])
+    return (
+        pa.array(np.concatenate(stored), pa.int64(), mask=np.concatenate(unknown)),
+        pa.DictionaryArray.from_arrays(
+            pa.array(np.concatenate(codes)), pa.array([*known], pa.string())
+        ),
+    )
 
 
 def _band(spec: ExtractSpec) -> str:

@@ -5,11 +5,13 @@ Where a request has measurements, they are compared (`worker/phases/comparison.p
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import TableSpec
@@ -20,6 +22,10 @@ from worker.phases.context import Context
 from worker.phases.extract import LAST, ROWS, schema, sites_among
 
 _MOST_PANELS = 12
+_PANEL, _STEP = (3.6, 1.2), (3.8, 1.7)  # width and height of a panel, and from one to the next
+_LAYER = ["product", "collection", "layer", "units"]
+Floats = npt.NDArray[np.float64]
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -35,13 +41,14 @@ def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
     rows = joined([path for path in files if path.name == ROWS], sites)
     folder = context.folder("table")
     read = rows.drop_columns(LAST)
-    pc.write_csv(read, folder / "sites.csv")
-    pq.write_table(read, folder / "sites.parquet")
+    pc.write_csv(as_texts(read), folder / "sites.csv")
+    # Without Arrow's own schema readers get texts, not codes.
+    pq.write_table(read, folder / "sites.parquet", store_schema=False)
     context.tell(0.7, "plotting")
     plot(read, sites, folder)
     if spec.comparison is not None:
         context.tell(0.8, "comparing with measurements")
-        write_comparison(rows, sites, spec.comparison, folder)
+        write_comparison(as_texts(rows), sites, spec.comparison, folder)
     extracted = [part for part in context.inputs.values() if part[0].name == ROWS]
     said = completeness_of(spec, [part[0].completeness for part in extracted])
     return tuple(
@@ -57,16 +64,19 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    empty = schema().append(pa.field(LAST, pa.date32())).empty_table()
-    found = pa.concat_tables(
-        [empty, *(pq.read_table(path) for path in paths)], promote_options="default"
-    )
+    whole = schema().append(pa.field(LAST, pa.date32()))
+    parts = [_padded(pq.ParquetFile(path).read(use_threads=False), whole) for path in paths]
+    found = pa.concat_tables([whole.empty_table(), *parts]).unify_dictionaries().combine_chunks()
     order = ("n", "product", "collection", "layer", "date", "time", "granule")
     rows = found.take(_order([found[name] for name in order]))
     numbers = rows["n"].combine_chunks()
 
     def of_site(values: Sequence[object], kind: Any) -> Any:
-        return pa.array(values, kind).take(numbers)
+        given = pa.array(values, kind)
+        if kind != pa.string():
+            return given.take(numbers)
+        coded = given.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(coded.indices.take(numbers), coded.dictionary)
 
     columns = {
         "site": of_site([site.name for site in sites], pa.string()),
@@ -79,9 +89,30 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
     return pa.table(columns)
 
 
+def _padded(rows: Any, whole: Any) -> Any:
+    """Return rows of a date with all columns; those of earlier builds have texts, not codes."""
+    import pyarrow as pa
+
+    if LAST not in rows.column_names:
+        rows = rows.append_column(LAST, pa.nulls(rows.num_rows, pa.date32()))
+    return rows.cast(whole)
+
+
+def as_texts(rows: Any) -> Any:
+    """Return rows with texts in place of codes."""
+    import pyarrow as pa
+
+    fields = [
+        one.with_type(pa.string()) if pa.types.is_dictionary(one.type) else one
+        for one in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
+
+
 def _order(columns: Sequence[Any]) -> Any:
     """Return the order of rows by columns, the first one first; what is empty comes last."""
-    return np.lexsort([_ranks(column) for column in reversed(columns)])
+    ranks = [_ranks(column.combine_chunks()) for column in reversed(columns)]
+    return np.lexsort([one for one in ranks if one.size and one.min() < one.max()] or [ranks[-1]])
 
 
 def _ranks(column: Any) -> Any:
@@ -89,63 +120,109 @@ def _ranks(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    coded = column.combine_chunks().dictionary_encode()
-    order = pc.sort_indices(coded.dictionary)
-    ranks = np.empty(len(order) + 1, np.int64)
-    ranks[order.to_numpy()] = np.arange(len(order))
-    ranks[-1] = len(order)
-    return ranks[pc.fill_null(coded.indices, pa.scalar(len(order), coded.indices.type)).to_numpy()]
+    if pa.types.is_dictionary(column.type):
+        order = pc.sort_indices(column.dictionary).to_numpy()
+        ranks = np.empty(len(order) + 1, np.int64)
+        ranks[order] = np.arange(len(order))
+        ranks[-1] = len(order)
+        return ranks[pc.fill_null(column.indices, len(order)).to_numpy()]
+    wide = pa.int64() if pa.types.is_timestamp(column.type) else pa.int32()
+    numbers = column.cast(wide).cast(pa.int64())
+    return pc.fill_null(numbers, np.iinfo(np.int64).max).to_numpy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Series:
+    """The values of a layer at one site, over time in days since 1970."""
+
+    site: str
+    days: Floats
+    values: Floats
 
 
 def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
     """Plot the values of each layer over time, a panel for each of the first sites."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     there = rows.filter(pc.is_valid(rows["value"]))
-    keys = ("product", "collection", "layer", "units")
-    for what in there.group_by(keys, use_threads=False).aggregate([]).to_pylist():
+    order = {site.name: number for number, site in enumerate(sites)}
+    # Rows are sorted by site, product and layer.
+    for what in as_texts(there.select(_LAYER)).group_by(_LAYER).aggregate([]).to_pylist():
         of_layer = there.filter(_equal(there, what))
-        with_value = {*pc.unique(of_layer["site"]).to_pylist()}
-        shown = [site.name for site in sites if site.name in with_value][:_MOST_PANELS]
-        across = min(3, len(shown))
-        down = -(-len(shown) // across)
-        height = 1.7 * down + 1.6
-        figure = Figure(figsize=(4.0 * across + 0.6, height))
-        FigureCanvasAgg(figure)
-        more = len(with_value) - len(shown)
+        names = of_layer["site"].combine_chunks()
+        with_value = [names.dictionary[n].as_py() for n in pc.unique(names.indices).to_pylist()]
+        shown = sorted(with_value, key=order.__getitem__)[:_MOST_PANELS]
+        drawn = of_layer.filter(pc.is_in(names.cast(pa.string()), pa.array(shown)))
         text = f"{what['product']} {what['layer']}"
         text += f" ({what['units']})" if what["units"] else ""
-        figure.suptitle(text + (f"; {more} more sites are in the table" if more else ""))
-        # Fixed margins and limits: matplotlib takes seconds to lay out and to share so many axes.
-        panels = figure.subplots(down, across, squeeze=False)
-        figure.subplots_adjust(
-            left=0.6 / (4.0 * across + 0.6),
-            right=0.98,
-            bottom=0.9 / height,
-            top=1 - 0.7 / height,
-            wspace=0.06,
-            hspace=0.25,
-        )
-        drawn = of_layer.filter(pc.is_in(of_layer["site"], pa.array(shown)))
-        limits = _limits(_times(drawn).to_numpy()), _limits(drawn["value"].to_numpy())
-        for number, (panel, name) in enumerate(zip(panels.flat, shown, strict=False)):
-            here = of_layer.filter(pc.equal(of_layer["site"], name))
-            times = _times(here).to_numpy()
-            panel.plot(times, here["value"].to_numpy(), marker=".", linewidth=0.8)
-            panel.set(xlim=limits[0], ylim=limits[1])
-            panel.set_title(name, fontsize="medium", y=1.0, pad=3)
-            last = number + across >= len(shown)
-            panel.tick_params(axis="x", labelrotation=30, labelbottom=last)
-            panel.tick_params(axis="y", labelleft=number % across == 0)
-            panel.grid(alpha=0.3)
-        for panel in panels.flat[len(shown) :]:
-            panel.set_visible(False)
+        more = len(with_value) - len(shown)
+        text += f"; {more:,} more sites are in the table" if more else ""
+        of = as_texts(drawn.select(["site"]))["site"].to_numpy()
+        days = _times(drawn).to_numpy().astype("M8[ms]").astype(np.float64) / 86_400_000
+        values = drawn["value"].to_numpy()
         named = filter(None, (what["product"], what["collection"], what["layer"]))
         file = _UNSAFE.sub("_", ".".join(named))
-        figure.savefig(folder / f"{file}.png", dpi=110, metadata={"Software": None})
+        series = [_Series(site=n, days=days[of == n], values=values[of == n]) for n in shown]
+        _panels(text, series, folder / f"{file}.png")
+
+
+def _panels(title: str, series: Sequence[_Series], path: Path) -> None:
+    """Draw a panel for each site, with the same axes in all.
+
+    All is drawn on one plane, in inches from the upper left: matplotlib takes a second for the
+    ticks of so many axes.
+    """
+    from matplotlib import dates
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    across = min(3, len(series))
+    size = _STEP[0] * across + 0.8, _STEP[1] * -(-len(series) // across) + 1.0
+    figure = Figure(figsize=size)
+    FigureCanvasAgg(figure)
+    plane = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
+    plane.axis("off")
+    plane.text(size[0] / 2, 0.3, title, ha="center", va="center", fontsize="large")
+    first, last = _limits(np.concatenate([one.days for one in series]))
+    low, high = _limits(np.concatenate([one.values for one in series]))
+    timed: Any = dates  # its functions have no types
+    locator = timed.AutoDateLocator(maxticks=6)
+    at = locator.tick_values(timed.num2date(first), timed.num2date(last))
+    at = [day for day in at if first < day < last]
+    levels = [y for y in MaxNLocator(4).tick_values(low, high) if low < y < high]
+    labels = timed.ConciseDateFormatter(locator).format_ticks(at)
+    lines, thin, points = [], [], []
+    for number, one in enumerate(series):
+        left, top = 0.6 + _STEP[0] * (number % across), 0.8 + _STEP[1] * (number // across)
+
+        def x(days: Floats | float, left: float = left) -> Floats:
+            return np.asarray(left + _PANEL[0] * (days - first) / (last - first))
+
+        def y(values: Floats | float, top: float = top) -> Floats:
+            return np.asarray(top + _PANEL[1] * (high - values) / (high - low))
+
+        right, bottom = left + _PANEL[0], top + _PANEL[1]
+        thin += [[(float(x(day)), top), (float(x(day)), bottom)] for day in at]
+        thin += [[(left, float(y(level))), (right, float(y(level)))] for level in levels]
+        thin.append([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)])
+        points.append(np.stack([x(one.days), y(one.values)], axis=1))
+        lines.append(points[-1])
+        plane.text((left + right) / 2, top - 0.06, one.site, ha="center", va="bottom")
+        if number + across >= len(series):
+            for day, label in zip(at, labels, strict=True):
+                plane.text(float(x(day)), bottom + 0.06, label, ha="center", va="top", fontsize=8)
+        if not number % across:
+            for level in levels:
+                place = left - 0.06, float(y(level))
+                plane.text(*place, f"{level:.4g}", ha="right", va="center", fontsize=8)
+    plane.add_collection(LineCollection(thin, colors="0.8", linewidths=0.6))
+    plane.add_collection(LineCollection(lines, colors="C0", linewidths=0.8))
+    dots = np.concatenate(points)
+    plane.plot(dots[:, 0], dots[:, 1], linestyle="none", marker=".", markersize=4)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
 def _times(rows: Any) -> Any:
@@ -155,16 +232,18 @@ def _times(rows: Any) -> Any:
     return pc.coalesce(rows["time"], rows["date"].cast(rows["time"].type))
 
 
-def _limits(values: Any) -> tuple[Any, Any]:
+def _limits(values: Floats) -> tuple[float, float]:
     """Return the ends of an axis that shows the values, with a margin of a twentieth."""
-    low, high = values.min(), values.max()
-    margin = (high - low) / 20
-    if not margin:
-        margin = np.timedelta64(1, "D") if values.dtype.kind == "M" else 1.0
+    low, high = float(values.min()), float(values.max())
+    margin = (high - low) / 20 or 1.0
     return low - margin, high + margin
 
 
 def _equal(rows: Any, values: Mapping[str, str]) -> Any:
     import pyarrow.compute as pc
 
-    return reduce(pc.and_, (pc.equal(rows[name], value) for name, value in values.items()))
+    def of(name: str, value: str) -> Any:
+        column = rows[name].combine_chunks()
+        return pc.equal(column.indices, column.dictionary.index(value).as_py())
+
+    return reduce(pc.and_, (of(name, value) for name, value in values.items()))
