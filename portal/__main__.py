@@ -1,5 +1,6 @@
 """Serve the portal with the settings in the environment: `python -m portal`."""
 
+import resource
 import socket
 import sys
 import threading
@@ -17,10 +18,12 @@ from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.runtime import Runtime
 
 _GRACE_SECONDS = 5
+_FILES = 65_536  # open at once: each page that follows a request keeps a connection
 
 
 def main() -> int:
     """Serve until the process is asked to stop; return the exit status."""
+    _raise_file_limit()
     try:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
@@ -47,6 +50,14 @@ def main() -> int:
     server.run()
     end_telemetry()
     return 0 if server.started else exits.UNAVAILABLE
+
+
+def _raise_file_limit() -> None:
+    """Allow this process as many open files as it may have; 1,024 are usual."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _observed(settings: Settings, runtime: Runtime) -> FastAPI:

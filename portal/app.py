@@ -1,5 +1,6 @@
 """The portal's application: pages and API that share one set of services."""
 
+import threading
 from importlib.metadata import version
 from typing import Any
 
@@ -21,6 +22,7 @@ from portal.core.sending import Compressed, OpenToPages, Unchanged
 from portal.core.sign_in_mail import SignInDesk
 from portal.core.stac import StacIndex
 from portal.core.traffic import Counting, Traffic
+from portal.core.watching import RequestWatch
 from portal.web import (
     actions_page,
     api,
@@ -154,6 +156,7 @@ def create_app(
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
     results = ResultIndex()
+    stopping = threading.Event()
     portal = Portal(
         settings=settings,
         runtime=runtime,
@@ -167,6 +170,8 @@ def create_app(
         manager=manager,
         desk=SignInDesk(runtime, settings),
         provider=openid.provider(settings),
+        watch=RequestWatch(runtime, stopping),
+        stopping=stopping,
     )
     app.state.settings = settings
     app.state.clock = runtime.clock

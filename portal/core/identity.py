@@ -8,6 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from portal.core import tokens
 from portal.core.problems import ForbiddenError, NotSignedInError
@@ -23,8 +24,8 @@ READER_COOKIE = "swathmill_reader"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
-def person(request: Request) -> Person:
-    """Return the caller.
+async def person(request: Request) -> Person:
+    """Return the caller. This and what depends on it needs no thread, but for stored tokens.
 
     A form or a script that changes something with a cookie must come from this portal's own pages:
     the cookie is SameSite=Lax, and the `Origin` header that browsers add is checked too.
@@ -33,7 +34,7 @@ def person(request: Request) -> Person:
         NotSignedInError: the call has no token or session that is valid now.
         ForbiddenError: another site's page asked for a change with a cookie.
     """
-    found = find_person(request)
+    found = await _found(request)
     if found is None:
         raise NotSignedInError(
             "You are not signed in, or your session has ended.",
@@ -41,6 +42,13 @@ def person(request: Request) -> Person:
             "send `Authorization: Bearer TOKEN`.",
         )
     return found
+
+
+async def _found(request: Request) -> Person | None:
+    """Return what `find_person` does, without holding up others while storage is asked."""
+    if MARK in request.headers.get("authorization", ""):
+        return await run_in_threadpool(find_person, request)
+    return find_person(request)
 
 
 def find_person(request: Request) -> Person | None:
@@ -73,7 +81,7 @@ def _bearer(request: Request, token: str) -> Person | None:
     return Person(owner=row.owner, role=Role(row.role), by_token=True)
 
 
-def reader(request: Request) -> Person:
+async def reader(request: Request) -> Person:
     """Return the caller who reads one request's pages or files; the path holds the request's id.
 
     The caller is signed in, or has a link to this request. Only addresses that read may depend on
@@ -83,12 +91,12 @@ def reader(request: Request) -> Person:
     """
     shown = _shown_by_link(request)
     if not shown:
-        return person(request)
-    known = find_person(request) or Person(owner="", role=Role.SCIENTIST)
+        return await person(request)
+    known = await _found(request) or Person(owner="", role=Role.SCIENTIST)
     return replace(known, reads=shown)
 
 
-def operator(caller: Annotated[Person, Depends(person)]) -> Person:
+async def operator(caller: Annotated[Person, Depends(person)]) -> Person:
     """Return the caller, who must be an operator; raise ForbiddenError otherwise."""
     if not caller.is_operator:
         raise ForbiddenError(
@@ -97,7 +105,7 @@ def operator(caller: Annotated[Person, Depends(person)]) -> Person:
     return caller
 
 
-def human(caller: Annotated[Person, Depends(person)]) -> Person:
+async def human(caller: Annotated[Person, Depends(person)]) -> Person:
     """Return the caller, who must not be a program with a token; raise ForbiddenError otherwise."""
     if caller.by_token:
         raise ForbiddenError(

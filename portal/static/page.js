@@ -1,4 +1,5 @@
-// What every page needs: asking before something is given up, and a notice that is told once.
+// What every page needs: asking before something is given up, a notice that is told once, and what
+// follows a request.
 "use strict";
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
@@ -42,3 +43,30 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const same = answer.content.textContent.trim() === target.textContent.trim();
   if (same) event.detail.shouldSwap = false;
 });
+// A request's page follows it by events. A browser has few connections to one host, so pages that are
+// not seen give theirs back.
+const Follower = {
+  source: null,
+  start() {
+    this.source?.close();
+    this.source = null;
+    const address = document.getElementById("progress")?.dataset.events;
+    if (!address || document.hidden) return;
+    this.source = new EventSource(address);
+    this.source.onmessage = (event) => this.show(JSON.parse(event.data));
+    this.source.onerror = () => {
+      // The browser itself tries again, unless the answer was an error.
+      if (this.source?.readyState === EventSource.CLOSED) setTimeout(() => this.start(), 10000);
+    };
+  },
+  show({ html, mark, saying, ended }) {
+    const before = document.getElementById("progress").dataset.mark;
+    htmx.swap("#progress", html, { swapStyle: "outerHTML" });
+    const said = document.getElementById("said");
+    if (said.textContent !== saying) said.textContent = saying;
+    if (ended) this.source.close();
+    if (mark !== before) htmx.trigger(document.body, ended ? "request-ended" : "request-changed");
+  },
+};
+Follower.start();
+document.addEventListener("visibilitychange", () => Follower.start());

@@ -1,6 +1,5 @@
 """The HTTP API of requests and results, for the command line and for scientists' scripts."""
 
-import asyncio
 import hashlib
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -57,7 +56,7 @@ router = APIRouter(prefix="/api", tags=["requests"])
 
 PREVIEW_SECONDS = 50.0
 _FAILURES_ON_STATUS = 100
-_LOOK_SECONDS = 0.1  # between two looks at a row that a call waits for
+_CONNECTED_SECONDS = 2.0  # between two looks at whether who waits is still there
 
 Body = Annotated[bytes, Depends(read_body)]
 
@@ -208,17 +207,21 @@ async def status(
     With the ETag of an earlier answer, the call returns as soon as the answer is another one, or
     with status 304 after `wait` seconds.
     """
-    end = portal.runtime.clock.monotonic() + wait
-    while True:
-        row = await run_in_threadpool(read_for, portal.runtime, caller, request_id)
-        etag = f'"{hashlib.sha256(repr(row).encode()).hexdigest()[:32]}"'
-        if etag != if_none_match.removeprefix("W/"):
-            break
-        if portal.runtime.clock.monotonic() >= end or portal.stopping.is_set():
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
-        if await request.is_disconnected():
-            raise ClientDisconnect
-        await asyncio.sleep(_LOOK_SECONDS)
+    had = if_none_match.removeprefix("W/")
+    row, etag = await _standing(portal, caller, request_id)
+    if etag == had and wait:
+        end = portal.runtime.clock.monotonic() + wait
+        with portal.watch.follow(request_id) as following:
+            while etag == had and not portal.stopping.is_set():
+                left = end - portal.runtime.clock.monotonic()
+                if left <= 0:
+                    break
+                if await following.next(min(left, _CONNECTED_SECONDS)):
+                    row, etag = await _standing(portal, caller, request_id)
+                elif await request.is_disconnected():
+                    raise ClientDisconnect
+    if etag == had:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
     response.headers["ETag"] = etag
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
     found: list[Interest] = []
@@ -226,6 +229,12 @@ async def status(
         failures = request_operations.failures(portal.runtime, row.id)
         found = await run_in_threadpool(lambda: list(islice(failures, _FAILURES_ON_STATUS)))
     return RequestAnswer.of(row, failures=tuple(found))
+
+
+async def _standing(portal: Portal, caller: Person, request: str) -> tuple[RequestRow, str]:
+    """Return a request's row and its ETag. Raises NotFoundError."""
+    row = await run_in_threadpool(read_for, portal.runtime, caller, request)
+    return row, f'"{hashlib.sha256(repr(row).encode()).hexdigest()[:32]}"'
 
 
 @router.get("/requests/{request_id}/preview", summary="What a dry run has counted")

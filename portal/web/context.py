@@ -9,13 +9,14 @@ from fastapi import Depends, Query, Request
 
 from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
-from portal.core.kept import Kept
+from portal.core.kept import Kept, Shared
 from portal.core.layers import Arranged
 from portal.core.legends import Legend
 from portal.core.results import ResultIndex
 from portal.core.sign_in_mail import SignInDesk
 from portal.core.stac import StacIndex
 from portal.core.tokens import Person
+from portal.core.watching import RequestWatch
 from portal.core.zarr_store import Member
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
@@ -39,6 +40,20 @@ MOST_COPYING = 2  # calls that copy results at once
 
 
 @dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The part of a request's page that follows it, as all who look at the page get it.
+
+    `mark` changes when other parts of the page are out of date, too; `saying` is for those who hear
+    the page.
+    """
+
+    html: str
+    mark: str
+    saying: str
+    ended: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Portal:
     """One portal: its settings, its services, its templates and its caches."""
 
@@ -54,6 +69,8 @@ class Portal:
     manager: ManagerWatch
     desk: SignInDesk
     provider: "StarletteOAuth2App | None"
+    watch: RequestWatch
+    stopping: threading.Event
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
     )
@@ -69,7 +86,7 @@ class Portal:
     arranged: Kept[Arranged] = field(default_factory=lambda: Kept(64))
     stores: Kept[Mapping[str, Member]] = field(default_factory=lambda: Kept(16))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
-    stopping: threading.Event = field(default_factory=threading.Event)
+    progress: Shared[Progress] = field(default_factory=lambda: Shared(256))
 
     def results_of(self, row: RequestRow) -> Arranged:
         """Return the finished results of a request as its pages show them."""
@@ -99,5 +116,10 @@ def portal_of(request: Request) -> Portal:
     return portal
 
 
-CurrentPortal = Annotated[Portal, Depends(portal_of)]
+async def _portal_of(request: Request) -> Portal:
+    """Return it on the event loop: a thread would cost more than the look."""
+    return portal_of(request)
+
+
+CurrentPortal = Annotated[Portal, Depends(_portal_of)]
 PageNumber = Annotated[int, Query(ge=0, le=10_000)]

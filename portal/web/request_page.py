@@ -1,13 +1,14 @@
 """A request's page: progress while it runs, failures, gaps, results and their pictures."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.core.comparison import comparison
 from portal.core.downloads import send_file
@@ -21,10 +22,11 @@ from portal.core.submissions import read_for
 from portal.core.tokens import Person
 from portal.web import pictures
 from portal.web.api import listed, mended, order, rehearsal_failed
-from portal.web.context import CurrentPortal, Portal
+from portal.web.context import CurrentPortal, Portal, Progress
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
 from portal.web.sharing import shared_view
+from tasks.errors import StoreError
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
@@ -39,7 +41,8 @@ PAGE = 50  # results or requests per page
 _FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
 _DATES = 50  # dates per page of the matrix
-_CALM = 2000  # number of tasks beyond which a page polls less often
+_OUTLOOK_SECONDS = 20.0  # after which a page's outlook is worked out again
+_STREAM_SECONDS = 900.0  # then the caller has to be signed in still
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +194,9 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
         200,
         yaml=request_yaml(made),
         made=made,
-        **_held_to(caller, row, {**_progress(portal, row), **_lacks(portal, row)}),
+        **_held_to(
+            {**_progress(portal, row), **_lacks(portal, row)}, mine=caller.may_see(row.owner)
+        ),
         **_results(portal, row, 1, ""),
         **_matrix(portal, row, 1),
         **(shared_view(portal, caller, row) if caller.may_see(row.owner) else {}),
@@ -214,21 +219,55 @@ def comparison_part(request_id: str, caller: Reader, portal: CurrentPortal) -> R
     return portal.pages.part("comparison.html", row=row, compared=found)
 
 
-@router.get("/requests/{request_id}/progress")
-def progress(
-    request_id: str, caller: Reader, portal: CurrentPortal, seen: str = "", said: str = ""
-) -> Response:
-    """Render the part of the page that follows a running request.
+@router.get("/requests/{request_id}/events")
+async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
+    """Send the part of the page that follows a request, now and whenever it is another one.
 
-    It triggers an event if other parts of the page are out of date.
+    The stream ends with the request, and after some minutes: then the browser asks again.
     """
-    row = read_for(portal.runtime, caller, request_id)
-    values = _held_to(caller, row, _progress(portal, row))
-    response = portal.pages.part("progress.html", **{**values, "polled": True, "said": said})
-    if values["mark"] != seen:
-        event = "request-ended" if row.state.ended else "request-changed"
-        response.headers["HX-Trigger"] = json.dumps({event: {}})
-    return response
+    row = await run_in_threadpool(read_for, portal.runtime, caller, request_id)
+    return StreamingResponse(
+        _events(portal, caller, request_id, mine=caller.may_see(row.owner)),
+        media_type="text/event-stream",
+        # Proxies are not to wait for more.
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _events(
+    portal: Portal, caller: Person, request_id: str, *, mine: bool
+) -> AsyncIterator[str]:
+    """Yield server-sent events, each with a `Progress` as JSON."""
+    now = portal.runtime.clock.monotonic
+    end = now() + _STREAM_SECONDS
+    sent: Progress | None = None
+
+    def read() -> Progress:
+        return _shown_progress(portal, request_operations.load(portal.runtime, request_id), mine)
+
+    with portal.watch.follow(request_id) as following:
+        while not portal.stopping.is_set() and now() < end:
+            # The outlook changes with other requests and with the workers.
+            key = f"{request_id} {following.etag} {mine} {int(now() / _OUTLOOK_SECONDS)}"
+            try:
+                if sent is not None and not mine:  # a link or a group may have come to an end
+                    await run_in_threadpool(read_for, portal.runtime, caller, request_id)
+                found = await portal.progress.get(key if following.etag else "", read)
+            except (StoreError, NotFoundError):
+                return  # the browser asks again
+            # What is the same is told, too: a proxy takes a silent connection for dead.
+            yield ": the same\n\n" if found == sent else f"data: {json.dumps(asdict(found))}\n\n"
+            if found.ended:
+                return
+            sent = found
+            await following.next(_OUTLOOK_SECONDS)
+
+
+def _shown_progress(portal: Portal, row: RequestRow, mine: bool) -> Progress:
+    values = _held_to(_progress(portal, row), mine=mine)
+    html = portal.pages.text("progress.html", **{**values, "polled": True})
+    mark, saying = str(values["mark"]), str(values["saying"])
+    return Progress(html=html, mark=mark, saying=saying, ended=row.state.ended)
 
 
 @router.get("/requests/{request_id}/lacks")
@@ -236,7 +275,8 @@ def lacks(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Render failures and gaps."""
     row = read_for(portal.runtime, caller, request_id)
     return portal.pages.part(
-        "lacks.html", **_held_to(caller, row, {"row": row, **_lacks(portal, row)})
+        "lacks.html",
+        **_held_to({"row": row, **_lacks(portal, row)}, mine=caller.may_see(row.owner)),
     )
 
 
@@ -349,8 +389,6 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
         "reused": sum(view.count.reused for view in phases),
         "percent": percent(row),
         "mark": ".".join(map(str, mark)),
-        "every": 2 if tasks < _CALM else 5,
-        "said": "",
         "polled": False,
         "saying": row.state.value if ended else _saying(row),
         "waits": row.state is RequestState.HELD,
@@ -367,9 +405,9 @@ def _saying(row: RequestRow) -> str:
     return f"{row.state.value}, {share // 10 * 10} percent"
 
 
-def _held_to(caller: Person, row: RequestRow, values: dict[str, object]) -> dict[str, object]:
+def _held_to(values: dict[str, object], *, mine: bool) -> dict[str, object]:
     """Limit what a page shows: only the owner and operators may give orders."""
-    if caller.may_see(row.owner):
+    if mine:
         return {**values, "mine": True}
     return {**values, "mine": False, "orders": (), "may_retry": False}
 

@@ -23,7 +23,7 @@ is therefore kept. The partition `holdings` has what the archive holds.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -43,6 +43,8 @@ HELD, ASKED = "held", "asked"  # its rows
 MANAGER, RESTORING, WRITTEN = "manager", "restoring", "schema"
 GAPS_ON_ROW = 50
 INLINE = 60_000  # bytes of a request document kept on its row
+_FEW = 32  # requests whose rows are read one by one
+_LISTED = 1000  # rows of a list that are looked through in place of that: one page of Azure's
 _NEWEST = 10**13  # milliseconds; RowKeys of lists count down from it
 
 
@@ -229,6 +231,22 @@ class RequestTable:
         """Return a request's row, without a document over 60 kB."""
         found = self.get(request_row(request))
         return REQUEST.load(found) if found else None
+
+    def etags(self, requests: Collection[str]) -> dict[str, str]:
+        """Return a mark of each request that is there, which changes whenever its row does.
+
+        Many requests are looked for in the list of the newest ones. A change of a request's gaps
+        and notes alone may not be told: they change together with its state.
+        """
+        found: dict[str, str] = {}
+        if len(requests) > _FEW:
+            start, end = prefix_range(_list(None))
+            listed = self._store.scan(TABLE, PARTITION, start, end, _LISTED)
+            found = {row.row.rpartition("|")[2]: row.etag for row in listed}
+        for request in requests:
+            if request not in found and (row := self.get(request_row(request))) is not None:
+                found[request] = row.etag
+        return {request: found[request] for request in requests if request in found}
 
     def live(self) -> list[str]:
         """Return the ids of all live requests.

@@ -293,6 +293,31 @@ def test_planning_has_a_bar_with_a_name_that_moves(
     expect(bar).to_have_count(0)
 
 
+def test_a_page_that_is_not_seen_follows_nothing(
+    page: Page, portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if "/events" in one.url else None)
+
+    def seen(hidden: str) -> None:
+        page.evaluate(
+            f"Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }});"
+            "document.dispatchEvent(new Event('visibilitychange'))"
+        )
+
+    page.goto(f"{portal.url}/requests/{name}")
+    set_row(runtime, name, state=RequestState.PLANNING)
+    expect(page.locator("#progress .state")).to_have_text("planning")
+    with page.expect_event("requestfailed") as closed:
+        seen("true")
+    assert closed.value.url.endswith("/events")
+    set_row(runtime, name, state=RequestState.RUNNING)
+    seen("false")
+    expect(page.locator("#progress .state")).to_have_text("running")
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize(
     ("scheme", "width"),
     [

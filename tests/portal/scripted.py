@@ -2,11 +2,13 @@
 
 import datetime as dt
 import hashlib
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -37,6 +39,15 @@ from tasks.tables.transitions import RetryPolicy
 SECRET = "s" * 40
 PATIENCE = 60.0  # seconds: a busy machine may take longer than the five of httpx
 _POLICY = RetryPolicy()
+
+
+def event_of(client: httpx.Client, request: str) -> dict[str, Any]:
+    """The first event of a request's page: what it shows now."""
+    with client.stream("GET", f"/requests/{request}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        line = next(stream.iter_lines())
+    found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+    return found
 
 
 def settings(**changes: str) -> Settings:

@@ -32,6 +32,7 @@ from tests.mails import text_of
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
+    event_of,
     live_portal,
     put_failed_task,
     put_result,
@@ -129,7 +130,8 @@ def test_the_link_in_a_mail_shows_its_request_to_a_new_browser(
         assert page.url.path == f"/requests/{request_id}"
         assert "token" not in str(page.url)
         assert "Leaf &lt;area&gt;" in page.text
-        for part in ("progress", "lacks", "results", f"view/{RESULT}", f"pictures/{RESULT}"):
+        assert 'id="actions"' in event_of(client, request_id)["html"]
+        for part in ("lacks", "results", f"view/{RESULT}", f"pictures/{RESULT}"):
             assert client.get(f"/requests/{request_id}/{part}").status_code == 200, part
         api = f"/api/requests/{request_id}"
         for part in ("", "/gaps", "/failures", "/results", "/manifest", "/document"):

@@ -5,7 +5,7 @@ from tasks.model.model import Phase, RequestState
 from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, Preparation, Preview
 from tasks.tables.runtime import Runtime
-from tests.portal.scripted import LivePortal, put_failed_task, put_result, set_row
+from tests.portal.scripted import LivePortal, event_of, put_failed_task, put_result, set_row
 from tests.portal.submissions import submitted
 
 
@@ -15,18 +15,19 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runt
         waiting = client.get(f"/requests/{name}").text
         phases = {Phase.COLLECTION: PhaseCount(total=32, done=12, reused=2, running=3, failed=1)}
         set_row(runtime, name, state=RequestState.RUNNING, phases=phases, outputs=1)
-        running = client.get(f"/requests/{name}/progress?seen=x")
+        running = event_of(client, name)
         put_result(runtime, name, "MCD15A2.005", "a.json", b"{}")
         set_row(runtime, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
-        ended = client.get(f"/requests/{name}/progress?seen=x")
+        ended = event_of(client, name)
         page = client.get(f"/requests/{name}").text
-    assert "every 2s" in waiting
+    assert f'data-events="/requests/{name}/events"' in waiting
     assert "Leaf &lt;area&gt;" in waiting
-    assert "12 of 32, 3 running, 2 reused, 1 failed" in running.text
-    assert running.headers["hx-trigger"] == '{"request-changed": {}}'
-    assert ended.headers["hx-trigger"] == '{"request-ended": {}}'
-    assert "every" not in ended.text
-    assert "Cancel" not in ended.text
+    assert "12 of 32, 3 running, 2 reused, 1 failed" in running["html"]
+    assert f'data-mark="{running["mark"]}"' in running["html"]
+    assert f'data-mark="{running["mark"]}"' not in waiting, "files and gaps are out of date"
+    assert (running["ended"], ended["ended"]) == (False, True)
+    assert "data-events" not in ended["html"]
+    assert "Cancel" not in ended["html"]
     assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
 
 
@@ -41,17 +42,17 @@ def test_a_page_shows_how_far_planning_and_writing_are(
         planned = client.get(f"/requests/{name}").text
         writing = Preparation(done=40, total=400, unit="tasks")
         set_row(runtime, name, state=RequestState.WRITING, preparation=writing)
-        written = client.get(f"/requests/{name}/progress?said=planning").text
+        written = event_of(client, name)
         set_row(runtime, name, state=RequestState.RUNNING, preparation=None)
         assert "<progress" not in client.get(f"/requests/{name}").text
     assert '<label for="preparation">Days searched</label>' in planned
     assert "1,200 of 3,650 days</span>" in planned
     assert '<progress id="preparation" max="3650" value="1200">' in planned
     assert 'role="status">planning, 30 percent<' in planned
-    assert '<label for="preparation">Tasks written</label>' in written
-    assert "40 of 400 tasks</span>" in written
-    assert '<progress id="preparation" max="400" value="40">' in written
-    assert ">writing, 10 percent<" in written
+    assert '<label for="preparation">Tasks written</label>' in written["html"]
+    assert "40 of 400 tasks</span>" in written["html"]
+    assert '<progress id="preparation" max="400" value="40">' in written["html"]
+    assert written["saying"] == "writing, 10 percent"
 
 
 def test_a_request_is_paused_and_resumed_from_its_page(

@@ -13,7 +13,7 @@ from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Replace
 from tasks.tables.request_table import PARTITION, TABLE
 from tasks.tables.runtime import Runtime, memory_runtime
-from tests.portal.scripted import LivePortal, live_portal, set_row, settings
+from tests.portal.scripted import LivePortal, event_of, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
 
 LONG = 50.0  # more than a lease and a half
@@ -125,8 +125,8 @@ def test_what_a_waiting_request_says_of_itself_is_true(
         clock.sleep(LONG)
         for state in (RequestState.SUBMITTED, RequestState.PLANNING):
             set_row(runtime, name, state=state)
-            for path in (f"/requests/{name}", f"/requests/{name}/progress"):
-                page = client.get(path).text
+            whole = client.get(f"/requests/{name}").text
+            for page in (whole, event_of(client, name)["html"]):
                 assert "It waits for its turn" not in page
                 assert "are being searched" not in page
                 assert "Not planned yet: no service manager is at work." in page

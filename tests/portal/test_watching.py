@@ -1,0 +1,200 @@
+"""Following requests: one look for all who do, and what their pages are sent."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from portal.core.kept import Shared
+from portal.core.watching import RequestWatch
+from tasks.errors import StoreError
+from tasks.model.model import Phase, RequestState
+from tasks.storage.store import Row
+from tasks.tables import request_operations
+from tasks.tables.request_table import PhaseCount
+from tasks.tables.runtime import Runtime
+from tests.portal.scripted import LivePortal, event_of, set_row
+from tests.portal.submissions import submitted
+
+PATIENCE = 20.0
+
+
+class Looks:
+    """Counts how often rows of requests are read, and by how many calls."""
+
+    def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wanted: list[int] = []
+        self.broken = False
+        really = runtime.requests.etags
+
+        def etags(requests: tuple[str, ...]) -> dict[str, str]:
+            self.wanted.append(len(requests))
+            if self.broken:
+                raise StoreError("gone")
+            return really(requests)
+
+        monkeypatch.setattr(runtime.requests, "etags", etags)
+
+
+@pytest.fixture
+def looks(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(runtime, monkeypatch)
+
+
+def run(watching: Callable[[RequestWatch], Awaitable[None]], runtime: Runtime) -> None:
+    """Run something on an event loop with a watch of its own."""
+
+    async def main() -> None:
+        stopping = threading.Event()
+        await asyncio.wait_for(watching(RequestWatch(runtime, stopping)), PATIENCE)
+
+    asyncio.run(main())
+
+
+async def told(watch: RequestWatch, request: str, ready: asyncio.Semaphore) -> bool:
+    """Follow a request, past the first look, until it changes."""
+    with watch.follow(request) as following:
+        assert await following.next(PATIENCE), "the first look is told"
+        ready.release()
+        return await following.next(PATIENCE)
+
+
+def test_all_who_follow_a_request_are_told_by_the_same_looks(
+    runtime: Runtime, looks: Looks
+) -> None:
+    name, other = submitted(runtime), submitted(runtime)
+
+    async def watching(watch: RequestWatch) -> None:
+        ready = asyncio.Semaphore(0)
+        waiting = [asyncio.create_task(told(watch, name, ready)) for _ in range(50)]
+        for _ in waiting:
+            await ready.acquire()
+        before = len(looks.wanted)
+        set_row(runtime, other, state=RequestState.RUNNING)
+        set_row(runtime, name, state=RequestState.RUNNING)
+        assert await asyncio.gather(*waiting) == [True] * 50
+        assert len(looks.wanted) - before < 10, "not a look for each of them"
+        assert set(looks.wanted) == {1}, "nobody follows the other request"
+
+    run(watching, runtime)
+
+
+def test_looking_ends_with_the_last_follower_and_begins_again(
+    runtime: Runtime, looks: Looks
+) -> None:
+    name = submitted(runtime)
+
+    async def watching(watch: RequestWatch) -> None:
+        for _ in range(2):
+            with watch.follow(name) as following:
+                assert await following.next(PATIENCE)
+            task = watch._task
+            assert task is not None
+            await task
+        assert len(looks.wanted) < 10
+
+    run(watching, runtime)
+
+
+def test_a_failure_of_storage_is_waited_out(runtime: Runtime, looks: Looks) -> None:
+    name = submitted(runtime)
+    looks.broken = True
+
+    async def watching(watch: RequestWatch) -> None:
+        with watch.follow(name) as following:
+            assert not await following.next(0.5)
+            looks.broken = False
+            assert await following.next(PATIENCE)
+
+    run(watching, runtime)
+
+
+@pytest.mark.parametrize("number", [3, 40])
+def test_few_requests_are_read_by_row_and_many_by_the_list(
+    runtime: Runtime, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [submitted(runtime) for _ in range(number)]
+    read: list[str] = []
+    get = runtime.store.get
+
+    def counted(table: str, partition: str, row: str) -> Row | None:
+        read.append(row)
+        return get(table, partition, row)
+
+    monkeypatch.setattr(runtime.store, "get", counted)
+    before = runtime.requests.etags([*names, "nothing"])
+    assert before.keys() == set(names)
+    assert len(read) == (4 if number == 3 else 1)
+    monkeypatch.undo()
+    set_row(runtime, names[1], delivered=1)
+    after = runtime.requests.etags([*names, "nothing"])
+    assert {name for name in names if after[name] != before[name]} == {names[1]}
+
+
+def test_what_many_ask_for_at_once_is_made_once() -> None:
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(1)
+        if len(made) == 1:
+            raise StoreError("gone")
+        return len(made)
+
+    async def asking() -> None:
+        shared: Shared[int] = Shared(1)
+        first = await asyncio.gather(
+            *(shared.get("a", make) for _ in range(20)), return_exceptions=True
+        )
+        assert {type(one) for one in first} == {StoreError}
+        assert await asyncio.gather(*(shared.get("a", make) for _ in range(20))) == [2] * 20
+        assert [await shared.get("b", make), await shared.get("a", make)] == [3, 4], "one is kept"
+
+    asyncio.run(asking())
+
+
+def events(client: httpx.Client, request: str) -> Iterator[str]:
+    """What the stream of a page says, a line each."""
+    with client.stream("GET", f"/requests/{request}/events") as stream:
+        yield from (line for line in stream.iter_lines() if line)
+
+
+def test_a_stream_tells_each_change_once_and_ends_with_the_request(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    with portal.browser() as client:
+        lines = events(client, name)
+        said = [json.loads(next(lines).removeprefix("data: "))["saying"]]
+        running = {Phase.COLLECTION: PhaseCount(total=4, done=2, running=1)}
+        set_row(runtime, name, state=RequestState.RUNNING, phases=running)
+        for line in lines:
+            if line.startswith("data: "):
+                said.append(json.loads(line.removeprefix("data: "))["saying"])
+                set_row(runtime, name, state=RequestState.COMPLETE, ended=1e9)
+    assert said == ["submitted, 0 percent", "running, 50 percent", "complete"]
+
+
+def test_streams_end_when_the_portal_stops(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    with portal.browser() as client, ThreadPoolExecutor() as threads:
+        lines = events(client, name)
+        next(lines)
+        rest = threads.submit(list, lines)
+        portal.stopping.set()
+        assert all(line.startswith(":") for line in rest.result(PATIENCE))
+
+
+def test_a_stream_is_for_owner_and_operator_alone(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    with portal.browser("op@example.org", "operator") as operator, portal.browser() as owner:
+        assert "order-cancel" in event_of(operator, name)["html"]
+        assert "order-cancel" in event_of(owner, name)["html"]
+    with portal.browser("ben@example.org") as other:
+        assert other.get(f"/requests/{name}/events").status_code == 404
+        other.cookies.clear()
+        assert other.get(f"/requests/{name}/events").status_code == 401
+    assert request_operations.load(runtime, name).order is None
