@@ -251,6 +251,10 @@ bench-package: $(STAMP)/dev ## Measure what a package of 150 MB costs a run [ARG
 bench-pages: $(STAMP)/dev ## Measure the portal's pages at 1,000 requests: CPU and bytes sent [ARGS=...]
 	@$(BIN)/python -m bench.pages $(ARGS)
 
+.PHONY: bench-portal
+bench-portal: $(STAMP)/dev ## Measure 1,000 open pages and 200 API calls a second beside workers at work [ARGS=...]
+	@$(BIN)/python -m bench.portal $(ARGS)
+
 .PHONY: bench-slow
 bench-slow: $(STAMP)/dev ## Simulate a fleet with slow machines under each monitor, and plot it
 	$(BIN)/python -m bench.slow_machines --plot docs/slow-machines.svg

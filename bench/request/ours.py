@@ -93,13 +93,13 @@ def cold(request: Request, archive: Path, folder: Path) -> Spent:
 
 @contextmanager
 def stack(
-    archive: Path, folder: Path, environment: Mapping[str, str] | None = None
+    archive: Path, folder: Path, environment: Mapping[str, str] | None = None, slots: int = 0
 ) -> Iterator["RunningStack"]:
-    """Run `swathmill up` on new data below `folder`."""
+    """Run `swathmill up` on new data below `folder`; with 0 slots there is one for each core."""
     data = folder / "data"
     with (folder / "up.log").open("w+") as log:
         process = subprocess.Popen(
-            [_COMMAND, "up", "--archive", str(archive), "--data", str(data)],
+            [*(_COMMAND, "up", "--archive", archive, "--data", data, "--slots", str(slots))],
             stdout=log,
             stderr=log,
             env=os.environ | (environment or {}),
@@ -121,12 +121,12 @@ class RunningStack:
     """A stack that takes requests."""
 
     def __init__(self, pid: int, client: Client) -> None:
-        self._pid = pid
+        self.pid = pid
         self.client = client
 
     def take(self, request: Request, out: Path) -> Warm:
         """Submit a request, follow it, and fetch its results; RuntimeError if it has gaps."""
-        roles = meter.by_part(self._pid)
+        roles = meter.by_part(self.pid)
         complete = 0.0
 
         def act() -> None:
@@ -144,7 +144,7 @@ class RunningStack:
             fetch_results(client, made.id, out, tick=lambda: None)
 
         spent = meter.measure(act)
-        after = meter.by_part(self._pid)
+        after = meter.by_part(self.pid)
         return Warm(
             spent=spent,
             complete_s=complete,

@@ -1,0 +1,1 @@
+"""The portal under many open pages and API calls, beside workers that are at work."""
