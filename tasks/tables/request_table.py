@@ -240,7 +240,7 @@ class RequestTable:
         """
         found: dict[str, str] = {}
         if len(requests) > _FEW:
-            start, end = prefix_range(_list(None))
+            start, end = prefix_range(list_of(None))
             listed = self._store.scan(TABLE, PARTITION, start, end, _LISTED)
             found = {row.row.rpartition("|")[2]: row.etag for row in listed}
         for request in requests:

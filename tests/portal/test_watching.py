@@ -13,11 +13,12 @@ from portal.core.kept import Shared
 from portal.core.watching import RequestWatch
 from tasks.errors import StoreError
 from tasks.model.model import Phase, RequestState
+from tasks.run import reader_links
 from tasks.storage.store import Row
 from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount
 from tasks.tables.runtime import Runtime
-from tests.portal.scripted import LivePortal, event_of, set_row
+from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
 from tests.portal.submissions import submitted
 
 PATIENCE = 20.0
@@ -186,6 +187,21 @@ def test_streams_end_when_the_portal_stops(portal: LivePortal, runtime: Runtime)
         rest = threads.submit(list, lines)
         portal.stopping.set()
         assert all(line.startswith(":") for line in rest.result(PATIENCE))
+
+
+def test_the_stream_of_a_link_ends_when_links_are_ended(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    token = reader_links.issue(SECRET, name, runtime.clock.now() + 1000)
+    with portal.browser() as visitor, ThreadPoolExecutor() as threads:
+        visitor.cookies.clear()
+        visitor.get("/open", params={"token": token})
+        lines = events(visitor, name)
+        assert "order-cancel" not in next(lines)
+        rest = threads.submit(list, lines)
+        set_row(runtime, name, state=RequestState.RUNNING, links=1)
+        assert not any(line.startswith("data: ") for line in rest.result(PATIENCE))
 
 
 def test_a_stream_is_for_owner_and_operator_alone(portal: LivePortal, runtime: Runtime) -> None:
