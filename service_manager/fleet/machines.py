@@ -165,7 +165,8 @@ class Machines:
         if worker.asked is Ask.DRAIN and not machine.asked:
             machine.asked, machine.hold, machine.since = True, Hold.DRAINED, now
             machine.why = worker.asked_why
-        elif worker.asked is Ask.RELEASE:
+        elif worker.asked is Ask.RELEASE or (machine.asked and worker.asked is Ask.NONE):
+            # NONE: another manager, which acted until now, has carried the release out.
             machine.asked = False
             self._release(machine, now)
 

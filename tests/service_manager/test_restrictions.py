@@ -276,6 +276,20 @@ def test_an_operator_drains_a_worker_until_an_operator_releases_it() -> None:
     assert asked.look(1000.0).hold is Hold.NONE
 
 
+def test_a_release_that_another_manager_carried_out_counts_for_the_one_that_acts() -> None:
+    """The other one acted until then; its release is the row's, and nobody asks any more."""
+    asked = Asked()
+    asked.ask(Ask.DRAIN, "why")
+    assert asked.look().hold is Hold.DRAINED
+    acting = asked.machines
+    asked.restart()
+    asked.ask(Ask.RELEASE)
+    assert asked.look().asked is Ask.NONE
+    asked.machines = acting
+    assert asked.look().hold is Hold.NONE
+    assert asked.machines.slots(asked.w0()) == 2
+
+
 def test_a_drained_worker_that_starts_again_stays_drained() -> None:
     asked = Asked()
     asked.ask(Ask.DRAIN, "why")
