@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import httpx
 from swathmill.access import local_client, local_token
 from swathmill.client import Client, RequestStatus
 from swathmill.stack.folder import DataFolder
+from tests.waiting import until
 
 LIMIT = 420.0  # seconds
 COMMAND = (sys.executable, "-m", "swathmill.cli")
@@ -51,15 +51,13 @@ class Running:
         return answer
 
     def until_ended(self, request: str) -> RequestStatus:
-        until(lambda: self.client.status(request).state.ended, "the request has ended", self.log)
+        until(
+            lambda: self.client.status(request).state.ended,
+            LIMIT,
+            "the request has ended",
+            self.log,
+        )
         return self.client.status(request)
-
-
-def until(condition: Callable[[], bool], what: str, log: Path) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}\n{log.read_text()[-3000:]}"
-        time.sleep(0.1)
 
 
 def write_package(folder: Path, name: str, script: str, manifest: str = "") -> None:
@@ -89,6 +87,7 @@ def started(folder: Path, archive: Path, settings: Mapping[str, str]) -> Iterato
     try:
         until(
             lambda: "Ctrl-C stops" in log.read_text() or process.poll() is not None,
+            LIMIT,
             "the stack is up",
             log,
         )

@@ -30,6 +30,8 @@ from tasks.tables import raster_operations
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "elevation"
 DAYS = [dt.date(2012, 4, 20), dt.date(2012, 4, 22)]  # nothing was seen on the 21st
 Floats = npt.NDArray[np.float64]

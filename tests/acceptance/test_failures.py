@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tasks.request.document import parse_request
-from tests.acceptance.running import Running, started, until, write_package
+from tests.acceptance.running import LIMIT, Running, started, write_package
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -102,15 +103,16 @@ def test_a_request_completes_although_its_worker_is_killed(stack: Running, tmp_p
         cells = status.phases.get("reprojection")
         return cells is not None and cells.done >= 1
 
-    until(under_way, "the first cell is done", stack.log)
+    until(under_way, LIMIT, "the first cell is done", stack.log)
     worker = worker_of(stack.data)
     assert worker
-    until(lambda: bool(descendants(worker)), "the worker has children", stack.log)
+    until(lambda: bool(descendants(worker)), LIMIT, "the worker has children", stack.log)
     lines = command_lines()
     children = {one: lines[one] for one in descendants(worker) if one in lines}  # some have ended
     os.kill(worker, signal.SIGKILL)
     until(
         lambda: not any(command_lines().get(one) == line for one, line in children.items()),
+        LIMIT,
         "the worker's children have ended with it",
         stack.log,
     )
@@ -136,6 +138,7 @@ def test_a_reduction_that_hangs_is_killed_and_the_rest_delivered(stack: Running)
     request = stack.client.submit(parse_request(document)).id
     until(
         lambda: any(MARK in line for line in command_lines().values()),
+        LIMIT,
         "the package hangs",
         stack.log,
     )

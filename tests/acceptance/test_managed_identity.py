@@ -33,7 +33,7 @@ from portal.core import tokens
 from reprojection.sample.sample import write_sample_archive
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs
-from tests.worker.world import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 

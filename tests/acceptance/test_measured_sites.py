@@ -26,6 +26,8 @@ from tasks.tables import raster_operations
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "measured-sites.yaml"
 
 

@@ -20,7 +20,8 @@ import yaml
 
 from swathmill.client import RequestStatus
 from tasks.model.model import RequestState
-from tests.acceptance.running import COMMAND, Running, started, until
+from tests.acceptance.running import COMMAND, LIMIT, Running, started
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.integration]
 
@@ -145,6 +146,7 @@ def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path
     third = submitted(stack, tmp_path, "edited")
     until(
         lambda: stack.client.status(third).state is RequestState.HELD,
+        LIMIT,
         "the rehearsal has failed",
         stack.log,
     )

@@ -15,7 +15,8 @@ from swathmill.client import RequestStatus
 from swathmill.delivery import read_mail
 from swathmill.stack.folder import DataFolder
 from tasks.request.document import parse_request
-from tests.acceptance.running import Running, started, until, write_package
+from tests.acceptance.running import LIMIT, Running, started, write_package
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -88,7 +89,7 @@ def ended(stack: Running, package: str) -> Ended:
     reduction = {"package": package, "group_by": ["cell", "date"], "rehearse": False}
     request = stack.client.submit(parse_request({**REQUEST, "reduction": reduction})).id
     status = stack.until_ended(request)
-    until(lambda: bool(set(folder.glob("*.eml")) - before), "the mail is there", stack.log)
+    until(lambda: bool(set(folder.glob("*.eml")) - before), LIMIT, "the mail is there", stack.log)
     (mail,) = set(folder.glob("*.eml")) - before
     return Ended(
         status=status,

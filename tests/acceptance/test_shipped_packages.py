@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
+import scipy  # its parts are loaded where they are used
 import shapely
 from numpy.typing import NDArray
-from scipy.signal import savgol_filter
-from scipy.stats import linregress
 
 from tasks.request.document import parse_request
 from tests.acceptance.running import Running, started
@@ -215,7 +214,7 @@ def test_linear_trend(stack: Running, leaves: dict[str, Layer], tmp_path: Path) 
         known = np.isfinite(series)
         if np.ptp(series[known]) == 0:
             continue
-        fit = linregress(years[known], series[known])
+        fit = scipy.stats.linregress(years[known], series[known])
         close(found[:3, row, column], [fit.slope, fit.pvalue, fit.stderr])
 
 
@@ -242,7 +241,7 @@ def test_smoothing(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> 
         inside = slice(known[0], known[-1] + 1)
         expected = np.full((2, len(STEPS)), np.nan)
         filled = np.interp(STEPS[inside], at[known], series[known])
-        expected[0, inside] = savgol_filter(filled, 5, 2)
+        expected[0, inside] = scipy.signal.savgol_filter(filled, 5, 2)
         weights = np.diag(np.isfinite(series).astype(float))
         left = weights + 10 * second.T @ second
         expected[1, inside] = np.linalg.solve(left, weights @ np.nan_to_num(series))[inside]

@@ -20,7 +20,7 @@ from reprojection.sample.sample import write_sample_archive
 from swathmill.stack import ports
 from swathmill.stack.redis_server import RedisServer
 from tasks.storage.schema import SCHEMA
-from tests.worker.world import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.slow, pytest.mark.integration]
 

@@ -77,16 +77,6 @@ def request_id(runtime: Runtime, raster: bytes) -> str:
     return name
 
 
-def visitor(portal: LivePortal) -> httpx.Client:
-    """A browser that has never been here."""
-    return httpx.Client(
-        base_url=portal.url,
-        headers={"Accept": "text/html", "Origin": portal.url},
-        follow_redirects=True,
-        trust_env=False,
-    )
-
-
 def mail_about(request: str, runtime: Runtime, body: str = "") -> Mail:
     """The mail as the manager writes it into the outbox."""
     link = reader_links.page(settings().portal_url, request)
@@ -123,7 +113,7 @@ def test_the_link_in_a_mail_shows_its_request_to_a_new_browser(
     portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
     link = link_in(mail_about(request_id, runtime))
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         assert client.get(f"/requests/{request_id}").status_code == 401
         page = client.get(link)
         assert page.status_code == 200
@@ -143,7 +133,7 @@ def test_the_link_in_a_mail_shows_its_request_to_a_new_browser(
 def test_the_page_offers_its_reader_nothing_that_is_refused(
     portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         page = client.get(link_in(mail_about(request_id, runtime))).text
         targets = {
             path
@@ -163,7 +153,7 @@ def test_who_reads_by_a_link_signs_in_and_can_then_confirm(
 ) -> None:
     set_row(runtime, request_id, state=RequestState.HELD, message="It takes 5,000 tasks.")
     path = f"/requests/{request_id}"
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         if page == "not read":
             shown = client.get(path)
             assert shown.status_code == 401
@@ -190,7 +180,7 @@ def test_what_is_tried_again_is_no_link_for_a_reader(
     portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
     set_row(runtime, request_id, retry_of="before", retried_as="after")
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         read = client.get(link_in(mail_about(request_id, runtime))).text
     with portal.browser(OWNER) as owner:
         mine = owner.get(f"/requests/{request_id}").text
@@ -207,7 +197,7 @@ def test_1_another_request_stays_shut(
     portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
     other = submitted(runtime, OWNER)
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         client.get(link_in(mail_about(request_id, runtime)))
         token = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
         for given in ({}, {"Cookie": f"{READER_COOKIE}={token}"}):
@@ -217,7 +207,7 @@ def test_1_another_request_stays_shut(
 
 def test_2_nothing_can_be_ordered(portal: LivePortal, runtime: Runtime, request_id: str) -> None:
     token = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         client.headers["Cookie"] = f"{READER_COOKIE}={token}"
         assert client.get(f"/requests/{request_id}").status_code == 200
         for what in ("cancel", "pause", "resume", "confirm", "retry"):
@@ -232,7 +222,7 @@ def test_3_everything_else_stays_shut(
     token = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
     (failed,) = request_operations.failures(runtime, request_id)
     paths = ("/", "/new", "/operations", "/api/requests", "/api/products", "/api/operations")
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         client.headers["Cookie"] = f"{READER_COOKIE}={token}"
         for path in (*paths, f"/tasks/{failed.key}", f"/api/tasks/{failed.key}", "/docs"):
             refused = client.get(path).status_code
@@ -244,7 +234,7 @@ def test_4_an_expired_link_and_its_cookie_are_refused(
     portal: LivePortal, runtime: Runtime, clock: ManualClock, request_id: str
 ) -> None:
     link = link_in(mail_about(request_id, runtime))
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         assert client.get(link).status_code == 200
         clock.sleep(30 * DAY + 1)
         answer = client.get(f"/requests/{request_id}")
@@ -271,7 +261,7 @@ def test_5_an_altered_link_is_refused(
         "%00",
         "a" * 5000,
     ):
-        with visitor(portal) as client:
+        with portal.visitor() as client:
             answer = client.get(f"{path}token={changed}")
             assert answer.status_code == 401, changed
             assert not client.cookies
@@ -281,9 +271,9 @@ def test_6_another_secret_ends_all_links(
     portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
     token = reader_links.issue("r" * 40, request_id, runtime.clock.now() + DAY)
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         assert client.get(f"/open?token={token}").status_code == 401
-    with live_portal(runtime, settings(secret="n" * 40)) as rotated, visitor(rotated) as client:
+    with live_portal(runtime, settings(secret="n" * 40)) as rotated, rotated.visitor() as client:
         assert client.get(link_in(mail_about(request_id, runtime))).status_code == 401
 
 
@@ -294,7 +284,7 @@ def test_7_a_token_is_for_one_use(
     reading = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
     mailed = sign_in_links.issue(SECRET, OWNER, runtime.clock.now() + DAY)
     person = tokens.issue(SECRET, OWNER, use=use)
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         assert client.get(f"/sign-in?token={reading}").status_code == 401
         assert client.get("/", headers={"Authorization": f"Bearer {reading}"}).status_code == 401
         assert client.get("/", headers={"Cookie": f"{COOKIE}={reading}"}).status_code == 401
@@ -309,7 +299,7 @@ def test_7_a_token_is_for_one_use(
 def test_8_no_open_redirect(portal: LivePortal, runtime: Runtime, request_id: str) -> None:
     link = link_in(mail_about(request_id, runtime))
     evil = "&next=//evil.example&to=https://evil.example&url=https://evil.example"
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         client.follow_redirects = False
         answer = client.get(link + evil)
         assert answer.headers["location"] == f"/requests/{request_id}"
@@ -351,7 +341,7 @@ def test_8_no_open_redirect(portal: LivePortal, runtime: Runtime, request_id: st
 def test_8_signing_in_goes_on_to_a_request_s_page_or_to_the_first(
     portal: LivePortal, runtime: Runtime, wanted: str
 ) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         assert 'name="next"' not in client.get("/sign-in", params={"next": wanted}).text
         client.post("/sign-in", data={"address": OWNER, "next": wanted})
         (mail,) = sent_to(runtime, OWNER)
@@ -370,7 +360,7 @@ def test_9_the_token_is_in_no_log_and_no_referer(
 ) -> None:
     link = link_in(mail_about(request_id, runtime))
     token = parse_qs(urlsplit(link).query)["token"][0]
-    with structlog.testing.capture_logs() as logs, visitor(portal) as client:
+    with structlog.testing.capture_logs() as logs, portal.visitor() as client:
         client.follow_redirects = False
         answer = client.get(link)
         client.get(link[:-2])
@@ -385,7 +375,7 @@ def test_9_the_token_is_in_no_log_and_no_referer(
 def test_10_the_cookie_is_kept_from_scripts_and_goes_nowhere_else(
     portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         client.follow_redirects = False
         cookies = client.get(link_in(mail_about(request_id, runtime))).headers.get_list(
             "set-cookie"
@@ -453,7 +443,7 @@ def sent_to(runtime: Runtime, address: str, count: int = 1) -> list[Mail]:
 
 
 def test_an_owner_signs_in_by_mail(portal: LivePortal, runtime: Runtime, request_id: str) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         assert "Send me a link" in client.get("/sign-in").text
         assert "on its way" in ask(client, " Ada@Example.ORG ").text
         (mail,) = sent_to(runtime, OWNER)
@@ -468,7 +458,7 @@ def test_an_owner_signs_in_by_mail(portal: LivePortal, runtime: Runtime, request
 
 @pytest.mark.usefixtures("request_id")
 def test_the_answer_says_nothing_of_who_is_known(portal: LivePortal, runtime: Runtime) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         answers = {
             re.sub(r"\w+@example.org", "X", ask(client, name).text)
             for name in (OWNER, "nobody@example.org")
@@ -481,7 +471,7 @@ def test_the_answer_says_nothing_of_who_is_known(portal: LivePortal, runtime: Ru
 def test_an_operator_s_rights_are_not_sent_by_mail(portal: LivePortal, runtime: Runtime) -> None:
     boss = "boss@example.org"
     submitted(runtime, boss)
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         ask(client, boss)
         (mail,) = sent_to(runtime, boss)
         link = re.search(r"http\S+/sign-in\?token=\S+", as_sent(mail))
@@ -499,7 +489,7 @@ def test_a_mailed_link_ends_after_an_hour_and_an_operator_s_after_a_week() -> No
 def test_an_expired_mailed_link_is_refused(
     portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         ask(client, OWNER)
         (mail,) = sent_to(runtime, OWNER)
         link = re.search(r"http\S+/sign-in\?token=\S+", as_sent(mail))
@@ -517,7 +507,7 @@ def test_who_is_only_notified_gets_those_requests_to_read_and_no_session(
     document = parse_request({**DOCUMENT, "notify": READER})
     name = request_operations.submit(runtime, OWNER, document)
     hidden = submitted(runtime, OWNER)
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         ask(client, READER)
         (mail,) = sent_to(runtime, READER)
         assert "/sign-in?token=" not in as_sent(mail)
@@ -532,7 +522,7 @@ def test_who_is_only_notified_gets_those_requests_to_read_and_no_session(
 def test_an_address_is_written_to_a_few_times_an_hour_only(
     portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         told = {ask(client, OWNER).text for _ in range(PER_ADDRESS + 3)}
         assert len(told) == 1, "not even this is told"
         assert len(sent_to(runtime, OWNER, PER_ADDRESS + 1)) == PER_ADDRESS
@@ -543,7 +533,7 @@ def test_an_address_is_written_to_a_few_times_an_hour_only(
 
 @pytest.mark.usefixtures("request_id")
 def test_invented_addresses_do_not_switch_sign_in_off(portal: LivePortal, runtime: Runtime) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         for number in range(ALTOGETHER + 10):
             assert ask(client, f"n{number}@example.org").status_code == 200
         assert ask(client, OWNER).status_code == 200
@@ -636,7 +626,7 @@ def test_no_link_is_stored_or_exported_and_the_mail_that_arrives_has_those_that_
         runtime, "bob@example.org", parse_request({**DOCUMENT, "notify": OWNER})
     )
     catcher = Catcher()
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         ask(client, OWNER)
         (mail,) = sent_to(runtime, OWNER)
         (*_,) = backup.export(runtime.store, runtime.blobs, clock, tmp_path / "all.gz")
@@ -693,7 +683,7 @@ def test_a_sign_in_mail_that_cannot_be_signed_is_not_sent(runtime: Runtime) -> N
 
 @pytest.mark.parametrize("address", ["", "ada", "a b@c", "<script>@x@y", "a@b\nBcc: all@x"])
 def test_what_is_no_address_is_told(portal: LivePortal, address: str) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         answer = ask(client, address)
     assert answer.status_code == 422
     assert "no mail address" in answer.text
@@ -702,14 +692,14 @@ def test_what_is_no_address_is_told(portal: LivePortal, address: str) -> None:
 
 @pytest.mark.usefixtures("request_id")
 def test_another_site_cannot_ask(portal: LivePortal, runtime: Runtime) -> None:
-    with visitor(portal) as client:
+    with portal.visitor() as client:
         client.headers["Origin"] = "https://evil.example"
         assert ask(client, OWNER).status_code == 403
     assert [*outbox.mails(runtime.store)] == []
 
 
 def test_without_a_mail_server_the_page_says_so(runtime: Runtime) -> None:
-    with live_portal(runtime, settings()) as running, visitor(running) as client:
+    with live_portal(runtime, settings()) as running, running.visitor() as client:
         page = client.get("/sign-in").text
     assert "sends no mail" in page
     assert "<form" not in page

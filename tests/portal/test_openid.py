@@ -1,6 +1,5 @@
 """Sign in at an OpenID provider: a real code flow against a provider of the test's own."""
 
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-import uvicorn
 from fastapi import FastAPI, Form
 from fastapi.responses import RedirectResponse
 from joserfc import jwt
@@ -19,7 +17,8 @@ from portal.core.openid import Claims
 from portal.core.problems import ForbiddenError
 from portal.core.tokens import Role
 from tasks.settings import WrongSettingError
-from tests.portal.scripted import PATIENCE, LivePortal, live_portal, live_runtime, settings
+from tests.portal.scripted import LivePortal, client_of, live_portal, live_runtime, settings
+from tests.serving import serving_app
 
 CLIENT, CLIENT_SECRET = "swathmill", "client-secret"
 
@@ -89,18 +88,9 @@ class Provider:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Provider]:
     made = Provider()
-    server = uvicorn.Server(uvicorn.Config(made.app(), host="127.0.0.1", port=0, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    pause = threading.Event()
-    for _ in range(400):
-        if server.started:
-            break
-        pause.wait(0.025)
-    made.port = server.servers[0].sockets[0].getsockname()[1]
-    yield made
-    server.should_exit = True
-    thread.join(10)
+    with serving_app(made.app()) as url:
+        made.port = int(url.rpartition(":")[2])
+        yield made
 
 
 @pytest.fixture
@@ -126,9 +116,7 @@ def portal(provider: Provider) -> Iterator[LivePortal]:
 
 
 def visitor(portal: LivePortal) -> httpx.Client:
-    return httpx.Client(
-        base_url=portal.url, headers={"Accept": "text/html"}, timeout=PATIENCE, trust_env=False
-    )
+    return client_of(portal.url, {"Accept": "text/html"})
 
 
 def signed_in(browser: httpx.Client, then: str = "") -> httpx.Response:

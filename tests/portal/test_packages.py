@@ -366,7 +366,7 @@ def test_neither_a_guest_nor_an_operator_sees_a_private_package(
     portal: LivePortal, runtime: Runtime
 ) -> None:
     made = push(portal)
-    with httpx.Client(base_url=portal.url, trust_env=False) as guest:
+    with portal.guest() as guest:
         assert guest.get(f"/api/packages/{made['id']}").status_code == 401
         assert guest.get("/api/packages").status_code == 401
         assert guest.post("/api/packages", content=upload_of()).status_code == 401

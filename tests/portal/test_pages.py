@@ -2,7 +2,6 @@
 
 import re
 
-import httpx
 import pytest
 
 from modis.collection import Collection
@@ -15,7 +14,7 @@ from tests.portal.submissions import FORM, submitted
 
 
 def test_a_link_signs_in_and_the_cookie_is_kept_from_scripts(portal: LivePortal) -> None:
-    with httpx.Client(base_url=portal.url, trust_env=False) as client:
+    with portal.guest() as client:
         refused = client.get("/", headers={"Accept": "text/html"})
         answer = client.get(portal.link())
     cookie = answer.headers["set-cookie"]
@@ -27,7 +26,7 @@ def test_a_link_signs_in_and_the_cookie_is_kept_from_scripts(portal: LivePortal)
 
 
 def test_a_spoilt_link_signs_nobody_in(portal: LivePortal) -> None:
-    with httpx.Client(base_url=portal.url, trust_env=False) as client:
+    with portal.guest() as client:
         answer = client.get(portal.link()[:-3] + "xyz", headers={"Accept": "text/html"})
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers

@@ -70,7 +70,7 @@ def test_a_result_is_read_straight_from_storage(linked: LivePortal) -> None:
     assert whole.headers["Content-Type"].startswith("image/tiff")
     part = httpx.get(link, headers={"Range": "bytes=3-5"}, trust_env=False)
     assert (part.status_code, part.content) == (206, b"345")
-    with httpx.Client(base_url=linked.url, trust_env=False) as nobody:
+    with linked.guest() as nobody:
         assert nobody.get(path).status_code == 401
 
 

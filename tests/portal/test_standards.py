@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import shapely
 from owslib.ogcapi.processes import Processes
@@ -26,6 +25,7 @@ from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
+    client_of,
     live_portal,
     live_runtime,
     put_interest,
@@ -337,7 +337,7 @@ def test_the_list_of_jobs_is_filtered_and_has_pages(portal: LivePortal, runtime:
 
 
 def test_the_landing_page_is_for_programs_and_the_page_for_browsers(portal: LivePortal) -> None:
-    with portal.browser() as browser, httpx.Client(base_url=portal.url, trust_env=False) as nobody:
+    with portal.browser() as browser, portal.guest() as nobody:
         assert "<!doctype html>" in browser.get("/").text
         landing = nobody.get("/").json()
         links = [link for link in landing["links"] if link.get("method", "GET") == "GET"]
@@ -412,7 +412,7 @@ def test_no_way_leads_to_what_is_another_owner_s(
     portal, ada, _ = shared
     path, _, body = way.replace("{id}", ada).partition(" ")
     before = request_operations.load(portal.runtime, ada)
-    with httpx.Client(base_url=portal.url, headers=HOW[who], trust_env=False) as http:
+    with client_of(portal.url, HOW[who]) as http:
         answer = http.request(
             method, path, content=body or None, headers={"Content-Type": "application/json"}
         )

@@ -13,16 +13,11 @@ from tasks.run.connect import connect_storage
 from tasks.storage.clock import ManualClock
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import MARK, TABLE, Scope, TokenTable, digest_of, make_token
-from tests.portal.scripted import PATIENCE, LivePortal, live_portal, live_runtime, settings
+from tests.portal.scripted import LivePortal, client_of, live_portal, live_runtime, settings
 
 
 def bearer(portal: LivePortal, token: str) -> httpx.Client:
-    return httpx.Client(
-        base_url=portal.url,
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=PATIENCE,
-        trust_env=False,
-    )
+    return client_of(portal.url, {"Authorization": f"Bearer {token}"})
 
 
 def made(portal: LivePortal, scope: str = "read", owner: str = "ada@example.org") -> str:
@@ -99,7 +94,7 @@ def test_a_token_ends() -> None:
 
 @pytest.mark.parametrize("text", [MARK, MARK + "x" * 43, MARK + "/" * 43, MARK + "é"])
 def test_an_invented_token_is_refused(portal: LivePortal, text: str) -> None:
-    with httpx.Client(base_url=portal.url, timeout=PATIENCE, trust_env=False) as program:
+    with portal.guest() as program:
         headers = {b"Authorization": f"Bearer {text}".encode()}
         assert program.get("/api/requests", headers=headers).status_code == 401
 

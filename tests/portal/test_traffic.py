@@ -20,7 +20,7 @@ from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
-from tests.worker.world import until
+from tests.waiting import until
 
 
 def test_an_answer_bears_the_callers_id_or_a_new_one(portal: LivePortal) -> None:

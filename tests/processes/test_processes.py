@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from processes import parents, proctree
 from swathmill.stack import leash
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="prctl(2) and /proc are Linux's")
 
@@ -42,20 +41,13 @@ def said(program: "subprocess.Popen[str]") -> list[str]:
     return program.stdout.readline().split()
 
 
-def until(there: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not there() and time.monotonic() < end:
-        time.sleep(0.01)
-    return there()
-
-
 def test_a_process_dies_with_its_parent_and_knows_whether_it_lives() -> None:
     with python(FORKS) as program:
         pid, lives, other_lives = said(program)
         assert (lives, other_lives) == ("True", "False")
         assert proctree.descendants(program.pid) == [int(pid)]
         program.kill()
-    assert until(lambda: not proctree.alive(int(pid)))
+    until(lambda: not proctree.alive(int(pid)))
 
 
 def test_the_leash_asks_for_the_same_signal() -> None:
@@ -67,7 +59,7 @@ def test_all_below_a_process_are_killed() -> None:
     with python(NESTED + "; p.wait()") as program:
         (pid,) = said(program)
         proctree.kill_descendants(program.pid)
-        assert until(lambda: not proctree.alive(int(pid)))
+        until(lambda: not proctree.alive(int(pid)))
         program.kill()
 
 
@@ -77,14 +69,14 @@ def test_a_group_is_killed_also_when_its_leader_is_gone() -> None:
         assert program.wait(20) == 0
         assert proctree.alive(int(pid))
         proctree.kill_group(program.pid)
-        assert until(lambda: not proctree.alive(int(pid)))
+        until(lambda: not proctree.alive(int(pid)))
         proctree.kill_group(program.pid)
 
 
 def test_a_killed_child_is_reaped() -> None:
     pid = os.spawnvp(os.P_NOWAIT, "sleep", ["sleep", "600"])
     proctree.kill(pid)
-    assert until(lambda: not proctree.alive(pid))
+    until(lambda: not proctree.alive(pid))
     assert Path(f"/proc/{pid}").exists(), "not reaped yet"
     proctree.kill_and_reap(pid)
     assert not Path(f"/proc/{pid}").exists()

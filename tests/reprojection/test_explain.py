@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import h5py
@@ -39,14 +40,18 @@ BOX = (-56.0, 41.0, -46.0, 49.0)
 QA_RULE = {"State_1km": {"0-1": [0]}}
 
 
+@cache
+def gdal_formats() -> str:
+    """What gdalinfo says that it reads."""
+    command = ["gdalinfo", "--formats"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
 def needs_gdal(driver: str) -> None:
     """Skip the test where gdalwarp is missing or cannot read a kind of file."""
     if shutil.which("gdalwarp") is None or shutil.which("gdalinfo") is None:
         pytest.skip("gdalwarp is not installed (Debian: apt install gdal-bin)")
-    formats = subprocess.run(
-        ["gdalinfo", "--formats"], check=True, capture_output=True, text=True, timeout=60
-    ).stdout
-    if not re.search(rf"^\s*{driver} ", formats, re.MULTILINE):
+    if not re.search(rf"^\s*{driver} ", gdal_formats(), re.MULTILINE):
         pytest.skip(f"the gdalwarp installed here reads no {driver}")
 
 

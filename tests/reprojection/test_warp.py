@@ -64,7 +64,10 @@ def test_pixels_do_not_depend_on_bounds_threads_or_order(method: str, grid: Grid
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dtype", ["int16", "uint8", "float32", "int32"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["int16", *(pytest.param(n, marks=pytest.mark.slow) for n in ("uint8", "float32", "int32"))],
+)
 def test_numpy_and_compiled_kernels_agree_bit_for_bit(
     method: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

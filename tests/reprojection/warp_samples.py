@@ -1,5 +1,7 @@
 """Sources and targets that the warp tests share."""
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +15,13 @@ def tile(h: int, v: int, resolution: int = 1000) -> Grid:
     return modis_tile_grid(h, v, resolution)
 
 
+@cache
 def noisy(grid: Grid, seed: int, dtype: str = "int16", share: float = 0.1) -> NDArray[np.integer]:
-    """Random pixels, some of them fill."""
+    """Random pixels, some of them fill; made once, so not to be changed."""
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 100, grid.shape).astype(dtype)
     pixels[rng.random(grid.shape) < share] = np.array(FILL if dtype == "int16" else 255)
+    pixels.flags.writeable = False
     return pixels
 
 
@@ -35,5 +39,6 @@ def source(grid: Grid, *bands: NDArray[np.generic]) -> SourceTile:
     return SourceTile(bands=list(bands), grid=grid)  # type: ignore[arg-type]
 
 
+@cache
 def target(crs: str, resolution: float, box: tuple[float, float, float, float]) -> Grid:
     return Lattice(crs=crs, resolution=resolution).snap(project_bounds(box, crs))

@@ -18,7 +18,7 @@ from tasks.tables.task_table import RowKind, TaskTable, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
-NUMBER = 300  # granules, and as many results
+NUMBER = 150  # granules, and as many results
 G = [collect(f"g{i}") for i in range(NUMBER)]
 TOPS = [mosaic(f"top{i}", granule) for i, granule in enumerate(G)]
 PLAN = plan_of(*G, *TOPS, outputs={spec.name: f"out/{spec.name}" for spec in TOPS})

@@ -3,8 +3,7 @@
 import datetime as dt
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -32,6 +31,7 @@ from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
 from tests.mails import text_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -113,13 +113,6 @@ def mail(request: str = "r1") -> Mail:
         body="Your request is complete – 36 files.\n",
         written=1_700_000_000.0,
     )
-
-
-def wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "not within the limit"
-        time.sleep(0.01)
 
 
 def test_a_mail_goes_out_once_with_its_own_message_id(plain: MailServer, catcher: Catcher) -> None:
@@ -240,7 +233,7 @@ def test_a_tick_does_not_wait_for_the_server(plain: MailServer, catcher: Catcher
     outbox.put(store, clock, mail())
     postman = Postman(store, clock, plain)
     postman.tick()
-    wait(lambda: len(catcher.mails) == 1)
+    until(lambda: len(catcher.mails) == 1)
     postman.close(10.0)
     assert not list(outbox.unsent(store))
 

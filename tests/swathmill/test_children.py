@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +16,9 @@ from swathmill.errors import StackError
 from swathmill.stack import forked, interruption
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.supervisor import Supervisor
+from tests.waiting import until
 
 LIMIT_SECONDS = 20.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never held"
-        time.sleep(0.01)
 
 
 def alive(pid: int) -> bool:

@@ -4,9 +4,7 @@ import http.server
 import json
 import os
 import stat
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +13,17 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from portal.core import tokens
+from swathmill import cli
 from swathmill.deployment.az import Az
 from swathmill.deployment.choices import Choices, read_settings_given
 from swathmill.deployment.deploy import deploy, preview
 from swathmill.errors import ArgumentError, StackError
+from tests.serving import Quiet, serving
 
 ROOT = Path(__file__).parents[2]
 SECRETS = ("SWATHMILL_SECRET", "SWATHMILL_EARTHDATA_TOKEN", "SWATHMILL_SMTP_PASSWORD")
 
-IMITATION = """#!{python}
+IMITATION = """#!{python} -IS
 import json, os, sys
 folder = {folder!r}
 words = sys.argv[1:]
@@ -64,7 +64,7 @@ class Azure:
         return found
 
 
-class _Portal(http.server.BaseHTTPRequestHandler):
+class _Portal(Quiet, http.server.BaseHTTPRequestHandler):
     looks = 0
 
     def do_GET(self) -> None:
@@ -72,20 +72,13 @@ class _Portal(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if self.path == "/healthz" and self.looks > 2 else 503)
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Stay silent."""
-
 
 @pytest.fixture
 def portal_url() -> Iterator[str]:
     """A portal that answers 503 twice, and then 200."""
-    server = http.server.HTTPServer(("127.0.0.1", 0), type("Portal", (_Portal,), {}))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    handler = type("Portal", (_Portal,), {})
+    with serving(http.server.HTTPServer(("127.0.0.1", 0), handler)) as address:
+        yield address
 
 
 @pytest.fixture
@@ -335,17 +328,20 @@ def test_settings_reach_the_parameter_file_as_one_document(azure: Azure) -> None
     }
 
 
-def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_command_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ("deploy", "mill", "--location", "westeurope", "--operator", "ada@example.org")
-    bare = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "swathmill.cli", *words]
-    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 2
-    assert "No source of granules" in done.stderr
-    command += ["--sources", "cmr"]
-    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 1
-    assert "The command az is absent." in done.stderr
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for more, code, says in (
+        ((), 2, "No source of granules"),
+        (("--sources", "cmr"), 1, "The command az is absent."),
+    ):
+        monkeypatch.setattr(sys, "argv", ["swathmill", *words, *more])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == code
+        assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["0", "0.0", "0.00", "0e1"])

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -22,18 +21,12 @@ from swathmill.stack.folder import DataFolder, StackState
 from swathmill.stack.stack import Stack, StackOptions
 from swathmill.stack.supervisor import Supervisor
 from tasks.run import exits
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-LIMIT_SECONDS = 200.0
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
+LIMIT = 200.0
 
 
 def ended(folder: Path, code: int) -> Supervisor:
@@ -42,7 +35,7 @@ def ended(folder: Path, code: int) -> Supervisor:
     program = f"import sys; print('The reason.'); sys.exit({code})"
     spec = ChildSpec(name="child", argv=(sys.executable, "-c", program), log=folder / "log")
     child = supervisor.start(spec)
-    until(lambda: child.exit_code() is not None, "the child has ended")
+    until(lambda: child.exit_code() is not None, LIMIT, "the child has ended")
     return supervisor
 
 
@@ -204,17 +197,21 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
         stack.start()
         manager = stack.supervisor.child("manager").pid
         assert manager is not None
-        until(lambda: '"acting"' in folder.log("manager").read_text(), "the manager acts")
-        until(lambda: health().status_code == 200, "the portal sees its manager")
+        until(
+            lambda: '"acting"' in folder.log("manager").read_text(),
+            LIMIT,
+            "the manager acts",
+        )
+        until(lambda: health().status_code == 200, LIMIT, "the portal sees its manager")
         os.kill(manager, signal.SIGSTOP)
-        until(lambda: health().status_code == 503, "the portal misses its manager")
+        until(lambda: health().status_code == 503, LIMIT, "the portal misses its manager")
         assert health().json()["status"] == "no manager acts"
         finding = stack_finding(folder)
         assert finding.verdict is Verdict.FAULT
         assert "No service manager" in finding.found
         assert httpx.get(f"{stack.portal_url}/livez", trust_env=False).status_code == 200
         os.kill(manager, signal.SIGCONT)
-        until(lambda: health().status_code == 200, "the portal sees its manager again")
+        until(lambda: health().status_code == 200, LIMIT, "the portal sees its manager again")
         assert "a service manager acts" in stack_finding(folder).found
     finally:
         stack.stop()

@@ -6,8 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from swathmill.stack.folder import DataFolder, is_running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("swathmill"))
 PACKAGES = "archives modis portal processes reprojection service_manager swathmill tasks worker"
 REQUEST = ROOT / "examples" / "sample.yaml"
-LIMIT_SECONDS = 400.0
+LIMIT = 400.0
 DAY = "2012-04-14"
 
 
@@ -62,7 +62,7 @@ class Place:
             [PROGRAM, *arguments, "--data", str(self.data)],
             capture_output=True,
             text=True,
-            timeout=LIMIT_SECONDS,
+            timeout=LIMIT,
             check=False,
             cwd=self.current,
         )
@@ -84,13 +84,6 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError:
         return b""
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +124,14 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
     request.write_text(yaml.safe_dump({**sample, "time": {"start": DAY, "end": DAY}}))
     log, out = folder / "first.log", folder / "out"
     first = place.start("run", str(request), "--out", str(out), log=log)
-    until(lambda: "Request " in log.read_text() or first.poll() is not None, "the request is taken")
+    until(
+        lambda: "Request " in log.read_text() or first.poll() is not None,
+        LIMIT,
+        "the request is taken",
+    )
     assert first.poll() is None, log.read_text()
     first.send_signal(signal.SIGINT)
-    assert first.wait(LIMIT_SECONDS) == 130, log.read_text()
+    assert first.wait(LIMIT) == 130, log.read_text()
     said = log.read_text()
     assert "Nothing is lost: the same command continues from here" in said
     assert place.processes() == set()
@@ -179,7 +176,9 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
     stack = place.start("up", log=log)
     try:
         until(
-            lambda: "Ctrl-C stops" in log.read_text() or stack.poll() is not None, "the stack is up"
+            lambda: "Ctrl-C stops" in log.read_text() or stack.poll() is not None,
+            LIMIT,
+            "the stack is up",
         )
         assert stack.poll() is None, log.read_text()
         assert "/sign-in?token=" in log.read_text()
@@ -196,7 +195,7 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
 
         assert len(place.processes()) >= 6, "Redis, mail, manager, worker, portal"
         second = place.start("up", log=tmp_path / "second.log")
-        assert second.wait(LIMIT_SECONDS) == 1
+        assert second.wait(LIMIT) == 1
         assert "A stack already runs" in (tmp_path / "second.log").read_text()
 
         listed = place.swathmill("status")
@@ -204,7 +203,7 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
     finally:
         stack.kill()
         stack.wait()
-    until(lambda: place.processes() == set(), "every process of the stack has ended")
+    until(lambda: place.processes() == set(), LIMIT, "every process of the stack has ended")
     assert not is_running(DataFolder(path=place.data))
     orphan = place.swathmill("status")
     assert orphan.returncode == 1

@@ -7,11 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,20 +21,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tasks.run.tracing import root_of, trace_of
+from tests.serving import Quiet, serving
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("swathmill"))
-LIMIT_SECONDS = 240.0
+LIMIT = 240.0
 PARTS = {"claim", "wait", "fetch", "compute", "store", "settle", "commit"}
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.1)
 
 
 @dataclass
@@ -62,7 +55,7 @@ def collector() -> Iterator[tuple[Collector, str]]:
     """Listen on loopback as an OpenTelemetry collector does, OTLP over HTTP."""
     kept = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
@@ -73,18 +66,8 @@ def collector() -> Iterator[tuple[Collector, str]]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield kept, f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield kept, address
 
 
 def free_ports(count: int) -> int:
@@ -123,7 +106,7 @@ class Running:
             [PROGRAM, *words, "--data", str(self.data)],
             capture_output=True,
             text=True,
-            timeout=LIMIT_SECONDS,
+            timeout=LIMIT,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -132,7 +115,7 @@ class Running:
     def stop(self) -> None:
         """Stop the stack, which sends the last spans."""
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(LIMIT_SECONDS)
+        self.process.wait(LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +144,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> I
         try:
             until(
                 lambda: "Ctrl-C stops" in log.read_text() or process.poll() is not None,
+                LIMIT,
                 "the stack is up",
             )
             assert process.poll() is None, log.read_text()
@@ -215,7 +199,7 @@ def test_prometheus_reads_all_processes(running: Running, request_id: str, tmp_p
         return {}
 
     try:
-        until(lambda: query("up") == dict.fromkeys(targets, 1.0), "all four are up")
+        until(lambda: query("up") == dict.fromkeys(targets, 1.0), LIMIT, "all four are up")
         portal, *managers = targets[:3]
         worker = targets[3]
         acting = query("swathmill_manager_acting")

@@ -3,12 +3,13 @@
 import base64
 import hashlib
 import http.server
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+from tests.serving import Quiet, serving
 
 
 def write_wheel(
@@ -57,22 +58,13 @@ def _index(place: Path) -> None:
     (place / "index.html").write_text(f"<html><body>{''.join(links)}</body></html>")
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
+class _Files(Quiet, http.server.SimpleHTTPRequestHandler):
+    pass
 
 
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
     """Serve a registry's folder; yield its address."""
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(_Quiet, directory=str(folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    handler = partial(_Files, directory=str(folder))
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as address:
+        yield address

@@ -15,7 +15,8 @@ from tasks.model.packages import pack
 from tasks.model.spec import GroupSpec, Input, ReduceSpec
 from tasks.run.connect import connect
 from tasks.settings import Settings
-from tests.worker.world import World, until
+from tests.waiting import until
+from tests.worker.world import World
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.model.model import ArtifactFile
 from tasks.settings import Settings
-from tests.worker.world import until
+from tests.waiting import until
 from worker.files.cache import Cache
 from worker.files.scratch import Scratch, WorkerNameTakenError
 from worker.slots.service import cache_folder

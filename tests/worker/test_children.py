@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from processes import proctree
+from tests.waiting import until
 from worker.sandbox.messages import Ended, Message, Progress, encode
 
 pytestmark = pytest.mark.slow
@@ -148,14 +149,6 @@ def ended(lines: list[str]) -> Ended:
     last = lines[-1]
     assert last.startswith("ended "), lines
     return Ended.model_validate_json(last.removeprefix("ended "))
-
-
-def until(condition: Callable[[], bool], seconds: float) -> float:
-    start = time.monotonic()
-    while not condition():
-        assert time.monotonic() - start < seconds, f"not within {seconds} s"
-        time.sleep(0.05)
-    return time.monotonic() - start
 
 
 def test_reports_log_exit_code_and_memory_arrive(tmp_path: Path) -> None:

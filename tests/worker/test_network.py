@@ -30,9 +30,12 @@ from worker.sandbox.sandbox import Places
 
 __all__ = ["places"]
 
-pytestmark = pytest.mark.skipif(
-    bool(sandbox.probe_bubblewrap()), reason="there is a network in the tier bubblewrap alone"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(sandbox.probe_bubblewrap()), reason="there is a network in the tier bubblewrap alone"
+    ),
+]
 
 GO = """
 import http.client, os, socket, sys

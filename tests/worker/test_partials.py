@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from tests.worker.world import until
+from tests.waiting import until
 from worker.files.partials import Partials
 
 KEYS = ("a" * 64, "b" * 64, "c" * 64)

@@ -20,6 +20,8 @@ from worker.sandbox import confine, sandbox
 from worker.sandbox.confined import run_confined
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
+pytestmark = pytest.mark.slow
+
 PYTHON = ("python", "run.py")
 SECRET = "AccountKey=do-not-show"
 BOUNDS = SandboxLimits(memory=10**9, seconds=20.0, processes=16, output=10**8)

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
-from scipy.signal import savgol_filter
-from scipy.stats import linregress
+import scipy  # its parts are loaded where they are used
 
 from swathmill.kit import try_package
 from tasks.model.packages import SERIES, SHIPPED, Packages, unpack
@@ -216,7 +215,7 @@ def test_a_linear_trend_with_its_significance(tmp_path: Path, group: Path) -> No
         if known.sum() < 3:
             assert np.isnan(found[(slice(3), *place)]).all()
             continue
-        fit = linregress(years[known], series[known])
+        fit = scipy.stats.linregress(years[known], series[known])
         expected = fit.slope, fit.pvalue, fit.stderr
         np.testing.assert_allclose(found[(slice(3), *place)], expected, rtol=1e-4)
 
@@ -270,7 +269,7 @@ def test_savitzky_golay_fills_gaps_and_smooths(tmp_path: Path, group: Path) -> N
             inside = (steps >= at[known][0]) & (steps <= at[known][-1])
             if inside.sum() >= 7:
                 filled = np.interp(steps[inside], at[known], series[known])
-                expected[inside] = savgol_filter(filled, 7, 3)
+                expected[inside] = scipy.signal.savgol_filter(filled, 7, 3)
         np.testing.assert_allclose(found[(slice(None), *place)], expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(AttemptError, match="length is odd"):
         run(tmp_path, "savitzky-golay", "A_smooth.tif", length="4")

@@ -19,7 +19,8 @@ from tasks.tables import protocol, transitions, workers
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.workers import Hold, WorkerRow
-from tests.worker.world import REQUEST, World, until
+from tests.waiting import until
+from tests.worker.world import REQUEST, World
 from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded

@@ -20,8 +20,9 @@ from tasks.model.spec import GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import ARTIFACTS
 from tasks.tables import workers
 from tests.reprojection.reading_samples import small_tile
+from tests.waiting import until
 from tests.worker.processes import Process, Stack, dead, make_stack
-from tests.worker.world import collect_spec, until
+from tests.worker.world import collect_spec
 
 pytestmark = pytest.mark.integration
 

@@ -17,9 +17,10 @@ from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import split_blob
 from tasks.tables import workers
 from tests.reprojection.reading_samples import small_tile
+from tests.waiting import until
 from tests.worker.disks import disk_of
 from tests.worker.processes import GOOD, Process, Stack, dead, hanging, make_stack, reduction
-from tests.worker.world import collect_spec, until
+from tests.worker.world import collect_spec
 
 pytestmark = pytest.mark.integration
 

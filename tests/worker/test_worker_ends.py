@@ -10,8 +10,8 @@ from swathmill.stack.redis_server import RedisServer
 from tasks.model.categories import Category
 from tasks.model.model import State
 from tasks.tables import workers
+from tests.waiting import until
 from tests.worker.processes import GOOD, Stack, dead, hanging, make_stack, reduction
-from tests.worker.world import until
 
 pytestmark = pytest.mark.integration
 

@@ -25,8 +25,8 @@ from tests.archives.servers import (
     status,
 )
 from tests.reprojection.reading_samples import small_tile
+from tests.waiting import until
 from tests.worker.processes import Process, Stack, make_stack
-from tests.worker.world import until
 
 pytestmark = pytest.mark.integration
 TOKEN = "the-token-that-nobody-may-see"

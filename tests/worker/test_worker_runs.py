@@ -16,6 +16,7 @@ from tasks.model.categories import Category
 from tasks.model.model import State
 from tasks.tables import workers
 from tasks.tables.task_table import TaskTable
+from tests.waiting import until
 from tests.worker.processes import (
     GOOD,
     Process,
@@ -26,7 +27,7 @@ from tests.worker.processes import (
     make_stack,
     reduction,
 )
-from tests.worker.world import collect_spec, until
+from tests.worker.world import collect_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("process")]
 

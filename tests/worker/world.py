@@ -1,7 +1,6 @@
 """A small world for the worker's tests: tasks by hand where the manager would write them."""
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,12 +67,3 @@ def collect_spec(path: Path, archive: Path, product: str, collection: str) -> Co
         url=path.relative_to(archive).as_posix(),
         size=path.stat().st_size,
     )
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0, what: str = "") -> float:
-    """Wait for a condition; returns the seconds it took, fails after `seconds`."""
-    start = time.monotonic()
-    while not condition():
-        assert time.monotonic() - start < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return time.monotonic() - start
