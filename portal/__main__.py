@@ -69,7 +69,7 @@ def _observed(settings: Settings, runtime: Runtime) -> FastAPI:
     metrics = PortalMetrics()
     app = create_app(settings, runtime, metrics.count)
     portal: Portal = app.state.portal
-    serve_probes(settings, metrics.told(portal.manager, portal.stopping))
+    serve_probes(settings, metrics.probe_answers(portal.manager, portal.stopping))
     return app
 
 

@@ -148,7 +148,7 @@ def _watched(settings: Settings, runtime: Runtime) -> Watch:
     from service_manager.leader.metrics import ManagerMetrics
 
     metrics = ManagerMetrics(runtime.clock, settings.lease_seconds)
-    serve_probes(settings, metrics.told())
+    serve_probes(settings, metrics.probe_answers())
     return metrics
 
 

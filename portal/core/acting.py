@@ -49,30 +49,32 @@ _VALUED = (Action.LIMIT_PHASE, Action.LIMIT_OWNER, Action.QUOTA_OWNER)
 
 
 @dataclass
-class Told:
+class AuditedAction:
     """The row of an action in the audit, and what came of it."""
 
-    deed: audit.Deed
+    entry: audit.AuditEntry
     result: str = "done"
 
 
 @contextmanager
-def audited(runtime: Runtime, who: str, action: str, subject: str, reason: str) -> Iterator[Told]:
+def audited(
+    runtime: Runtime, who: str, action: str, subject: str, reason: str
+) -> Iterator[AuditedAction]:
     """Write down an action before the block does it, and afterwards what came of it.
 
     What the block raises is written down as the result, and raised.
     """
-    deed = audit.begin(runtime, who, action, subject, reason.strip())
-    told = Told(deed)
+    entry = audit.begin(runtime, who, action, subject, reason.strip())
+    record = AuditedAction(entry)
     try:
-        yield told
+        yield record
     except PortalError as error:
-        audit.complete(runtime.store, deed, f"refused: {error.problem}")
+        audit.complete(runtime.store, entry, f"refused: {error.problem}")
         raise
     except SwathmillError as error:
-        audit.complete(runtime.store, deed, f"failed: {error}")
+        audit.complete(runtime.store, entry, f"failed: {error}")
         raise
-    audit.complete(runtime.store, deed, told.result)
+    audit.complete(runtime.store, entry, record.result)
 
 
 def audited_for_others(
@@ -152,14 +154,14 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
     return _restriction_words(runtime, order)
 
 
-def act(runtime: Runtime, who: str, order: Order, reason: str) -> audit.Deed:
+def act(runtime: Runtime, who: str, order: Order, reason: str) -> audit.AuditEntry:
     """Do what an order says, once, and write it into the audit, whose row it returns.
 
     Raises PortalError where it cannot be done; StoreError.
     """
-    with audited(runtime, who, order.action.value, _named(order), reason) as told:
-        told.result = _do(runtime, who, order, reason)
-    return replace(told.deed, result=told.result)
+    with audited(runtime, who, order.action.value, _named(order), reason) as record:
+        record.result = _do(runtime, who, order, reason)
+    return replace(record.entry, result=record.result)
 
 
 def _named(order: Order) -> str:

@@ -11,7 +11,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from tasks.run.probes import Told
+from tasks.run.probes import ProbeAnswers
 from tasks.tables.manager_lease import ManagerWatch
 
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
@@ -47,7 +47,7 @@ class PortalMetrics:
         self._calls.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def told(self, manager: ManagerWatch, stopping: threading.Event) -> Told:
+    def probe_answers(self, manager: ManagerWatch, stopping: threading.Event) -> ProbeAnswers:
         """Return what the probes tell. Trouble in storage does not make it unready.
 
         Its pages say what is wrong, and no other portal would do better.
@@ -57,6 +57,6 @@ class PortalMetrics:
             self._acts.set(1 if manager.look().acts else 0)
             return generate_latest(self._registry)
 
-        return Told(
+        return ProbeAnswers(
             live=lambda: "", ready=lambda: "it stops" if stopping.is_set() else "", metrics=metrics
         )

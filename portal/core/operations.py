@@ -100,8 +100,8 @@ def managers(runtime: Runtime) -> list[ManagerHealth]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executions:
-    """Executions by day and outcome over the last days, oldest day first."""
+class DailyOutcomes:
+    """DailyOutcomes by day and outcome over the last days, oldest day first."""
 
     days: tuple[dt.date, ...]
     table: Mapping[str, tuple[int, ...]]  # outcome -> counts by day; "success" first
@@ -201,7 +201,7 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
     return found
 
 
-def executions(runtime: Runtime, days: int = DAYS) -> Executions:
+def daily_outcomes(runtime: Runtime, days: int = DAYS) -> DailyOutcomes:
     """Count the executions of the last days by outcome.
 
     Success comes first, then the failures in order of frequency.
@@ -217,7 +217,7 @@ def executions(runtime: Runtime, days: int = DAYS) -> Executions:
             table.setdefault(outcome, [0] * days)[place[one.day]] += one.count
             seconds[outcome] = seconds.get(outcome, 0.0) + one.seconds
     order = sorted(table, key=lambda outcome: (outcome != "success", -sum(table[outcome]), outcome))
-    return Executions(
+    return DailyOutcomes(
         days=span, table={name: tuple(table[name]) for name in order}, seconds=seconds
     )
 

@@ -38,7 +38,7 @@ _LISTED = 20
 log = structlog.get_logger(__name__)
 
 Later = Callable[[Callable[[], None]], object]
-Told = tuple[RequestRow, str]  # a request and the address that it notifies
+Notified = tuple[RequestRow, str]  # a request and the address that it notifies
 
 
 class SignInDesk:
@@ -55,7 +55,7 @@ class SignInDesk:
         self._waiting = 0
         # Only the look-ups use the attributes below.
         self._mailed: deque[tuple[float, str]] = deque()  # time and address
-        self._read: tuple[float, list[Told]] | None = None
+        self._read: tuple[float, list[Notified]] | None = None
 
     @property
     def sends_mail(self) -> bool:
@@ -103,7 +103,7 @@ class SignInDesk:
     def _letters(self, address: str, then: str) -> list[Mail]:
         """Write one mail to each spelling of an address; the spelling asked for comes first."""
         key = _key(address)
-        told = [(row, notify) for row, notify in self._newest() if _key(notify) == key]
+        notified = [(row, notify) for row, notify in self._newest() if _key(notify) == key]
         owners = {
             row.owner
             for name in (address, key)
@@ -111,10 +111,10 @@ class SignInDesk:
         }
         owners |= {row.owner for row, _ in self._newest() if _key(row.owner) == key}
         owners |= {name for name in (address, key) if self._runtime.groups.of(name)}
-        spelt = owners | {notify for _, notify in told}
+        spelt = owners | {notify for _, notify in notified}
         letters = []
         for to in sorted(spelt, key=lambda name: (name != address, name not in owners, name)):
-            others = (row for row, notify in told if notify == to and row.owner != to)
+            others = (row for row, notify in notified if notify == to and row.owner != to)
             shown = [*islice(others, _LISTED)]
             if to in owners or shown:
                 letters.append(self._letter(to, to in owners, shown, then))
@@ -151,7 +151,7 @@ class SignInDesk:
             shows=tuple(reader_links.key(row.id, row.links) for row in shown),
         )
 
-    def _newest(self) -> list[Told]:
+    def _newest(self) -> list[Notified]:
         """Return the newest requests and whom they notify; read them at most every few seconds."""
         now = self._runtime.clock.monotonic()
         if self._read is None or now - self._read[0] > FRESH:

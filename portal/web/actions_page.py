@@ -35,7 +35,7 @@ class ActionBody(BaseModel):
     reason: str = Field("", max_length=500, description="Why, for the audit.")
 
 
-class DeedAnswer(BaseModel):
+class AuditEntryAnswer(BaseModel):
     """What an operator did. An empty result: it was interrupted and may have taken effect."""
 
     model_config = ConfigDict(frozen=True)
@@ -48,41 +48,41 @@ class DeedAnswer(BaseModel):
     result: str
 
     @classmethod
-    def of(cls, deed: audit.Deed) -> Self:
+    def of(cls, entry: audit.AuditEntry) -> Self:
         """Build the answer for a row of the audit."""
         return cls(
-            at=moment(deed.at),
-            who=deed.who,
-            action=deed.action,
-            subject=deed.subject,
-            reason=deed.reason,
-            result=deed.result,
+            at=moment(entry.at),
+            who=entry.who,
+            action=entry.action,
+            subject=entry.subject,
+            reason=entry.reason,
+            result=entry.result,
         )
 
 
 @api.get("/actions", summary="What operators did (operators)", dependencies=[Depends(operator)])
 def list_actions(
     portal: CurrentPortal, limit: Annotated[int, Query(ge=1, le=1000)] = LISTED
-) -> tuple[DeedAnswer, ...]:
+) -> tuple[AuditEntryAnswer, ...]:
     """List what operators did, the newest first."""
-    return tuple(DeedAnswer.of(one) for one in audit.deeds(portal.runtime.store, limit))
+    return tuple(AuditEntryAnswer.of(one) for one in audit.entries(portal.runtime.store, limit))
 
 
 @api.post("/actions", summary="Act (operators)", status_code=202)
-def do_action(caller: Operator, portal: CurrentPortal, body: ActionBody) -> DeedAnswer:
+def do_action(caller: Operator, portal: CurrentPortal, body: ActionBody) -> AuditEntryAnswer:
     """Drain, release, kill, cancel, pause, resume, limit or set a quota, at once.
 
     The answer is the row of the audit.
     """
     order = Order(action=body.action, subject=body.subject.strip(), value=body.value.strip())
-    return DeedAnswer.of(acting.act(portal.runtime, caller.owner, order, body.reason.strip()))
+    return AuditEntryAnswer.of(acting.act(portal.runtime, caller.owner, order, body.reason.strip()))
 
 
 @pages.get("/operations/actions")
 def show(caller: Operator, portal: CurrentPortal, page: PageNumber = 0) -> Response:
     """Show what is restricted, and what operators did, the newest first."""
     skip = page * LISTED
-    deeds = list(audit.deeds(portal.runtime.store, LISTED + 1, skip))
+    entries = list(audit.entries(portal.runtime.store, LISTED + 1, skip))
     found = restrictions.load(portal.runtime.store)
     now = portal.runtime.clock.now()
     return portal.pages.page(
@@ -90,8 +90,8 @@ def show(caller: Operator, portal: CurrentPortal, page: PageNumber = 0) -> Respo
         caller,
         "operations",
         200,
-        deeds=deeds[:LISTED],
-        more=len(deeds) > LISTED,
+        entries=entries[:LISTED],
+        more=len(entries) > LISTED,
         number=max(0, page),
         restrictions=found,
         used={
@@ -111,7 +111,7 @@ def download(portal: CurrentPortal) -> Response:
     head = ("at", "who", "action", "subject", "reason", "result")
     rows = (
         (iso_text(one.at), one.who, one.action, one.subject, one.reason, one.result)
-        for one in audit.deeds(portal.runtime.store)
+        for one in audit.entries(portal.runtime.store)
     )
     return csv_answer("actions", head, rows)
 

@@ -111,7 +111,7 @@ class ProductAnswer(_Answer):
 )
 def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
     """Collect everything that the operators' page shows."""
-    made = operations.executions(portal.runtime)
+    made = operations.daily_outcomes(portal.runtime)
     sight, now = portal.board.look(), portal.runtime.clock.now()
     acting = portal.manager.look()
     return OperationsAnswer(
@@ -227,7 +227,7 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
 
 
 def _history(portal: CurrentPortal) -> dict[str, object]:
-    made = operations.executions(portal.runtime)
+    made = operations.daily_outcomes(portal.runtime)
     return {
         "executions": made,
         "highest": max((sum(day) for day in made.by_day), default=0),

@@ -197,9 +197,9 @@ def _reach(portal: Portal, scope: Scope) -> Reach:
 
 def _everywhere(portal: Portal, caller: Person, scope: Scope, reason: str) -> RetriedAnswer:
     what, _, subject = str(scope).partition("|")
-    with audited(portal.runtime, caller.owner, f"retry {what}", subject, reason) as told:
+    with audited(portal.runtime, caller.owner, f"retry {what}", subject, reason) as record:
         done = _retry_all(portal, scope)
-        told.result = (
+        record.result = (
             f"{done.tasks} tasks tried again by {len(done.requests)} requests: "
             f"{', '.join(done.requests)}"
         )

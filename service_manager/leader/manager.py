@@ -21,7 +21,7 @@ from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
 from service_manager.tasks.brake import Brake
 from service_manager.tasks.completion_events import CompletionEvents
-from service_manager.tasks.dependents import Dependents, Told
+from service_manager.tasks.dependents import Dependents, Informed
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache
@@ -189,7 +189,7 @@ class Manager:
     def _find(self, request: str) -> Live | None:
         return self._lifecycle.find(request)
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: Informed) -> None:
         for task in told.ready:
             self._ready.now(task)
         self._events.notice([shard(ended) for ended in told.ended])

@@ -17,7 +17,7 @@ from prometheus_client import (
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
-from tasks.run.probes import Told
+from tasks.run.probes import ProbeAnswers
 from tasks.storage.clock import Clock
 from tasks.tables.task_rows import CompletionEvent
 
@@ -148,9 +148,9 @@ class ManagerMetrics(Watch):
             self._ended.labels(event.phase.value, outcome).inc()
             self._seconds.labels(event.phase.value).observe(event.duration)
 
-    def told(self) -> Told:
+    def probe_answers(self) -> ProbeAnswers:
         """Return what the probes tell."""
-        return Told(live=self._dead, ready=self._unready, metrics=self._scrape)
+        return ProbeAnswers(live=self._dead, ready=self._unready, metrics=self._scrape)
 
     def _scrape(self) -> bytes:
         with self._lock:

@@ -14,7 +14,7 @@ from service_manager.requests import ending
 from service_manager.requests.intake import Intake, recount
 from service_manager.requests.release import Dropping, what_ended
 from service_manager.requests.retrying import Reviving
-from service_manager.tasks.dependents import Dependents, Told
+from service_manager.tasks.dependents import Dependents, Informed
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache
@@ -49,7 +49,7 @@ class Lifecycle:
         ready: ReadyTasks,
         intake: Intake,
         dependents: Dependents,
-        hear: Callable[[Told], None],
+        hear: Callable[[Informed], None],
         epoch: int,
         locations: InputLocations | None = None,
     ) -> None:
@@ -281,7 +281,7 @@ class Lifecycle:
         for task, _ in written.tasks:
             if task.state is State.READY and not task.not_before:
                 self._ready.now(task)
-        self._hear(Told(ended=written.waiting))
+        self._hear(Informed(ended=written.waiting))
         live.changed = True
 
     def _dropped(self, live: Live) -> None:

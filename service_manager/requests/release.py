@@ -194,7 +194,7 @@ class Dropping:
         key = after.key
         live = self._cache.requests.get(self._request)
         if live is not None and self._request in after.interests:
-            live.tell(key, TaskOutcome.DONE)
+            live.record(key, TaskOutcome.DONE)
         elif live is not None:
             live.forget(key)
         if after.state is State.CANCELLED:

@@ -12,7 +12,7 @@ import structlog
 
 from service_manager.plans import write_fence
 from service_manager.requests.release import Dropping
-from service_manager.tasks.dependents import Dependents, Told
+from service_manager.tasks.dependents import Dependents, Informed
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError, FencedError, StoreError
@@ -48,7 +48,7 @@ class Reviving:
         dispatch: Dispatch,
         dependents: Dependents,
         find: Callable[[str], Live | None],
-        hear: Callable[[Told], None],
+        hear: Callable[[Informed], None],
     ) -> None:
         self._runtime = runtime
         self._tasks = runtime.tasks
@@ -88,7 +88,7 @@ class Reviving:
             for key in order:
                 self._revive(key, members, standing)
                 yield
-            self._hear(Told(ended=list(order)))
+            self._hear(Informed(ended=list(order)))
             log.info("tried again", request=live.id, orders=list(orders), tasks=len(order))
 
         def obeyed(row: RequestRow) -> RequestRow:
@@ -165,7 +165,7 @@ class Reviving:
                 for fallback in interest.fallbacks:
                     self._drop(live, fallback, key)
         if task is not None and task.state is State.READY and not task.not_before:
-            self._hear(Told(ready=[task]))
+            self._hear(Informed(ready=[task]))
         elif task is not None and task.state is State.WAITING:
             if task.lacking:
                 again = self._bits(key, members)

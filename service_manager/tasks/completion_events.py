@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from service_manager.tasks.dependents import Dependents, Told
+from service_manager.tasks.dependents import Dependents, Informed
 from service_manager.tasks.ledger import Entry
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError
@@ -20,7 +20,7 @@ from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation
 from tasks.tables import history
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.task_table import note_counted, returned, tell_interest
+from tasks.tables.task_table import note_counted, record_outcome, returned
 
 log = structlog.get_logger("manager.completion_events")
 
@@ -86,11 +86,11 @@ class CompletionEvents:
             for number in sorted(self._shards)
         }
         # All shards' together: a dependent of inputs in many gets one transaction.
-        told = self._tell([one for some in events.values() for one in some])
-        result.ready += told.ready
-        fresh.update(shard(key) for key in told.ended)
+        informed = self._inform([one for some in events.values() for one in some])
+        result.ready += informed.ready
+        fresh.update(shard(key) for key in informed.ended)
         for number, some in events.items():
-            self._settle(number, some, told)
+            self._settle(number, some, informed)
             self._counted -= {history.attempt_id(n) for n in some}
             result.later += [(n.not_before, n.key) for n in some if n.not_before]
             result.ended += [n for n in some if n.number and not n.counted]
@@ -116,7 +116,7 @@ class CompletionEvents:
                 self._ledger(live, key, afresh=True)
                 live.unsure.discard(key)
 
-    def _tell(self, events: Sequence[CompletionEvent]) -> Told:
+    def _inform(self, events: Sequence[CompletionEvent]) -> Informed:
         attempts = [n for n in events if n.number]
         for start in range(0, len(attempts), history.BATCH):
             part = attempts[start : start + history.BATCH]
@@ -126,18 +126,18 @@ class CompletionEvents:
         # While tasks are revived, dependents before their inputs, none gets a fallback task
         # over those that exist: what it lacks may be revived after it.
         held = _HELD if self._cache.reviving else ()
-        told = self._dependents.tell([one for one in events if one.state not in held])
+        informed = self._dependents.inform([one for one in events if one.state not in held])
         for one in events:
             if one.state in held:
-                told.kept.add(one.key)
+                informed.kept.add(one.key)
                 self._again.add(shard(one.key))
             elif one.state is State.WAITING:  # again, or its attempt met an input that is gone
                 lost = one.category is not None and RULES[one.category].retry is Retry.HEAL
                 more = self._dependents.examine(one.key, look=lost)
-                told.ready += more.ready
-                told.ended += more.ended
-                told.kept |= more.kept
-        return told
+                informed.ready += more.ready
+                informed.ended += more.ended
+                informed.kept |= more.kept
+        return informed
 
     def _count(self, batch: Sequence[CompletionEvent]) -> None:
         owners = {n.sponsor: self._owner(n.sponsor) for n in batch}
@@ -158,21 +158,21 @@ class CompletionEvents:
         row = live.row if live is not None else self._runtime.requests.request(request)
         return row.owner if row is not None else ""
 
-    def _settle(self, number: str, events: Sequence[CompletionEvent], told: Told) -> None:
+    def _settle(self, number: str, events: Sequence[CompletionEvent], informed: Informed) -> None:
         """Notify the requests and delete the events, in as few transactions as there can be."""
-        batch: list[_Telling] = []
+        batch: list[_Record] = []
         used: set[str] = set()
         for one in events:
-            for telling in self._tellings(one, kept=one.key in told.kept):
-                names = {op.row for op in telling.operations}
+            for record in self._records(one, kept=one.key in informed.kept):
+                names = {op.row for op in record.operations}
                 if used & names or len(used) + len(names) > BATCH_OPERATIONS:
                     self._write(number, batch)
                     batch, used = [], set()
-                batch.append(telling)
+                batch.append(record)
                 used |= names
         self._write(number, batch)
 
-    def _tellings(self, event: CompletionEvent, *, kept: bool) -> Iterator["_Telling"]:
+    def _records(self, event: CompletionEvent, *, kept: bool) -> Iterator["_Record"]:
         """Yield what a completion event leads to, in parts where many requests are concerned.
 
         The last part deletes the event if it may.
@@ -182,11 +182,11 @@ class CompletionEvents:
         parts = [merges[at : at + most] for at in range(0, len(merges), most)] or [[]]
         seen = note_counted(event)
         for part in parts[:-1]:
-            yield _Telling(event=event, merges=part, end=seen)
+            yield _Record(event=event, merges=part, end=seen)
         etag = event.etag if len(parts) == 1 else None  # the parts before have changed it
         if merges or not kept or not event.counted:
             end = seen if kept else Delete(row=event.row, etag=etag)
-            yield _Telling(event=event, merges=parts[-1], end=end, outcomes=outcomes)
+            yield _Record(event=event, merges=parts[-1], end=end, outcomes=outcomes)
 
     def _merges(self, event: CompletionEvent) -> tuple[list[MergeEntity], list[_Outcome]]:
         merges: list[MergeEntity] = []
@@ -196,7 +196,7 @@ class CompletionEvents:
             return merges, outcomes
         for request in event.interests:
             live = self._cache.requests.get(request)
-            merge = tell_interest(
+            merge = record_outcome(
                 request,
                 event.key,
                 outcome,
@@ -206,7 +206,7 @@ class CompletionEvents:
                 stopped=outcome is TaskOutcome.FAILED and not event.number,
             )
             if live is None:
-                if self._untold(event, request, outcome):
+                if self._unrecorded(event, request, outcome):
                     merges.append(merge)
                 continue
             entry = self._ledger(live, event.key)
@@ -242,7 +242,7 @@ class CompletionEvents:
         upstream = event.category is Category.UPSTREAM_FAILED
         return TaskOutcome.GAP if upstream else TaskOutcome.FAILED
 
-    def _untold(self, event: CompletionEvent, request: str, outcome: TaskOutcome) -> bool:
+    def _unrecorded(self, event: CompletionEvent, request: str, outcome: TaskOutcome) -> bool:
         """Whether an outcome must be recorded for a request that is not in the cache.
 
         The request is not loaded yet, or it has ended and lists files that were made again since.
@@ -254,60 +254,60 @@ class CompletionEvents:
             return interest.files != event.files
         return not interest.outcome
 
-    def _write(self, number: str, batch: Sequence["_Telling"]) -> None:
-        operations = [op for telling in batch for op in telling.operations]
+    def _write(self, number: str, batch: Sequence["_Record"]) -> None:
+        operations = [op for record in batch for op in record.operations]
         if not operations:
             return
-        told = [(live, event.key) for one in batch for live, event, _ in one.outcomes]
-        for live, key in told:
+        touched = [(live, event.key) for one in batch for live, event, _ in one.outcomes]
+        for live, key in touched:
             live.unsure.add(key)
         try:
             self._tasks.transact(number, operations)
         except ConflictError as error:
             log.debug("batch refused", shard=number, error=str(error))
-            for telling in batch:
-                self._write_one(number, telling)
+            for record in batch:
+                self._write_one(number, record)
         else:
-            for telling in batch:
-                _tell(telling.outcomes)
-        for live, key in told:
+            for record in batch:
+                _note(record.outcomes)
+        for live, key in touched:
             live.unsure.discard(key)
 
-    def _write_one(self, number: str, telling: "_Telling") -> None:
+    def _write_one(self, number: str, record: "_Record") -> None:
         """Write what one event leads to.
 
         If it is refused, the event is gone, or the interest of a request to notify is.
         """
         try:
-            self._tasks.transact(number, telling.operations)
+            self._tasks.transact(number, record.operations)
         except ConflictError as error:
             log.debug("completion event refused", shard=number, error=str(error))
         else:
-            _tell(telling.outcomes)
+            _note(record.outcomes)
             return
-        etag = self._tasks.etag(number, telling.end.row)
-        known = telling.end.etag if isinstance(telling.end, Delete) else None
+        etag = self._tasks.etag(number, record.end.row)
+        known = record.end.etag if isinstance(record.end, Delete) else None
         if not etag or known not in (None, etag):
             # Another manager has processed the event, or a call of ours whose answer was lost. A
             # retry may have reset it since, so that what the interests say counts.
-            for live, told, _ in telling.outcomes:
-                self._ledger(live, told.key, afresh=True)
+            for live, event, _ in record.outcomes:
+                self._ledger(live, event.key, afresh=True)
             self._again.add(number)
             return
-        seen = note_counted(telling.event)
-        end = Delete(row=telling.end.row) if isinstance(telling.end, Delete) else seen
-        alone: list[list[Operation]] = [[merge, seen] for merge in telling.merges]
+        seen = note_counted(record.event)
+        end = Delete(row=record.end.row) if isinstance(record.end, Delete) else seen
+        alone: list[list[Operation]] = [[merge, seen] for merge in record.merges]
         alone.append([end])
         for operations in alone:
             try:
                 self._tasks.transact(number, operations)
             except ConflictError as gone:
                 log.debug("row gone", row=operations[0].row, error=str(gone))
-        _tell(telling.outcomes)
+        _note(record.outcomes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Telling:
+class _Record:
     """Part of what a completion event leads to.
 
     It has the interests to change, in one transaction with the event, which must be as it was read;
@@ -324,6 +324,6 @@ class _Telling:
         return [*self.merges, self.end]
 
 
-def _tell(outcomes: Iterable[_Outcome]) -> None:
+def _note(outcomes: Iterable[_Outcome]) -> None:
     for live, event, outcome in outcomes:
-        live.tell(event.key, outcome, event)
+        live.record(event.key, outcome, event)

@@ -33,7 +33,7 @@ Find = Callable[[str], Live | None]  # a request that has not ended, by id
 
 
 @dataclass
-class Told:
+class Informed:
     """What informing dependents led to.
 
     It has the tasks that became ready, the tasks that have events of their own, and the events to
@@ -64,23 +64,23 @@ class Dependents:
         self._locations = locations
         self._tasks = runtime.tasks
         self._find = find
-        self._told: dict[str, Task] = {}  # rows as last written, still waiting
+        self._waiting: dict[str, Task] = {}  # rows as last written, still waiting
 
-    def tell(self, events: Sequence[CompletionEvent]) -> Told:
-        """Tell all dependents of ended tasks, each dependent in one transaction."""
-        told = Told()
+    def inform(self, events: Sequence[CompletionEvent]) -> Informed:
+        """Inform all dependents of ended tasks, each dependent in one transaction."""
+        informed = Informed()
         awaited: set[str] | None = None
         for dependent, ends in self._ends(events).items():
-            first = self._told.pop(dependent, None)
-            task = change_task(self._runtime, dependent, partial(_told, ends), first=first)
+            first = self._waiting.pop(dependent, None)
+            task = change_task(self._runtime, dependent, partial(_inputs_ended, ends), first=first)
             if task is None:
                 if awaited is None:
                     awaited = {one.key for one in events if self._awaited(one)}
-                told.kept |= ends.inputs & awaited
+                informed.kept |= ends.inputs & awaited
             else:
                 self._remember(task)
-                self._settled(task, told)
-        return told
+                self._settled(task, informed)
+        return informed
 
     def _awaited(self, event: CompletionEvent) -> bool:
         """Whether dependents may come later, in a plan that is being written."""
@@ -96,20 +96,20 @@ class Dependents:
         The ETag shows whether the row has changed.
         """
         if task.state is State.WAITING and task.missing:
-            if len(self._told) >= _REMEMBERED:
-                self._told.clear()
-            self._told[task.key] = task
+            if len(self._waiting) >= _REMEMBERED:
+                self._waiting.clear()
+            self._waiting[task.key] = task
 
-    def examine(self, key: str, *, look: bool = False, but: Container[str] = ()) -> Told:
+    def examine(self, key: str, *, look: bool = False, but: Container[str] = ()) -> Informed:
         """Read all inputs a task waits for except `but`, and record what became of them.
 
         `look` looks into storage, too, for the blobs of inputs that are DONE: one whose blobs are
         gone is made again.
         """
-        told = Told()
+        informed = Informed()
         task = self._tasks.task(key)
         if task is None or task.state is not State.WAITING or not (task.missing or task.lacking):
-            return told
+            return informed
         spec = self._tasks.spec(key)
         by_input: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
@@ -117,15 +117,17 @@ class Dependents:
                 by_input[given.key] = by_input.get(given.key, 0) | 1 << i
         ends = _Ends()
         for given_key, bits in by_input.items():
-            found = self._look(given_key, Edge(key=given_key, dependent=key, bits=bits), look, told)
+            found = self._look(
+                given_key, Edge(key=given_key, dependent=key, bits=bits), look, informed
+            )
             if found is State.DONE:
                 ends.made |= bits
             elif found is State.FAILED:
                 ends.lacking |= bits
-        after = change_task(self._runtime, key, partial(_told, ends))
+        after = change_task(self._runtime, key, partial(_inputs_ended, ends))
         if after is not None:
-            self._settled(after, told)
-        return told
+            self._settled(after, informed)
+        return informed
 
     def linked(self, edge: Edge) -> State | None:
         """Return the state of an input; if it is live, write the edge that reports its end."""
@@ -134,7 +136,7 @@ class Dependents:
             task = self._link(edge.key, edge)
         return task.state if task else None
 
-    def _look(self, key: str, edge: Edge, look: bool, told: Told) -> State | None:
+    def _look(self, key: str, edge: Edge, look: bool, informed: Informed) -> State | None:
         """Return the state of an input, with the edge that will report its end."""
         task = self._tasks.task(key)
         if task is None:
@@ -146,9 +148,9 @@ class Dependents:
             missing = self._not_done(self._tasks.spec(key))
             task = change_task(self._runtime, key, lambda t: self._heal(t, task, missing, edge))
             if task is not None and task.state is State.READY:
-                told.ready.append(task)
+                informed.ready.append(task)
             elif task is not None and task.state is State.WAITING:
-                self._merge(told, self.examine(key))
+                self._merge(informed, self.examine(key))
         if task is not None and task.state.live:
             task = self._link(key, edge)
         return task.state if task else None
@@ -191,13 +193,13 @@ class Dependents:
                     ends.lacking |= edge.bits
         return found
 
-    def _settled(self, task: Task, told: Told) -> None:
+    def _settled(self, task: Task, informed: Informed) -> None:
         if task.state is State.READY and not task.not_before:
-            told.ready.append(task)
+            informed.ready.append(task)
         elif task.state is State.WAITING and task.lacking and not task.missing:
-            self._supersede(task.key, told)
+            self._supersede(task.key, informed)
 
-    def _supersede(self, key: str, told: Told) -> None:
+    def _supersede(self, key: str, informed: Informed) -> None:
         """All inputs of a task ended and some made nothing: plan it over those that exist.
 
         The task's requests that skip what is missing get an interest in the fallback task. Inputs
@@ -216,10 +218,10 @@ class Dependents:
             revived = self._revived(task, spec)
             if revived:
                 change_task(self._runtime, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
-                self._merge(told, self.examine(key))
+                self._merge(informed, self.examine(key))
                 return
             try:
-                planned = self._plan_fallback(task, spec, told)
+                planned = self._plan_fallback(task, spec, informed)
                 cause = ""
             except ValueError as error:
                 log.exception("fallback task cannot be stored", task=key)
@@ -238,7 +240,7 @@ class Dependents:
             except FencedError:
                 continue  # it has a new interest, or an input was revived: look again
             if after is not None:
-                told.ended.append(key)
+                informed.ended.append(key)
                 return
 
     def _revived(self, task: Task, spec: Spec) -> int:
@@ -250,7 +252,7 @@ class Dependents:
                 revived |= (found is not None and found.state is not State.FAILED) << i
         return revived
 
-    def _plan_fallback(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
+    def _plan_fallback(self, task: Task, spec: Spec, informed: Informed) -> tuple[str, str] | None:
         """Plan the fallback task for all requests that skip failures.
 
         Returns its key (empty when there is nothing to make) and the ETag of the task's row since;
@@ -307,9 +309,9 @@ class Dependents:
                 return None
             live.note(noted)
         if current is not None and current.state is State.READY:
-            told.ready.append(current)
+            informed.ready.append(current)
         elif current is not None and current.state is State.WAITING:
-            self._merge(told, self.examine(new.key))
+            self._merge(informed, self.examine(new.key))
         return new.key, etag
 
     def _wanting(self, task: Task, among: Sequence[Live]) -> list[tuple[Live, Interest]]:
@@ -349,21 +351,21 @@ class Dependents:
 
         Raises FenceChangedError when somebody has withdrawn it since the guard was read.
         """
-        told: list[Interest] = [interest]
+        added: list[Interest] = [interest]
 
         def guarded(change: Change) -> Change:
             return write_fence.guarded(self._tasks, shard(interest.key), guard, change)
 
         def decide(task: Task) -> Change:
-            told[:] = [interest]
+            added[:] = [interest]
             if interest.request in task.interests:
-                told[:] = [self._tasks.interest(interest.request, task.key) or interest]
+                added[:] = [self._tasks.interest(interest.request, task.key) or interest]
                 return Change(task=task)
             if task.state is State.DONE:
-                told[:] = [
+                added[:] = [
                     replace(interest, outcome=TaskOutcome.DONE, reused=True, files=task.files)
                 ]
-            return guarded(transitions.add_interest(task, told[0], missing))
+            return guarded(transitions.add_interest(task, added[0], missing))
 
         task = change_task(
             self._runtime,
@@ -373,7 +375,7 @@ class Dependents:
         )
         if task is None:
             raise FencedError(f"task {interest.key} can neither be read nor created")
-        return task, told[0]
+        return task, added[0]
 
     def _kept(self, task: Task, spec: Spec) -> dict[int, Input]:
         kept: dict[int, Input] = {}
@@ -435,14 +437,14 @@ class Dependents:
     def _link(self, key: str, edge: Edge) -> Task | None:
         return change_task(self._runtime, key, lambda task: _link(task, edge))
 
-    def _merge(self, told: Told, more: Told) -> None:
-        told.ready += more.ready
-        told.ended += more.ended
-        told.kept |= more.kept
+    def _merge(self, informed: Informed, more: Informed) -> None:
+        informed.ready += more.ready
+        informed.ended += more.ended
+        informed.kept |= more.kept
 
 
-def _told(ends: _Ends, task: Task) -> Change:
-    return transitions.tell(task, ends.made | ends.lacking, ends.lacking)
+def _inputs_ended(ends: _Ends, task: Task) -> Change:
+    return transitions.inputs_ended(task, ends.made | ends.lacking, ends.lacking)
 
 
 def _keys(spec: Spec) -> set[str]:

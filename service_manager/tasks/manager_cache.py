@@ -67,7 +67,7 @@ class Live:
         if interest.outcome is TaskOutcome.FAILED and not interest.stopped:
             self._failed(interest.phase, interest.category, interest.message)
 
-    def tell(self, key: str, outcome: TaskOutcome, event: CompletionEvent | None = None) -> None:
+    def record(self, key: str, outcome: TaskOutcome, event: CompletionEvent | None = None) -> None:
         """Record what became of a task; `event` is the event that ended its attempt, if any."""
         entry = self.ledger.get(key)
         if entry is None or entry.outcome:

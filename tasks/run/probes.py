@@ -21,8 +21,8 @@ Fault = Callable[[], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What a process tells: `metrics` is called for each scrape."""
+class ProbeAnswers:
+    """What a process answers; `metrics` is called for each scrape."""
 
     live: Fault
     ready: Fault
@@ -32,9 +32,9 @@ class Told:
 class Probes:
     """Serves on threads of its own until it is closed."""
 
-    def __init__(self, host: str, port: int, told: Told) -> None:
+    def __init__(self, host: str, port: int, answers: ProbeAnswers) -> None:
         """Listen. Raises OSError."""
-        self._server = _Server((host, port), _handler(told))
+        self._server = _Server((host, port), _handler(answers))
         threading.Thread(target=self._server.serve_forever, name="probes", daemon=True).start()
 
     @property
@@ -48,14 +48,14 @@ class Probes:
         self._server.server_close()
 
 
-def serve_probes(settings: Settings, told: Told) -> Probes:
+def serve_probes(settings: Settings, answers: ProbeAnswers) -> Probes:
     """Serve where the settings say.
 
     Raises:
         WrongSettingError: the address cannot be used.
     """
     try:
-        return Probes(settings.probe_host, settings.probe_port, told)
+        return Probes(settings.probe_host, settings.probe_port, answers)
     except OSError as error:
         raise WrongSettingError(
             f"The settings SWATHMILL_PROBE_HOST and SWATHMILL_PROBE_PORT are "
@@ -70,18 +70,18 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
 
-def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
+def _handler(answers: ProbeAnswers) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0
 
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/livez":
-                    self._state(told.live())
+                    self._state(answers.live())
                 case "/readyz":
-                    self._state(told.ready())
+                    self._state(answers.ready())
                 case "/metrics":
-                    self._answer(HTTPStatus.OK, METRICS, told.metrics())
+                    self._answer(HTTPStatus.OK, METRICS, answers.metrics())
                 case _:
                     self._answer(HTTPStatus.NOT_FOUND, PLAIN, b"/livez, /readyz, /metrics\n")
 

@@ -19,7 +19,7 @@ _TEXT = 500  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deed:
+class AuditEntry:
     """What an operator did to what, when and why, and what came of it."""
 
     id: str
@@ -31,26 +31,28 @@ class Deed:
     result: str = ""
 
 
-_CODEC = Codec(Deed, "deed", {name: cut(_TEXT) for name in ("subject", "reason", "result")})
+_CODEC = Codec(
+    AuditEntry, "audit entry", {name: cut(_TEXT) for name in ("subject", "reason", "result")}
+)
 
 
-def begin(runtime: Runtime, who: str, action: str, subject: str, reason: str) -> Deed:
+def begin(runtime: Runtime, who: str, action: str, subject: str, reason: str) -> AuditEntry:
     """Write down what is about to be done. Raises StoreError: then do not do it."""
     now = runtime.clock.now()
     name = f"{_LATEST - int(now * 1000):014d}|{new_id(runtime.random)}"
-    deed = Deed(id=name, at=now, who=who, action=action, subject=subject, reason=reason)
-    runtime.store.transact(TABLE, PARTITION, [Insert(row=name, entity=_CODEC.dump(deed))])
-    return deed
+    entry = AuditEntry(id=name, at=now, who=who, action=action, subject=subject, reason=reason)
+    runtime.store.transact(TABLE, PARTITION, [Insert(row=name, entity=_CODEC.dump(entry))])
+    return entry
 
 
-def complete(store: Store, deed: Deed, result: str) -> Deed:
+def complete(store: Store, entry: AuditEntry, result: str) -> AuditEntry:
     """Write down what came of it. Raises StoreError."""
-    done = replace(deed, result=result)
-    store.transact(TABLE, PARTITION, [Upsert(row=deed.id, entity=_CODEC.dump(done))])
+    done = replace(entry, result=result)
+    store.transact(TABLE, PARTITION, [Upsert(row=entry.id, entity=_CODEC.dump(done))])
     return done
 
 
-def deeds(store: Store, limit: int | None = None, skip: int = 0) -> Iterator[Deed]:
+def entries(store: Store, limit: int | None = None, skip: int = 0) -> Iterator[AuditEntry]:
     """Yield what was done, the newest first. Raises StoreError."""
     rows = store.scan(TABLE, PARTITION, "", "\uffff", None if limit is None else skip + limit)
     return map(_CODEC.load, itertools.islice(rows, skip, None))

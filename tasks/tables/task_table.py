@@ -236,7 +236,7 @@ def holds(files: Sequence[ArtifactFile]) -> bool:
     return len(dump_files(files)) <= PROPERTY_BYTES
 
 
-def tell_interest(
+def record_outcome(
     request: str,
     key: str,
     outcome: TaskOutcome,

@@ -166,8 +166,8 @@ def deliver(task: Task, request: str) -> Change:
     """
     if task.state is not State.DONE or request not in task.interests:
         raise FencedError(f"task {task.key} is {task.state}, or not of request {request}")
-    told = task_table.tell_interest(request, task.key, TaskOutcome.DONE, files=task.files)
-    return _change(task, task, (told,))
+    recorded = task_table.record_outcome(request, task.key, TaskOutcome.DONE, files=task.files)
+    return _change(task, task, (recorded,))
 
 
 def sponsor(task: Task, request: str) -> Change:
@@ -268,7 +268,7 @@ def fail(
     return _change(task, new, _ended(new, attempt))
 
 
-def tell(task: Task, ended: int, lacking: int) -> Change:
+def inputs_ended(task: Task, ended: int, lacking: int) -> Change:
     """Record that inputs have ended.
 
     `ended` and `lacking` (a subset of it) are bits of input indices. WAITING becomes READY when all
@@ -368,7 +368,7 @@ def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int 
             sponsor=asking[0].request,
         )
     done = new.state is State.DONE
-    untold = [
+    cleared = [
         replace(
             interest,
             outcome=TaskOutcome.DONE if done else None,
@@ -380,7 +380,7 @@ def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int 
         )
         for interest in asking
     ]
-    extra = map(task_table.put_interest, untold)
+    extra = map(task_table.put_interest, cleared)
     return _change(task, new, (*extra, *_waits(task, new)))
 
 

@@ -67,7 +67,7 @@ def test_a_worker_is_drained_and_released(portal: LivePortal, runtime: Runtime) 
         assert "go on to their end: 1 now" in asked
         assert "No other worker takes attempts: all work stops." in asked
         assert worker(runtime).asked is Ask.NONE, "nothing happens before it is confirmed"
-        assert list(audit.deeds(runtime.store)) == []
+        assert list(audit.entries(runtime.store)) == []
         done = act(client, "drain worker", "worker-1").text
         assert worker(runtime).asked is Ask.DRAIN
         assert worker(runtime).asked_why == "Drained by op@example.org: to see."
@@ -133,7 +133,7 @@ def test_phases_and_owners_are_paused_limited_and_resumed(
         ):
             act(client, action, subject)
     assert restrictions.load(runtime.store) == []
-    assert {one.result for one in audit.deeds(runtime.store)} == {"set", "lifted"}
+    assert {one.result for one in audit.entries(runtime.store)} == {"set", "lifted"}
 
 
 def test_a_request_that_operators_keep_waiting_says_so(
@@ -182,7 +182,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
         answered = client.post("/operations/act", data=named).status_code
     assert answered in (400, 422)
     assert restrictions.load(runtime.store) == []
-    results = [one.result for one in audit.deeds(runtime.store)]
+    results = [one.result for one in audit.entries(runtime.store)]
     assert len(results) == (answered == 400)
     assert all(one.startswith("refused") for one in results)
 
@@ -191,16 +191,16 @@ def test_an_action_that_fails_says_so_in_the_audit(runtime: Runtime) -> None:
     order = Order(action=Action.DRAIN, subject="nobody")
     with pytest.raises(NotFoundError):
         acting.act(runtime, "op", order, "why")
-    (deed,) = audit.deeds(runtime.store)
-    assert (deed.action, deed.subject, deed.reason) == ("drain worker", "nobody", "why")
-    assert deed.result == "refused: There is no worker 'nobody'."
+    (entry,) = audit.entries(runtime.store)
+    assert (entry.action, entry.subject, entry.reason) == ("drain worker", "nobody", "why")
+    assert entry.result == "refused: There is no worker 'nobody'."
 
 
 def test_an_action_that_was_interrupted_has_no_result(runtime: Runtime) -> None:
     with pytest.raises(KeyboardInterrupt), acting.audited(runtime, "op", "drain", "w", ""):
         raise KeyboardInterrupt
-    (deed,) = audit.deeds(runtime.store)
-    assert deed.result == ""
+    (entry,) = audit.entries(runtime.store)
+    assert entry.result == ""
 
 
 @pytest.mark.usefixtures("running")
@@ -218,7 +218,7 @@ def test_only_operators_act(portal: LivePortal, runtime: Runtime) -> None:
             assert [client.get(page).status_code for page in pages] == [status] * 3
             client.cookies.clear()
     assert worker(runtime).asked is Ask.NONE
-    assert list(audit.deeds(runtime.store)) == []
+    assert list(audit.entries(runtime.store)) == []
 
 
 @pytest.mark.usefixtures("running")
@@ -232,7 +232,7 @@ def test_a_form_of_another_site_does_nothing(
         assert client.post("/operations/act", data=data).status_code == 403
         assert client.post("/operations/retry?category=unknown").status_code == 403
     assert worker(runtime).asked is Ask.NONE
-    assert list(audit.deeds(runtime.store)) == []
+    assert list(audit.entries(runtime.store)) == []
 
 
 def test_a_retry_of_a_class_touches_that_class_alone(portal: LivePortal, runtime: Runtime) -> None:
@@ -248,9 +248,9 @@ def test_a_retry_of_a_class_touches_that_class_alone(portal: LivePortal, runtime
     assert "There is nothing to try again" in other
     assert "1 failed task in 1 request is tried again" in done
     assert request_operations.load(runtime, name).retry_orders == (f"class|{task.task_class}",)
-    (deed,) = audit.deeds(runtime.store)
-    assert (deed.action, deed.subject, deed.reason) == ("retry class", task.task_class, "mended")
-    assert deed.result == f"1 tasks tried again by 1 requests: {name}"
+    (entry,) = audit.entries(runtime.store)
+    assert (entry.action, entry.subject, entry.reason) == ("retry class", task.task_class, "mended")
+    assert entry.result == f"1 tasks tried again by 1 requests: {name}"
 
 
 def test_what_operators_do_with_others_requests_is_audited(
@@ -261,9 +261,9 @@ def test_what_operators_do_with_others_requests_is_audited(
         client.post(f"/requests/{mine}/cancel")
     with portal.browser(*OPERATOR) as client:
         client.post(f"/requests/{theirs}/cancel")
-    (deed,) = audit.deeds(runtime.store)
-    assert (deed.who, deed.action) == ("op@example.org", "cancel request")
-    assert deed.subject.startswith(theirs)
+    (entry,) = audit.entries(runtime.store)
+    assert (entry.who, entry.action) == ("op@example.org", "cancel request")
+    assert entry.subject.startswith(theirs)
 
 
 def test_programs_act_as_pages_do(portal: LivePortal, runtime: Runtime) -> None:

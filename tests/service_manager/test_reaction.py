@@ -130,7 +130,7 @@ def test_an_outcome_that_a_stalled_manager_recorded_is_found() -> None:
     b = Bench({"a": plan_of(G0)})
     request = made_unseen(b)
     (event,) = b.runtime.tasks.events(G0.key[0], 10)
-    done = task_table.tell_interest(request, G0.key, TaskOutcome.DONE, files=event.files)
+    done = task_table.record_outcome(request, G0.key, TaskOutcome.DONE, files=event.files)
     b.runtime.tasks.transact(G0.key[0], [done, Delete(row=event.row)])
     b.runtime.wakeups.drain()
     assert b.until_ended(request, limit=200).state is RequestState.COMPLETE

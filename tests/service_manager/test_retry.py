@@ -584,7 +584,7 @@ def test_a_dependent_that_was_about_to_be_superseded_waits_again() -> None:
     scene.tasks.transact(A_GRANULE.key[0], [task_table.put_interest(failed)])
     live = ordered(scene)
     live.note(failed)
-    scene.change(CELL, lambda task: transitions.tell(task, 3, 1))
+    scene.change(CELL, lambda task: transitions.inputs_ended(task, 3, 1))
     list(reviving(scene).batches(live))
     assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 1)
     assert scene.task(A_GRANULE).state is State.READY

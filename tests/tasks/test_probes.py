@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tasks.run.probes import Probes, Told, serve_probes
+from tasks.run.probes import ProbeAnswers, Probes, serve_probes
 from tasks.settings import Settings, WrongSettingError
 
 
@@ -24,10 +24,10 @@ def process() -> Process:
 
 @pytest.fixture
 def client(process: Process) -> Iterator[httpx.Client]:
-    told = Told(
+    answers = ProbeAnswers(
         live=lambda: process.dead, ready=lambda: process.unready, metrics=lambda: b"slots 2.0\n"
     )
-    probes = Probes("127.0.0.1", 0, told)
+    probes = Probes("127.0.0.1", 0, answers)
     with httpx.Client(base_url=f"http://127.0.0.1:{probes.port}", trust_env=False) as made:
         yield made
     probes.close()
@@ -57,8 +57,8 @@ def test_metrics_are_in_the_format_of_prometheus(client: httpx.Client) -> None:
 
 
 def test_a_port_in_use_is_a_wrong_setting() -> None:
-    told = Told(live=lambda: "", ready=lambda: "", metrics=lambda: b"")
+    answers = ProbeAnswers(live=lambda: "", ready=lambda: "", metrics=lambda: b"")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = Settings(probe_port=taken.getsockname()[1])
         with pytest.raises(WrongSettingError, match="SWATHMILL_PROBE_PORT"):
-            serve_probes(settings, told)
+            serve_probes(settings, answers)

@@ -130,11 +130,11 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
     ),
     (
         "tell all",
-        lambda t: transitions.tell(t, 3, 0),
+        lambda t: transitions.inputs_ended(t, 3, 0),
         {s: State.READY if s is State.WAITING else s for s in State},
     ),
-    ("tell some", lambda t: transitions.tell(t, 1, 0), {s: s for s in State}),
-    ("tell lacking", lambda t: transitions.tell(t, 3, 1), {s: s for s in State}),
+    ("tell some", lambda t: transitions.inputs_ended(t, 1, 0), {s: s for s in State}),
+    ("tell lacking", lambda t: transitions.inputs_ended(t, 3, 1), {s: s for s in State}),
     (
         "heal",
         lambda t: transitions.heal(t, 0),
@@ -300,11 +300,11 @@ def test_back_off_doubles_with_jitter_and_heeds_the_server() -> None:
 
 
 def test_a_lacking_input_that_is_revived_is_waited_for_again() -> None:
-    told = transitions.tell(task(State.WAITING), 3, 1).task
+    told = transitions.inputs_ended(task(State.WAITING), 3, 1).task
     assert (told.missing, told.lacking, told.state) == (0, 1, State.WAITING)
     again = transitions.reconsider(told, 1).task
     assert (again.missing, again.lacking) == (1, 0)
-    assert transitions.tell(again, 1, 0).task.state is State.READY
+    assert transitions.inputs_ended(again, 1, 0).task.state is State.READY
 
 
 def test_supersede_only_when_all_ended_and_some_lack() -> None:
@@ -315,7 +315,7 @@ def test_supersede_only_when_all_ended_and_some_lack() -> None:
     ):
         with pytest.raises(FencedError):
             transitions.supersede(early, "next", "")
-    told = transitions.tell(task(State.WAITING), 3, 1).task
+    told = transitions.inputs_ended(task(State.WAITING), 3, 1).task
     after = transitions.supersede(told, "next", "").task
     assert (after.state, after.category, after.fallback) == (
         State.FAILED,
@@ -352,9 +352,9 @@ def test_telling_in_any_order_and_twice_comes_to_the_same(ends: list[tuple[int, 
     waiting = task(State.WAITING, missing=15, inputs=4)
     forward, backward = waiting, waiting
     for ended, without in told:
-        forward = transitions.tell(forward, ended, without).task
+        forward = transitions.inputs_ended(forward, ended, without).task
     for ended, without in reversed([*told, *told]):
-        backward = transitions.tell(backward, ended, without).task
+        backward = transitions.inputs_ended(backward, ended, without).task
     assert (forward.missing, forward.lacking, forward.state) == (
         backward.missing,
         backward.lacking,
@@ -406,16 +406,16 @@ def test_an_attempt_keeps_the_end_of_a_long_log() -> None:
 
 
 def test_an_input_that_is_made_after_all_is_no_longer_lacking() -> None:
-    told = transitions.tell(task(State.WAITING), 1, 1).task
+    told = transitions.inputs_ended(task(State.WAITING), 1, 1).task
     assert (told.missing, told.lacking) == (2, 1)
-    made = transitions.tell(told, 1, 0).task
+    made = transitions.inputs_ended(told, 1, 0).task
     assert (made.missing, made.lacking, made.state) == (2, 0, State.WAITING)
-    assert transitions.tell(made, 2, 0).task.state is State.READY
+    assert transitions.inputs_ended(made, 2, 0).task.state is State.READY
 
 
 def test_a_late_report_does_not_count_against_an_input_that_was_there() -> None:
-    told = transitions.tell(task(State.WAITING), 1, 0).task
-    late = transitions.tell(told, 1, 1).task
+    told = transitions.inputs_ended(task(State.WAITING), 1, 0).task
+    late = transitions.inputs_ended(told, 1, 1).task
     assert (late.missing, late.lacking) == (2, 0)
 
 

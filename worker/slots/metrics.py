@@ -11,7 +11,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tasks.run.probes import Told
+from tasks.run.probes import ProbeAnswers
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import EndedAttempt, Supervisor
 
@@ -44,7 +44,7 @@ class WorkerMetrics:
         for part, seconds in ended.parts.items():
             self._spent.labels(ended.phase.value, part).inc(seconds)
 
-    def told(self, supervisor: Supervisor, heartbeat: Heartbeat) -> Told:
+    def probe_answers(self, supervisor: Supervisor, heartbeat: Heartbeat) -> ProbeAnswers:
         """Return what the probes tell."""
         self._registry.register(_Now(supervisor))
         clock, lease = supervisor.runtime.clock, supervisor.lease
@@ -63,7 +63,9 @@ class WorkerMetrics:
             silent = clock.monotonic() - supervisor.looked
             return f"Redis has not answered for {silent:.0f} s" if silent > SILENT else ""
 
-        return Told(live=dead, ready=unready, metrics=lambda: generate_latest(self._registry))
+        return ProbeAnswers(
+            live=dead, ready=unready, metrics=lambda: generate_latest(self._registry)
+        )
 
 
 class _Now(Collector):

@@ -150,7 +150,7 @@ def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
 
     metrics = WorkerMetrics()
     supervisor.heard = metrics.hears
-    serve_probes(supervisor.settings, metrics.told(supervisor, heartbeat))
+    serve_probes(supervisor.settings, metrics.probe_answers(supervisor, heartbeat))
 
 
 def refuse_without_kernels() -> None:
