@@ -345,8 +345,8 @@ class Client:
         """List the owner's requests, newest first."""
         return self._read(_REQUESTS, self._call("GET", "/api/requests"))
 
-    def told(self, request_id: str = "") -> JsonValue:
-        """Ask all that the portal tells of a request, as JSON types.
+    def as_json(self, request_id: str = "") -> JsonValue:
+        """Return all that the portal says of a request, as JSON types.
 
         Args:
             request_id: Its id; "", the default, asks for all of the owner's requests.

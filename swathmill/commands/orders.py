@@ -61,7 +61,7 @@ def cancel(
     found = _order(request_id, "cancel", "is being cancelled", as_json, data, token)
     if found.state is RequestState.CANCELLED:  # cancelled at once, because nothing had started
         if as_json:
-            print_json(client_for(data_folder(data), token).told(request_id))
+            print_json(client_for(data_folder(data), token).as_json(request_id))
         else:
             _say(f"{request_id} is cancelled.")
     elif found.state.ended:
@@ -98,7 +98,7 @@ def retry(
     with about(request_id):
         found = client.retry(request_id, category=category, task=task)
     if as_json:
-        print_json(client.told(found.id))
+        print_json(client.as_json(found.id))
     elif found.id == request_id:
         _say(f"{request_id} tries again.")
     else:
@@ -114,7 +114,7 @@ def _order(
     if found.state.ended:
         return found
     if as_json:
-        print_json(client.told(request_id))
+        print_json(client.as_json(request_id))
     else:
         _say(f"{request_id} {becomes}.")
     return found

@@ -71,7 +71,7 @@ def submit(
         return
     made = client.submit(document)
     if as_json:
-        print_json(client.told(made.id))
+        print_json(client.as_json(made.id))
     else:
         plain_console().print(made.id, markup=False)
 
@@ -97,7 +97,7 @@ def status(
         if follow:
             found = _followed(client, request_id, quiet=as_json)
         if as_json:
-            print_json(client.told(request_id))
+            print_json(client.as_json(request_id))
         else:
             console = plain_console()
             _show(console, found)
@@ -180,7 +180,7 @@ def _copy(client: Client, request_id: str, to: str, *, as_json: bool) -> None:
 
 def _list(client: Client, *, as_json: bool) -> None:
     if as_json:
-        print_json(client.told())
+        print_json(client.as_json())
         return
     table = Table("request", "state", "submitted", "title", box=None)
     for row in client.requests():

@@ -72,16 +72,16 @@ def test_the_portal_tells_of_calls_and_of_the_manager() -> None:
     clock = ManualClock()
     runtime: Runtime = memory_runtime(clock)
     metrics, stopping = PortalMetrics(), threading.Event()
-    told = metrics.told(ManagerWatch(runtime, 30.0), stopping)
+    answers = metrics.probe_answers(ManagerWatch(runtime, 30.0), stopping)
     metrics.count("GET", "/new", 200, 0.02)
-    text = told.metrics().decode()
+    text = answers.metrics().decode()
     assert 'swathmill_portal_calls_total{method="GET",route="/new",status="200"} 1.0' in text
     assert "swathmill_portal_manager_acts 1.0" in text
     clock.sleep(50.0)
-    assert "swathmill_portal_manager_acts 0.0" in told.metrics().decode()
-    assert told.ready() == ""
+    assert "swathmill_portal_manager_acts 0.0" in answers.metrics().decode()
+    assert answers.ready() == ""
     stopping.set()
-    assert told.ready() == "it stops"
+    assert answers.ready() == "it stops"
 
 
 def test_a_call_goes_on_with_the_callers_trace() -> None:

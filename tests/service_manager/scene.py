@@ -145,7 +145,7 @@ class Scene:
         """The completion events of a task."""
         return [one.row for one in self.tasks.events(shard(spec.key), 1000) if one.key == spec.key]
 
-    def told(self, request: str, spec: Spec) -> Interest:
+    def recorded(self, request: str, spec: Spec) -> Interest:
         found = self.tasks.interest(request, spec.key)
         assert found is not None
         return found

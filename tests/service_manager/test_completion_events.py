@@ -114,7 +114,7 @@ def test_a_request_that_is_not_in_memory_is_told(category: Category | None) -> N
     scene.write(A)
     scene.run(A, category)
     scene.process()
-    assert scene.told("r", A).outcome is (TaskOutcome.FAILED if category else TaskOutcome.DONE)
+    assert scene.recorded("r", A).outcome is (TaskOutcome.FAILED if category else TaskOutcome.DONE)
     assert scene.left(A) == []
 
 
@@ -125,11 +125,11 @@ def test_an_outcome_that_another_manager_cleared_is_told_anew(scene: Scene) -> N
     scene.run(A, Category.BAD_IMAGE_FORMAT)
     scene.process()
     assert live.ledger.get(A.key).outcome is TaskOutcome.FAILED  # type: ignore[union-attr]
-    interest = scene.told("r", A)
+    interest = scene.recorded("r", A)
     scene.change(A, lambda task: transitions.retry(task, [interest], 0))
     scene.run(A)
     scene.process()
-    assert scene.told("r", A).outcome is TaskOutcome.DONE
+    assert scene.recorded("r", A).outcome is TaskOutcome.DONE
     assert live.ledger.get(A.key).outcome is TaskOutcome.DONE  # type: ignore[union-attr]
 
 
@@ -139,13 +139,13 @@ def test_an_event_of_an_end_before_a_retry_tells_nothing(
 ) -> None:
     scene.write(A)
     scene.run(A, Category.BAD_IMAGE_FORMAT)
-    interest = scene.told("r", A)
+    interest = scene.recorded("r", A)
     scene.change(A, lambda task: transitions.retry(task, [interest], 0))
     scene.process()
-    assert scene.told("r", A).outcome is None
+    assert scene.recorded("r", A).outcome is None
     scene.run(A, again)
     scene.process()
-    assert scene.told("r", A).outcome is (TaskOutcome.FAILED if again else TaskOutcome.DONE)
+    assert scene.recorded("r", A).outcome is (TaskOutcome.FAILED if again else TaskOutcome.DONE)
 
 
 def test_events_that_have_to_be_kept_do_not_hide_those_after_them(
@@ -163,7 +163,7 @@ def test_events_that_have_to_be_kept_do_not_hide_those_after_them(
     scene.process()
     for _ in range(4):
         scene.events.run()
-    assert scene.told("r", last).outcome is TaskOutcome.DONE
+    assert scene.recorded("r", last).outcome is TaskOutcome.DONE
     assert scene.left(last) == []
     assert all(scene.left(spec) for spec in kept)
 
@@ -182,7 +182,7 @@ def test_an_event_before_where_the_reading_goes_on_is_seen_without_a_sweep(
     scene.events.notice([shard(first.key)])
     for _ in range(4):
         scene.events.run()
-    assert scene.told("r", first).outcome is TaskOutcome.DONE
+    assert scene.recorded("r", first).outcome is TaskOutcome.DONE
 
 
 @pytest.mark.parametrize("state", [RequestState.WRITING, RequestState.RUNNING])

@@ -43,7 +43,7 @@ def revived(scene: Scene, spec: Spec, request: str = "s") -> None:
 
 def fallback(scene: Scene, spec: Spec, request: str = "r") -> Spec:
     """The task that a request got in the place of one that could not be made."""
-    key = scene.told(request, spec).fallback
+    key = scene.recorded(request, spec).fallback
     assert key
     return scene.tasks.spec(key)
 
@@ -86,7 +86,7 @@ def test_a_task_of_a_request_that_leaves_is_not_superseded(scene: Scene) -> None
     scene.run(B)
     scene.process()
     assert scene.task(CELL).state is State.WAITING
-    assert scene.told("r", CELL).outcome is None
+    assert scene.recorded("r", CELL).outcome is None
 
 
 def test_a_request_that_leaves_gets_no_fallback_task() -> None:
@@ -152,7 +152,7 @@ def test_what_is_made_again_waits_for_its_inputs_that_are_gone_too() -> None:
     for spec in again:
         scene.run(spec)
         scene.process()
-    assert scene.told("r", top).outcome is TaskOutcome.DONE
+    assert scene.recorded("r", top).outcome is TaskOutcome.DONE
     assert len(scene.tasks.attempts(CELL.key)) == 2
 
 
@@ -279,10 +279,10 @@ def test_a_fallback_task_is_written_under_the_fence_that_was_read_before(there: 
 
 def test_a_task_that_has_changed_since_it_was_read_names_no_fallback_task(scene: Scene) -> None:
     """Whoever changed it may have begun it again, and knows of no fallback task to withdraw."""
-    seen, interest = scene.task(CELL), scene.told("r", CELL)
+    seen, interest = scene.task(CELL), scene.recorded("r", CELL)
     revived(scene, CELL)
     with pytest.raises(ConflictError):
         scene.dependents._name(seen, "fallback", [interest])
-    assert scene.told("r", CELL).fallback == ""
+    assert scene.recorded("r", CELL).fallback == ""
     scene.dependents._name(scene.task(CELL), "fallback", [interest])
-    assert scene.told("r", CELL).fallback == "fallback"
+    assert scene.recorded("r", CELL).fallback == "fallback"

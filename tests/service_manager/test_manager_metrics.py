@@ -45,7 +45,7 @@ class Scene:
         self.metrics.acts(self.leadership, self.bench.manager, 0.25)
 
     def values(self) -> dict[tuple[str, ...], float]:
-        text = self.metrics.told().metrics().decode()
+        text = self.metrics.probe_answers().metrics().decode()
         return {
             (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
             for family in text_string_to_metric_families(text)
@@ -90,22 +90,22 @@ def test_what_the_manager_has_in_hand_is_told_while_it_acts(scene: Scene) -> Non
 
 
 def test_without_storage_it_is_unready_and_alive(scene: Scene) -> None:
-    told = scene.metrics.told()
-    assert told.ready() == "it starts"
+    answers = scene.metrics.probe_answers()
+    assert answers.ready() == "it starts"
     scene.round()
-    assert told.ready() == ""
+    assert answers.ready() == ""
     scene.bench.runtime.clock.sleep(50.0)
     scene.metrics.acts(scene.leadership, scene.bench.manager, 0.1)
-    assert told.ready() == "storage has not answered for 50 s"
-    assert told.live() == ""
+    assert answers.ready() == "storage has not answered for 50 s"
+    assert answers.live() == ""
     scene.leadership.renew()
-    assert told.ready() == ""
+    assert answers.ready() == ""
 
 
 def test_a_manager_without_rounds_is_to_be_started_again(scene: Scene) -> None:
     scene.round()
     scene.bench.runtime.clock.sleep(20 * LEASE + 1)
-    assert scene.metrics.told().live() == "no round has ended for 601 s"
+    assert scene.metrics.probe_answers().live() == "no round has ended for 601 s"
 
 
 def test_a_process_tells_of_its_rounds_and_of_its_standing_by(scene: Scene) -> None:

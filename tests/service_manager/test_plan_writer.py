@@ -145,7 +145,7 @@ def test_an_input_of_a_section_before_that_failed_meanwhile_is_looked_at() -> No
             live.note(interest)
     live.row = replace(live.row, state=RequestState.RUNNING)
     scene.process()
-    assert scene.told("r", CELL).fallback
+    assert scene.recorded("r", CELL).fallback
 
 
 def test_a_task_left_waiting_by_ended_requests_is_looked_at_for_the_next() -> None:
@@ -167,7 +167,7 @@ def test_a_task_left_waiting_by_ended_requests_is_looked_at_for_the_next() -> No
             live.note(interest)
     live.row = replace(live.row, state=RequestState.RUNNING)
     scene.process()
-    assert scene.told("r", CELL).fallback
+    assert scene.recorded("r", CELL).fallback
 
 
 def test_an_input_that_is_named_twice_is_one_dependent_with_two_places() -> None:

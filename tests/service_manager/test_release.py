@@ -158,7 +158,7 @@ def test_what_was_made_and_is_not_told_yet_is_kept() -> None:
     scene.write(G[0])
     scene.run(G[0])
     list(dropping(scene).batches())
-    assert scene.told("r", G[0]).outcome == "done"
+    assert scene.recorded("r", G[0]).outcome == "done"
     assert live.ledger.get(G[0].key).outcome == "done"  # type: ignore[union-attr]
 
 

@@ -580,7 +580,7 @@ def test_a_dependent_that_was_about_to_be_superseded_waits_again() -> None:
     """The manager before ended when it had noted that an input is lacking, and no further."""
     scene = a_cell()
     told, bad = TaskOutcome.FAILED, Category.BAD_IMAGE_FORMAT
-    failed = replace(scene.told("r", A_GRANULE), outcome=told, category=bad)
+    failed = replace(scene.recorded("r", A_GRANULE), outcome=told, category=bad)
     scene.tasks.transact(A_GRANULE.key[0], [task_table.put_interest(failed)])
     live = ordered(scene)
     live.note(failed)
@@ -615,11 +615,11 @@ def test_a_fallback_task_goes_with_all_that_was_planned_over_it() -> None:
     scene.write(top, over=[CELL])
     scene.process()
     scene.process()
-    fallback, over = scene.told("r", CELL).fallback, scene.told("r", top).fallback
+    fallback, over = scene.recorded("r", CELL).fallback, scene.recorded("r", top).fallback
     assert fallback
     assert over
     for spec in (CELL, top):  # both wait again, and `top` names no fallback task any more
-        interest = replace(scene.told("r", spec), fallback="")
+        interest = replace(scene.recorded("r", spec), fallback="")
         scene.change(spec, lambda t, w=interest: transitions.retry(t, [w], 1))  # type: ignore[misc]
     reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
     for key in (fallback, over):
@@ -631,7 +631,7 @@ def test_a_fallback_task_goes_with_all_that_was_planned_over_it() -> None:
 def test_a_fallback_task_that_was_planned_anew_stays() -> None:
     scene = a_cell()
     scene.process()
-    fallback = scene.told("r", CELL).fallback
+    fallback = scene.recorded("r", CELL).fallback
     reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
     assert scene.tasks.interest("r", fallback) is not None
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import CollectSpec
-from tasks.run.probes import Told
+from tasks.run.probes import ProbeAnswers
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.tables.runtime import memory_runtime
@@ -48,11 +48,11 @@ class Bench:
     clock: ManualClock
     supervisor: Supervisor
     heartbeat: Heartbeat
-    told: Told
+    answers: ProbeAnswers
 
     def values(self) -> dict[tuple[str, ...], float]:
         """What a scrape finds: name, and values of the labels in the order of their names."""
-        text = self.told.metrics().decode()
+        text = self.answers.metrics().decode()
         return {
             (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
             for family in text_string_to_metric_families(text)
@@ -81,7 +81,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         clock=clock,
         supervisor=supervisor,
         heartbeat=heartbeat,
-        told=metrics.told(supervisor, heartbeat),
+        answers=metrics.probe_answers(supervisor, heartbeat),
     )
     scratch.close()
 
@@ -106,23 +106,23 @@ def test_slots_and_lease_are_read_at_the_scrape(bench: Bench) -> None:
 
 
 def test_without_storage_it_is_unready_and_alive(bench: Bench) -> None:
-    assert bench.told.ready() == ""
+    assert bench.answers.ready() == ""
     bench.clock.sleep(29.0)
     bench.heartbeat.turned = bench.clock.monotonic()
-    assert "no heartbeat has succeeded for 29 s" in bench.told.ready()
-    assert bench.told.live() == ""
+    assert "no heartbeat has succeeded for 29 s" in bench.answers.ready()
+    assert bench.answers.live() == ""
     bench.supervisor.lease.renew(bench.clock.monotonic())
-    assert bench.told.ready() == ""
+    assert bench.answers.ready() == ""
 
 
 def test_without_redis_it_is_unready_and_alive(bench: Bench) -> None:
     bench.clock.sleep(40.0)
     bench.heartbeat.turned = bench.clock.monotonic()
     bench.supervisor.lease.renew(bench.clock.monotonic())
-    assert bench.told.ready() == "Redis has not answered for 40 s"
-    assert bench.told.live() == ""
+    assert bench.answers.ready() == "Redis has not answered for 40 s"
+    assert bench.answers.live() == ""
 
 
 def test_a_worker_that_tries_no_heartbeat_is_to_be_started_again(bench: Bench) -> None:
     bench.clock.sleep(121.0)
-    assert bench.told.live() == "no heartbeat was tried for 121 s"
+    assert bench.answers.live() == "no heartbeat was tried for 121 s"
