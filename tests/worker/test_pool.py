@@ -24,6 +24,7 @@ from tasks.run.classify import AttemptError
 from tasks.run.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS, MemoryBlobs
 from tasks.tables import workers
+from tests.waiting import until
 from tests.worker.processes import (
     GOOD,
     ROOT,
@@ -35,7 +36,6 @@ from tests.worker.processes import (
     make_stack,
     reduction,
 )
-from tests.worker.world import until
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Succeeded, encode
 from worker.slots.lent_blobs import LentBlobs
 from worker.slots.orders import PLACE, Order

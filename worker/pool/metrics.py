@@ -6,16 +6,16 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tasks.run.probes import Told
+from tasks.run.probes import ProbeAnswers
 from worker.pool.runner import Runner
 
 
-def told(runner: Runner) -> Told:
+def probe_answers(runner: Runner) -> ProbeAnswers:
     """Return what the probes tell."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(_Now(runner))
-    return Told(
+    return ProbeAnswers(
         live=lambda: "",
         ready=lambda: "it stops" if runner.stopping else "",
         metrics=lambda: generate_latest(registry),

@@ -91,9 +91,9 @@ def _listen(settings: Settings, runner: Runner) -> RunnerServer:
     if settings.probe_port:
         # Only where it is used: it takes part of the time in which a process starts.
         from tasks.run.probes import serve_probes
-        from worker.pool.metrics import told
+        from worker.pool.metrics import probe_answers
 
-        serve_probes(settings, told(runner))
+        serve_probes(settings, probe_answers(runner))
     try:
         return RunnerServer(settings.runner_host, settings.runner_port, runner)
     except OSError as error:
