@@ -107,22 +107,27 @@ class ProductItem:
 def items() -> tuple[ProductItem, ...]:
     """List every product and collection, sorted by name, newest collection first."""
     found = [
-        ProductItem(
-            name=product.name,
-            collection=collection,
-            title=product.title,
-            platform=_PLATFORMS.get(product.name[:3], ""),
-            keywords=product.keywords,
-            geometry=product.geometry,
-            resolution=product.resolution,
-            period=product.period,
-            layers=_data_first(_layers(product)),
-            has_patterns=any(set(name) & set("*?[") for name in product.layers),
-        )
+        item_of(product, collection)
         for product in catalogue.products()
         for collection in map(Collection, product.collections)
     ]
     return tuple(sorted(found, key=lambda item: (item.name, [-n for n in item.collection.age])))
+
+
+def item_of(product: Product, collection: Collection) -> ProductItem:
+    """Show a product in one of its collections."""
+    return ProductItem(
+        name=product.name,
+        collection=collection,
+        title=product.title,
+        platform=_PLATFORMS.get(product.name[:3], ""),
+        keywords=product.keywords,
+        geometry=product.geometry,
+        resolution=product.resolution,
+        period=product.period,
+        layers=_data_first(_layers(product)),
+        has_patterns=any(set(name) & set("*?[") for name in product.layers),
+    )
 
 
 def product_count() -> int:

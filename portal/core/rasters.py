@@ -18,6 +18,7 @@ from reprojection.errors import ReprojectionError
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
 from tasks.model.package_reference import VERSION
+from tasks.model.rasters import reference_of
 from tasks.run.https_fetch import AddressRefusedError, fetch
 from tasks.settings import Settings
 from tasks.tables import package_operations, raster_operations
@@ -220,6 +221,16 @@ class RasterVersionView:
 def raster_view(row: PackageRow, person: str, portal_url: str = "") -> PackageView:
     """Show a raster to a person who may see it."""
     return view_of(row, person, portal_url, prefix="raster:", place="rasters")
+
+
+def meant(runtime: Runtime, person: str, name: str) -> RasterVersionView | None:
+    """Find the version that a product's name means to a person; None if it means no raster."""
+    try:
+        asked = reference_of(name)
+    except ValueError:
+        return None
+    found = package_operations.meant(RasterDesk(runtime=runtime), person, asked)
+    return None if found is None else RasterVersionView(row=found[1])
 
 
 def offered(runtime: Runtime, person: str) -> list[PackageView]:

@@ -1,14 +1,16 @@
 """The pages of users' rasters: the list with the upload, and one raster with all its owner does."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
+from starlette.datastructures import UploadFile
 
 from portal.core.identity import Caller, person
 from portal.core.problems import begun
-from portal.core.rasters import offered, received
+from portal.core.rasters import RasterUpload, offered, received
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
 from portal.web.packages_page import SHARING
@@ -16,7 +18,7 @@ from portal.web.rasters_api import desk_of, look, pushing
 from reprojection.read.user_source import RasterRefusedError
 from tasks.tables import package_operations
 from tasks.tables.package_operations import PackageConflictError
-from tasks.tables.package_table import Visibility
+from tasks.tables.package_table import PackageRow, Visibility
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,11 +32,18 @@ def rasters(caller: Caller, portal: CurrentPortal) -> Response:
 @router.post("/rasters")
 async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -> Response:
     """Store an uploaded raster, and show it; or show what is wrong with it."""
-    portal = portal_of(request)
+    portal, push = portal_of(request), pushing(portal_of(request), caller)
+    typed = [RasterUpload()]
+
+    def noted(upload: RasterUpload, files: Sequence[UploadFile]) -> PackageRow:
+        typed.append(upload)
+        return push(upload, files)
+
     try:
-        row = await received(request, pushing(portal, caller))
+        row = await received(request, noted)
     except (RasterRefusedError, PackageConflictError) as error:
-        return await run_in_threadpool(_list, portal, caller, wrong=begun(str(error)))
+        wrong = begun(str(error))
+        return await run_in_threadpool(_list, portal, caller, typed=typed[-1], wrong=wrong)
     return RedirectResponse(f"/rasters/{row.id}", 303)
 
 
@@ -101,13 +110,17 @@ def delete(
     return RedirectResponse(f"/rasters/{raster_id}" if left else "/rasters", 303)
 
 
-def _list(portal: Portal, caller: Person, *, wrong: str = "") -> Response:
+def _list(
+    portal: Portal, caller: Person, *, typed: RasterUpload | None = None, wrong: str = ""
+) -> Response:
+    """Show the list, and the form with what was typed."""
     return portal.pages.page(
         "rasters.html",
         caller,
         "rasters",
         422 if wrong else 200,
         rasters=offered(portal.runtime, caller.owner),
+        typed=typed or RasterUpload(),
         wrong=wrong,
         fetches=bool(portal.settings.allowed_hosts.endpoints),
     )

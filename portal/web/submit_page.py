@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
-from portal.core import catalogue
+from portal.core import catalogue, rasters
 from portal.core.documents import decode, read_form_data
 from portal.core.estimates import Estimate, estimate
 from portal.core.identity import Caller, person
@@ -24,6 +25,7 @@ from portal.web.forms import (
     STANDING,
     WINDOWS,
     Form,
+    ProductCard,
     form_of,
     new_card,
     quality_of,
@@ -35,6 +37,7 @@ from reprojection.resampling import TRAITS
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, held_text
 from tasks.model.model import RequestState
+from tasks.model.rasters import is_raster
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
 from tasks.request.resolved import ResolvedRequest
@@ -194,8 +197,9 @@ def products(portal: CurrentPortal, q: str = "", every: bool = False) -> Respons
     )
 
 
-@router.get("/new/product", dependencies=[Depends(person)])
+@router.get("/new/product")
 def product(
+    caller: Caller,
     portal: CurrentPortal,
     name: str = "",
     collection: str = "",
@@ -204,16 +208,35 @@ def product(
 ) -> Response:
     """Render a card for one more product."""
     name, collection = name or other_name, collection or other_collection
-    if not name.strip() or not collection.strip():
+    if is_raster(name):
+        card = new_card(name[:400], "")
+        known = rasters.meant(portal.runtime, caller.owner, card.name)
+        if known is not None and not known.row.raster.days:
+            card = replace(card, use="static")
+    elif name.strip() and collection.strip():
+        card = new_card(name[:40], collection[:10])
+    else:
         raise PortalError("A product needs a short name and a collection.", "Fill both in.")
     return portal.pages.part(
         "product.html",
-        card=new_card(name[:40], collection[:10]),
+        card=card,
+        known_of=partial(_known, portal, caller),
         catalogue=catalogue,
         held=portal.holdings.known(),
         held_text=held_text,
         problems=Problems(),
     )
+
+
+def _known(portal: Portal, caller: Person, card: ProductCard) -> catalogue.ProductItem | None:
+    """Return what is known of a card's product: by the catalogue, or of the caller's raster."""
+    if not is_raster(card.name):
+        return catalogue.find(card.name, card.collection)
+    found = rasters.meant(portal.runtime, caller.owner, card.name)
+    if found is None:
+        return None
+    item = catalogue.item_of(found.row.raster.product(), card.collection)
+    return replace(item, title=f"{found.dates}, {found.grid}")
 
 
 def new_page(
@@ -253,6 +276,8 @@ def new_page(
         known=catalogue.product_count(),
         counted=False,
         catalogue=catalogue,
+        known_of=partial(_known, portal, caller),
+        rasters=rasters.offered(portal.runtime, caller.owner),
         quality=quality_of(form),
         methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,

@@ -129,6 +129,33 @@ def test_the_page_uploads_shares_and_deletes(portal: LivePortal, dem: Path) -> N
         assert browser.get(at).status_code == 404
 
 
+def test_a_refused_upload_keeps_what_was_typed(portal: LivePortal, dem: Path) -> None:
+    typed = {"name": "hills", "units": "hills=m", "dates": "2012-04-01, 2012-04-02", "period": "8"}
+    with portal.browser() as browser:
+        page = browser.post("/rasters", data=typed, files={"file": (dem.name, dem.read_bytes())})
+        assert page.status_code == 422
+        assert "2 dates are given for 1 files" in page.text
+        for name, value in typed.items():
+            assert f'name="{name}" value="{value}"' in page.text, name
+        assert "<details open><summary>More about it" in page.text
+        assert "<details open><summary>More" not in browser.get("/rasters").text
+
+
+def test_the_form_offers_rasters_with_their_layers(portal: LivePortal, dem: Path) -> None:
+    assert push(portal, dem, units="hills=m").status_code == 201
+    with portal.browser(ADA) as browser:
+        assert 'aria-label="Add raster:hills"' in browser.get("/new").text
+        card = browser.get("/new/product", params={"name": "raster:hills"}).text
+        assert "a raster of your own" in card
+        assert 'value="hills"' in card  # a layer to tick
+        assert '<option value="static" selected>' in card  # of no date
+        assert "In the archive" not in card
+    with portal.browser(BEN) as browser:
+        assert "raster:hills" not in browser.get("/new").text
+        card = browser.get("/new/product", params={"name": f"raster:{ADA}/hills"}).text
+        assert "You may name no raster so." in card
+
+
 def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
     assert push(portal, dem).status_code == 201
     products = [*DOCUMENT["products"], {"name": "raster:hills", "layers": ["hills"]}]
