@@ -26,6 +26,7 @@ from reprojection.grid.crs import (
     is_modis_sinusoidal,
     is_plain_lonlat,
     operation,
+    parse_crs,
     to_lonlat,
     wrap_longitude,
 )
@@ -103,6 +104,17 @@ class SourceSpace:
         """Compute fractional columns and rows of WGS84 longitudes and latitudes in degrees."""
         x, y = from_lonlat(self.crs, lon, lat)
         return (x - self.x0) / self.pixel_width, (y - self.y0) / self.pixel_height
+
+    def near(self, grid: Grid, columns: Floats) -> Floats:
+        """Return columns by whole turns of longitude, those nearest to a grid's middle.
+
+        A grid of degrees may pass 180: its columns go on there, and longitudes begin at -180.
+        """
+        if not parse_crs(self.crs).is_geographic:
+            return columns
+        turn = 360.0 / self.pixel_width
+        middle = self.offset(grid)[0] + grid.width / 2
+        return np.asarray(columns + turn * np.round((middle - columns) / turn), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)

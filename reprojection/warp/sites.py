@@ -25,7 +25,7 @@ from modis.sphere import SPHERE_RADIUS
 from reprojection.catalogue.layers import Layer, LayerKind
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.coordinates import SourceSpace
-from reprojection.grid.crs import Floats, to_lonlat
+from reprojection.grid.crs import Floats, to_lonlat, wrap_longitude
 from reprojection.grid.grids import Grid
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets
@@ -138,6 +138,7 @@ class Places:
 
     def _find_in_grid(self, space: SourceSpace, grid: Grid) -> "_Spots | None":
         x, y = space.pixels(self.lon, self.lat)
+        x = space.near(grid, x)
         known = np.isfinite(x) & np.isfinite(y)
         left, top = space.offset(grid)
         row = np.floor(np.where(known, y, -1e9)).astype(np.int64) - top
@@ -675,6 +676,7 @@ def _in_area(site: Site, grid: Grid) -> tuple[Whole, Whole]:
     space = SourceSpace.of(grid)
     left, top = space.offset(grid)
     x, y = space.pixels(lon.ravel(), lat.ravel())
+    x = space.near(grid, x)
     if not np.isfinite(x).any():
         return nothing
     first_col = max(0, math.floor(np.nanmin(x)) - left - 1)
@@ -687,7 +689,7 @@ def _in_area(site: Site, grid: Grid) -> tuple[Whole, Whole]:
     a, _, c, _, e, f = grid.transform
     x, y = np.asarray((cols + 0.5) * a + c, np.float64), np.asarray((rows + 0.5) * e + f)
     at_lon, at_lat = to_lonlat(grid.crs, x, y.astype(np.float64))
-    there = shapely.contains_xy(site.area, at_lon, at_lat)
+    there = shapely.contains_xy(site.area, wrap_longitude(at_lon), at_lat)
     return rows[there].astype(np.int64), cols[there].astype(np.int64)
 
 

@@ -220,17 +220,22 @@ def _cells_with(
     if not grids:
         return (), ()
     space = SourceSpace.of(grids[0])
-    boxes = []
-    for site in sites:
+    corners, of = [], []
+    for number, site in enumerate(sites):
         places = np.array([[site.lon, site.lat]])
         if site.area is not None:
             places = np.concatenate([places, shapely.get_coordinates(site.area)])
-        x, y = space.pixels(places[:, 0], places[:, 1])
-        boxes.append([x.min(), y.min(), x.max(), y.max()])
-    west, north, east, south = np.array(boxes).T
+        corners.append(places)
+        of += [number] * len(places)
+    lon, lat = np.concatenate(corners).T
+    x, y = space.pixels(lon, lat)
+    firsts = np.flatnonzero(np.diff(of, prepend=-1))
+    north, south = np.minimum.reduceat(y, firsts), np.maximum.reduceat(y, firsts)
     found, inside = [], np.zeros(len(sites), np.bool_)
     for number, grid in enumerate(grids):
         left, top = space.offset(grid)
+        near = space.near(grid, x)
+        west, east = np.minimum.reduceat(near, firsts), np.maximum.reduceat(near, firsts)
         # NaN, of a place that the grid's CRS does not have, is in no cell.
         here = (east + 1 >= left) & (west - 1 < left + grid.width)
         here &= (south + 1 >= top) & (north - 1 < top + grid.height)

@@ -17,7 +17,7 @@ from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
 from reprojection.reproject import Options, reproject
 from reprojection.warp import sites as reading
-from reprojection.warp.sites import REASONS, Places, Site, Wanted
+from reprojection.warp.sites import REASONS, Cell, Places, Site, Wanted
 from reprojection.write.write import write_cog
 
 GOOD = {"FparLai_QC": {"MODLAND": [0]}}
@@ -137,6 +137,42 @@ def test_tiles_agree_with_the_raster(
 def test_real_tiles_agree_with_the_raster(granules: Path, tmp_path: Path) -> None:
     paths = sorted(granules.rglob("MCD15A2.A2012113*.hdf"))
     assert against_raster(paths, Wanted(layer="Lai_1km", rule=GOOD), tmp_path) > 5
+
+
+def across_180(first: float) -> Cell:
+    """A raster of half degrees whose pixel holds its own column and row: 100 x row + column."""
+    grid = Grid(crs="EPSG:4326", transform=(0.5, 0, first, 0, -0.5, 10), width=20, height=40)
+    rows, columns = np.mgrid[0:40, 0:20].astype(np.float64)
+    values = 100 * rows + columns + (0 if first < 180 else 20)
+    return Cell(
+        name=f"{first}",
+        grid=grid,
+        units="",
+        continuous=True,
+        rows=lambda begin, end: values[begin:end],
+    )
+
+
+def test_rasters_that_pass_180_are_read_on_both_sides() -> None:
+    area = shapely.MultiPolygon([shapely.box(179, 0, 180, 1), shapely.box(-180, 0, -179, 1)])
+    sites = [
+        Site(name="west", lon=175.2, lat=9.7),
+        Site(name="edge", lon=-179.9, lat=9.2),
+        Site(name="east", lon=-171.3, lat=0.1),
+        Site(name="far", lon=150.0, lat=5.0),
+        Site(name="both", lon=179.6, lat=0.6, area=area),
+    ]
+    cells = [across_180(170.0), across_180(180.0)]
+    found = {
+        sites[n].name: (part.value[k], part.mean[k], part.pixels[k])
+        for part in reading.read_cells("x", cells, Places(sites))
+        for k, n in enumerate(part.site.tolist())
+    }
+    assert found["west"] == (10, pytest.approx(np.mean([9, 10, 11, 109, 110, 111])), 9)
+    assert found["edge"] == (120, 120, 9)  # the 3 x 3 pixels go on beyond 180
+    assert found["east"][0] == 1937
+    assert "far" not in found
+    assert found["both"] == (1819, pytest.approx(1869.5), 8)
 
 
 def test_quality_is_decoded(sample_archive: Path) -> None:

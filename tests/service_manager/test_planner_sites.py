@@ -20,7 +20,7 @@ from tasks.model.spec import (
     SitesSpec,
     TableSpec,
 )
-from tests.service_manager.shelf import composites, made, specs, swath_granule
+from tests.service_manager.shelf import composites, made, specs, swath_granule, tile_granule
 
 REQUEST: dict[str, Any] = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km", "Fpar_1km"]}],
@@ -133,6 +133,21 @@ def test_rasters_are_sampled_in_the_cells_that_hold_a_site() -> None:
     assert [one.key for one in table.inputs[:-1]] == [one.key for one in samples]
     assert any("outside the results: Far" in note for note in found.notes)
     assert {task.key for task in plain} < {task.key for task in found}
+
+
+def test_sites_on_both_sides_of_180_are_sampled() -> None:
+    day = dt.date(2012, 1, 1)
+    records = [tile_granule(day, h, 9) for h in (0, 1, 34, 35)]
+    region = {"bbox": [170.0, -5.0, -170.0, -1.0]}
+    sites = "id,latitude,longitude\nMoor,-2,171\nDunes,-2,-171\nFar,-2,160\n"
+    asked = {**RASTERS, "region": region, "time": {"start": day, "end": day}}
+    found = made(records, asked, measurements={**MEASURED, "sites": sites})
+    cells = {spec.key: spec.grid.transform[2] for spec in specs(found, ReprojectSpec)}
+    (sample,) = specs(found, SampleSpec)
+    assert any("outside the results: Far." in note for note in found.notes)
+    west = sorted(cells[one.key] for one in sample.inputs[:-1])
+    assert len(west) == 2
+    assert west[0] < 180 < west[1]
 
 
 def test_outputs_of_a_step_are_sampled_in_their_windows() -> None:
