@@ -5,12 +5,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from portal.core import owners
 from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError
 from portal.core.tokens import Person
 from tasks.errors import SwathmillError
 from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.model.task_keys import is_key
-from tasks.tables import audit, request_operations, restrictions, workers
+from tasks.tables import audit, manager_rows, request_operations, restrictions, workers
 from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
 from tasks.tables.restrictions import Kind, Restriction
@@ -134,12 +135,12 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
             worker = _worker(runtime, order.subject)
             held = f"It is held ({worker.hold.value}): {worker.hold_why}"
             why = "It is not held." if worker.hold is Hold.NONE else held
-            return (why, "It takes new attempts again, in all its slots.")
+            return (why, f"It takes new attempts again, in all its {worker.slots} slots.")
         case Action.KILL:
             worker, attempt = _attempt(runtime, order.subject)
             return (
                 f"{attempt.task_class} has run on {worker.name} for {attempt.started_ago:.0f} s.",
-                "The attempt is killed and its task is tried again at once. This does not "
+                "One attempt is killed, and its task is tried again at once. This does not "
                 "count as a try.",
             )
         case Action.CANCEL:
@@ -187,7 +188,7 @@ def _do(runtime: Runtime, who: str, order: Order, reason: str) -> str:
             return f"request {row.id} of {row.owner} is being cancelled"
     kind = _kind(order)
     lifts = order.action in _LIFTS or (order.action in _VALUED and order.number is None)
-    _check_subject(order)
+    _check_subject(runtime, order)
     if lifts:
         return "lifted" if restrictions.lift(store, clock, kind, order.subject) else "was not set"
     new = Restriction(
@@ -206,7 +207,7 @@ def _kind(order: Order) -> Kind:
     return (_RESTRICTS | _LIFTS)[order.action]
 
 
-def _check_subject(order: Order) -> None:
+def _check_subject(runtime: Runtime, order: Order) -> None:
     if order.action in _OF_PHASES and order.subject not in {phase.value for phase in Phase}:
         raise BadCallError(
             f"There is no phase {order.subject!r}.",
@@ -215,40 +216,73 @@ def _check_subject(order: Order) -> None:
         )
     if not order.subject:
         raise BadCallError("No owner is named.", "Name one.", field="subject")
+    if order.action in _OF_PHASES or order.action in _LIFTS:
+        return
+    others = owners.spellings(runtime, order.subject)
+    if others and not owners.has_requests(runtime, order.subject):
+        raise BadCallError(
+            f"No request is {order.subject}'s.", f"Name {' or '.join(others)}.", field="subject"
+        )
 
 
 def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
-    _check_subject(order)
-    what = f"phase {order.subject}" if order.action in _OF_PHASES else f"owner {order.subject}"
+    _check_subject(runtime, order)
+    of_phase = order.action in _OF_PHASES
+    what = f"phase {order.subject}" if of_phase else f"owner {order.subject}"
+    waiting = (_waiting_in_phase if of_phase else _waiting_of_owner)(runtime, order.subject)
     if order.action in _LIFTS:
-        return (f"New attempts of {what} are started again.",)
-    if order.action in (Action.PAUSE_PHASE, Action.PAUSE_OWNER):
-        touched = _running(runtime, order)
-        return (
-            f"No new attempt of {what} is started until it is resumed.",
-            f"Running attempts go on to their end: {touched} now.",
-            "Tasks that other owners want, too, run on their account as they become ready."
-            if order.action is Action.PAUSE_OWNER
-            else "Requests wait where they need this phase.",
-        )
+        return (f"New attempts of {what} are started again.", waiting)
     number = order.number
     if order.action is Action.QUOTA_OWNER:
         used = restrictions.spent_hours(runtime.store, order.subject, runtime.clock.now())
         spent = f"{used:,.2f} hours of one slot were used this month."
         if number is None:
-            return (f"The quota of {what} is lifted.", spent)
+            return (f"The quota of {what} is lifted.", spent, waiting)
         waits = " That is more: the owner's requests wait from now on." if used >= number else ""
         return (
             f"Attempts of {what} may take {number:,g} hours of one slot in a calendar month; what "
             "is over waits for the next one.",
             spent + waits,
+            waiting,
         )
-    if number is None:
-        return (f"The limit of {what} is lifted.",)
+    if order.action in _VALUED and number is None:
+        return (f"The limit of {what} is lifted.", waiting)
+    going_on = f"Running attempts go on to their end: {_running(runtime, order)} now."
+    if order.action in _VALUED:
+        most = f"At most {number:,.0f} attempts of {what} are sent and running at once."
+        return (most, going_on, waiting)
     return (
-        f"At most {number:,.0f} attempts of {what} are sent and running at once.",
-        f"Running attempts go on to their end: {_running(runtime, order)} now.",
+        f"No new attempt of {what} is started until it is resumed.",
+        going_on,
+        waiting,
+        "Requests wait where they need this phase."
+        if of_phase
+        else "Tasks that other owners want, too, run on their account as they become ready.",
     )
+
+
+def _waiting_in_phase(runtime: Runtime, phase: str) -> str:
+    """Say how many tasks of a phase wait, as the acting manager knows."""
+    rows = manager_rows.managers(runtime.store, runtime.clock.now())
+    ready = sum(
+        queue.ready
+        for row in rows
+        if row.acts
+        for queue in row.queues
+        if queue.phase.value == phase
+    )
+    return f"Tasks that are ready and wait: {ready:,}."
+
+
+def _waiting_of_owner(runtime: Runtime, owner: str) -> str:
+    """Say how many tasks of an owner's requests are unfinished."""
+    rows = list(owners.unfinished(runtime, owner))
+    left = sum(count.left for row in rows for count in row.phases.values())
+    if rows:
+        requests = "1 request has" if len(rows) == 1 else f"{len(rows):,} requests have"
+        return f"{requests} not ended, with {left:,} unfinished tasks."
+    known = owners.has_requests(runtime, owner)
+    return "All requests of this owner have ended." if known else "This owner has no request yet."
 
 
 def _running(runtime: Runtime, order: Order) -> int:

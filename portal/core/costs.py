@@ -1,9 +1,8 @@
 """What work costs and wastes, how fast workers are, what fails most, and which kills were right."""
 
 import datetime as dt
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,7 +19,7 @@ from tasks.tables.workers import WorkerRow
 
 _TOP = 10
 _PACED_DAYS = 7
-JUDGED = 50  # kills
+JUDGED = 50  # kills, on a page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +164,10 @@ class Judged:
         return Verdict.RIGHT if self.after.duration < self.kill.duration else Verdict.EARLY
 
 
-def judged_kills(runtime: Runtime, meant: Filters) -> list[Judged]:
-    """Judge the latest kills that filters mean, at most `JUDGED`. Raises StoreError."""
-    kills = failures(runtime.store, meant, [Category.EXECUTION_TIMEOUT])
-    return [_judged(runtime, kill) for kill in itertools.islice(kills, JUDGED)]
+def judged_kills(runtime: Runtime, meant: Filters) -> Iterator[Judged]:
+    """Judge the kills that filters mean, the latest first. Raises StoreError."""
+    kills = failures(runtime.store, meant, [Category.EXECUTION_TIMEOUT], looked_at=None)
+    return (_judged(runtime, kill) for kill in kills)
 
 
 def _judged(runtime: Runtime, kill: Failure) -> Judged:

@@ -301,15 +301,20 @@ def _days(filters: Filters, tally: _Tally) -> Iterator[DayShare]:
         yield DayShare(day=day, count=sums.count, failed=sums.failed, timeouts=tally.timeouts[day])
 
 
-def failures(store: Store, filters: Filters, categories: Sequence[Category]) -> Iterator[Failure]:
+def failures(
+    store: Store,
+    filters: Filters,
+    categories: Sequence[Category],
+    looked_at: int | None = LOOKED_AT,
+) -> Iterator[Failure]:
     """Yield the failed attempts that filters mean, the newest first. Raises StoreError.
 
-    At most `LOOKED_AT` failures of the time are looked at.
+    At most `looked_at` failures of the time are looked at; with None, all.
     """
     first = dt.datetime.combine(filters.first, dt.time(), dt.UTC).timestamp()
     last = dt.datetime.combine(filters.last, dt.time(), dt.UTC).timestamp() + 86_400.0
     found = history.failures(store, first, last - 0.001, categories)
-    for one in itertools.islice(found, LOOKED_AT):
+    for one in itertools.islice(found, looked_at):
         named = filters.owner in ("", one.owner) and filters.worker in ("", one.worker)
         if named and filters.fit(one.phase, one.task_class):
             yield one

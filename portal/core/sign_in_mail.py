@@ -18,6 +18,7 @@ from itertools import islice
 
 import structlog
 
+from portal.core.owners import folded
 from tasks.errors import SwathmillError
 from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
@@ -94,7 +95,7 @@ class SignInDesk:
         if len(self._mailed) >= ALTOGETHER:
             log.warning("too many sign-in mails within the hour; one was not written")
             return False
-        alike = sum(_key(known) == _key(to) for _, known in self._mailed)
+        alike = sum(folded(known) == folded(to) for _, known in self._mailed)
         if alike >= PER_ADDRESS:
             return False
         self._mailed.append((now, to))
@@ -102,14 +103,14 @@ class SignInDesk:
 
     def _letters(self, address: str, then: str) -> list[Mail]:
         """Write one mail to each spelling of an address; the spelling asked for comes first."""
-        key = _key(address)
-        notified = [(row, notify) for row, notify in self._newest() if _key(notify) == key]
+        key = folded(address)
+        notified = [(row, notify) for row, notify in self._newest() if folded(notify) == key]
         owners = {
             row.owner
             for name in (address, key)
             for row in request_operations.list_requests(self._runtime, name, 1)
         }
-        owners |= {row.owner for row, _ in self._newest() if _key(row.owner) == key}
+        owners |= {row.owner for row, _ in self._newest() if folded(row.owner) == key}
         owners |= {name for name in (address, key) if self._runtime.groups.of(name)}
         spelt = owners | {notify for _, notify in notified}
         letters = []
@@ -160,14 +161,6 @@ class SignInDesk:
                 found.append((listed, _notify(request_operations.load(self._runtime, listed.id))))
             self._read = now, found
         return self._read[1]
-
-
-def _key(address: str) -> str:
-    """Return what the spellings of an address have in common.
-
-    Letters beyond ASCII are compared as they are: folding them would make two hosts equal.
-    """
-    return address.lower() if address.isascii() else address
 
 
 def _notify(row: RequestRow) -> str:

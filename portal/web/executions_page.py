@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from portal.core import costs, executions
-from portal.core.costs import Verdict
+from portal.core.costs import Judged, Verdict
 from portal.core.csv_text import csv_answer
 from portal.core.executions import Executions, Filters, parse_filters
 from portal.core.identity import Operator, operator
@@ -18,6 +18,7 @@ from portal.web.pages import iso_text
 from tasks.model.categories import RULES, Category
 from tasks.model.model import Phase
 from tasks.tables import manager_rows
+from tasks.tables.manager_rows import ManagerRow
 
 pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
 
@@ -112,18 +113,86 @@ def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
         made=_made(portal, meant),
         top=costs.top_failures(runtime, meant, workers),
         paces=costs.paces(runtime, workers, _today(portal)),
-        stored=next((one for one in manager_rows.managers(runtime.store, now) if one.acts), None),
+        stored=_stored(portal),
         price=portal.settings.price_core_hour,
         today=_today(portal),
-        hours_today=max(1.0, now % 86_400 / 3600),
+        hours_today=_hours(_today(portal), now),
         **_form(meant),
     )
+
+
+@pages.get("/operations/costs/{table}.csv")
+def download_costs(table: str, portal: CurrentPortal, meant: Meant) -> Response:
+    """Download one of the tables of the page: throughput, failing, workers or storage."""
+    runtime, name = portal.runtime, f"{table}-{meant.first}-{meant.last}"
+    head: tuple[str, ...]
+    match table:
+        case "throughput":
+            head = ("day", "succeeded", "succeeded_an_hour", "failed")
+            now = runtime.clock.now()
+            rows: list[tuple[object, ...]] = [
+                (
+                    one.day,
+                    one.count - one.failed,
+                    round((one.count - one.failed) / _hours(one.day, now), 2),
+                    one.failed,
+                )
+                for one in _made(portal, meant).days
+            ]
+        case "failing":
+            head = ("what", "name", "failed", "address")
+            top = costs.top_failures(runtime, meant, portal.board.look().workers)
+            kinds = {"granule": top.granules, "package": top.packages, "worker": top.workers}
+            rows = [
+                (kind, one.name, one.count, one.address)
+                for kind, some in kinds.items()
+                for one in some
+            ]
+            rows += [("host", host, count, "") for host, count in top.hosts]
+        case "workers":
+            name, head = table, ("worker", "host", "time", "attempts", "failed", "state", "why")
+            rows = [
+                (
+                    one.worker.name,
+                    one.worker.host,
+                    "" if one.factor is None else round(one.factor, 3),
+                    one.attempts,
+                    one.failed,
+                    one.worker.hold.value or "free",
+                    one.worker.hold_why,
+                )
+                for one in costs.paces(runtime, portal.board.look().workers, _today(portal))
+            ]
+        case "storage":
+            name, head = table, ("phase", "artifacts", "bytes")
+            stored = _stored(portal)
+            rows = [
+                (one.phase.value, one.artifacts, one.size)
+                for one in (stored.stored if stored is not None else ())
+            ]
+        case _:
+            raise BadCallError(
+                f"There is no table {table!r}.", "Name throughput, failing, workers or storage."
+            )
+    return csv_answer(name, head, rows)
+
+
+def _hours(day: dt.date, now: float) -> float:
+    """Return how many hours of a day have passed, at least one."""
+    today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+    return 24.0 if day != today else max(1.0, now % 86_400 / 3600)
+
+
+def _stored(portal: Portal) -> ManagerRow | None:
+    """Return the row of the manager that acts, which says what storage holds."""
+    found = manager_rows.managers(portal.runtime.store, portal.runtime.clock.now())
+    return next((one for one in found if one.acts), None)
 
 
 @pages.get("/operations/kills")
 def kills_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Response:
     """Show which kills by the time limit were right, by the attempts that followed."""
-    judged = costs.judged_kills(portal.runtime, meant)
+    judged = list(itertools.islice(costs.judged_kills(portal.runtime, meant), costs.JUDGED))
     return portal.pages.page(
         "kills.html",
         caller,
@@ -139,30 +208,30 @@ def kills_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
 
 @pages.get("/operations/kills.csv")
 def download_kills(portal: CurrentPortal, meant: Meant) -> Response:
-    """Download the judged kills."""
+    """Download all judged kills."""
     head = (
         *("ended", "class", "worker", "task", "attempt", "seconds"),
         *("verdict", "next_attempt", "next_outcome", "next_seconds"),
     )
-    rows = []
-    for one in costs.judged_kills(portal.runtime, meant):
-        kill, after = one.kill, one.after
-        outcome = "" if after is None else after.category.value if after.category else "success"
-        rows.append(
-            (
-                iso_text(kill.ended),
-                kill.task_class,
-                kill.worker,
-                kill.key,
-                kill.number,
-                round(kill.duration, 3),
-                one.verdict.value,
-                after.number if after else "",
-                outcome,
-                round(after.duration, 3) if after else "",
-            )
-        )
+    rows = map(_kill_row, costs.judged_kills(portal.runtime, meant))
     return csv_answer(f"kills-{meant.first}-{meant.last}", head, rows)
+
+
+def _kill_row(one: Judged) -> tuple[object, ...]:
+    kill, after = one.kill, one.after
+    outcome = "" if after is None else after.category.value if after.category else "success"
+    return (
+        iso_text(kill.ended),
+        kill.task_class,
+        kill.worker,
+        kill.key,
+        kill.number,
+        round(kill.duration, 3),
+        one.verdict.value,
+        after.number if after else "",
+        outcome,
+        round(after.duration, 3) if after else "",
+    )
 
 
 @pages.get("/operations/attempts")
@@ -195,7 +264,7 @@ def attempts(
 
 @pages.get("/operations/attempts.csv")
 def download_attempts(portal: CurrentPortal, meant: Meant, category: str = "") -> Response:
-    """Download failed attempts, the newest first."""
+    """Download all failed attempts, the newest first."""
     head = (
         *("ended", "category", "phase", "class", "worker", "owner", "request", "task"),
         *("attempt", "seconds", "message"),
@@ -214,7 +283,9 @@ def download_attempts(portal: CurrentPortal, meant: Meant, category: str = "") -
             round(one.duration, 3),
             one.message,
         )
-        for one in executions.failures(portal.runtime.store, meant, _categories(category))
+        for one in executions.failures(
+            portal.runtime.store, meant, _categories(category), looked_at=None
+        )
     )
     name = f"attempts-{meant.first}-{meant.last}"
     return csv_answer(name, head, rows)

@@ -173,13 +173,13 @@ def _retry(portal: Portal, caller: Person, request_id: str, category: str, task:
     if row.state is RequestState.HELD:
         raise NotNowError(f"Request {row.id} waits for confirmation.", "Confirm it, or cancel it.")
     scope = _scope(category, task)
-    try:
-        with audited_for_others(portal.runtime, caller, row, "retry"):
+    with audited_for_others(portal.runtime, caller, row, "retry"):
+        try:
             return retrying.retry(portal.runtime, row.id, scope)
-    except CancellingError:
-        raise BeingCancelledError(row.id) from None
-    except (NothingToRetryError, ValueError) as error:
-        raise BadCallError(_sentence(error), "See the request's failures.") from None
+        except CancellingError:
+            raise BeingCancelledError(row.id) from None
+        except NothingToRetryError as error:
+            raise BadCallError(_sentence(error), "See the request's failures.") from None
 
 
 def _everywhere_scope(category: str, task_class: str) -> Scope:
@@ -215,7 +215,7 @@ def _retry_all(portal: Portal, scope: Scope) -> RetriedAnswer:
         try:
             row = retrying.retry(portal.runtime, one.row.id, scope)
         except NothingToRetryError:
-            continue  # it was cancelled or has ended since it was read
+            continue  # it was cancelled, has ended, or was tried again since it was read
         tried.append(row.id)
         tasks |= one.tasks
         if row.id != one.row.id:

@@ -32,6 +32,10 @@ class CancellingError(NothingToRetryError):
     """A request is being cancelled: it can be tried again when that is over."""
 
 
+class TooManyOrdersError(NothingToRetryError):
+    """Orders to a request wait already: it can be tried again when they are obeyed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """What is tried again: all that failed, what failed of one category or class, or one task."""
@@ -106,7 +110,7 @@ def retry(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
         NoSuchRequestError: there is no request of this id.
         CancellingError: the request is being cancelled.
         NothingToRetryError: the request ended with nothing failed or missing, or was only counted.
-        ValueError: too many orders wait.
+        TooManyOrdersError: too many orders wait.
         StoreError: storage failed; call again.
     """
     row = _ordered(runtime, request, scope)
@@ -198,7 +202,7 @@ def _ordered(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
         if row.state.ended or str(scope) in row.retry_orders:
             return row
         if len(row.retry_orders) >= MOST_ORDERS:
-            raise ValueError(
+            raise TooManyOrdersError(
                 f"{MOST_ORDERS} orders to request {row.id} wait already; retry all of it instead"
             )
         return replace(row, retry_orders=(*row.retry_orders, str(scope)), retried=True)

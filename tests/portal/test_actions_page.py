@@ -9,7 +9,8 @@ from portal.core import acting
 from portal.core.acting import Action, Order
 from portal.core.problems import NotFoundError
 from tasks.model.model import Phase, RequestState
-from tasks.tables import audit, request_operations, restrictions, workers
+from tasks.tables import audit, manager_rows, request_operations, restrictions, workers
+from tasks.tables.manager_rows import ManagerRow, PhaseQueue
 from tasks.tables.request_table import PhaseCount
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
@@ -284,3 +285,55 @@ def test_programs_act_as_pages_do(portal: LivePortal, runtime: Runtime) -> None:
     ]
     (found,) = restrictions.load(runtime.store)
     assert (found.kind, found.reason) == (Kind.PAUSE_PHASE, "a program's")
+
+
+def test_an_owner_of_another_spelling_is_refused_with_the_right_one(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    submitted(runtime, "Ada@example.org")
+    with portal.browser(*OPERATOR) as client:
+        wrong = client.get("/operations/act?action=pause+owner&subject=ADA@example.org")
+        assert (wrong.status_code, act(client, "pause owner", "ADA@example.org").status_code) == (
+            400,
+            400,
+        )
+        new = client.get("/operations/act?action=set+quota+of+owner&subject=bob@example.org").text
+        assert act(client, "pause owner", "Ada@example.org").status_code == 200
+    assert "Name Ada@example.org." in wrong.text
+    assert "This owner has no request yet." in new
+    (found,) = restrictions.load(runtime.store)
+    assert found.subject == "Ada@example.org"
+
+
+@pytest.mark.usefixtures("running")
+def test_each_action_says_how_many_tasks_it_touches(portal: LivePortal, runtime: Runtime) -> None:
+    name, _ = failed(runtime)
+    counts = {Phase.REPROJECTION: PhaseCount(total=2000, done=500, failed=1)}
+    set_row(runtime, name, phases=counts)
+    queue = PhaseQueue(phase=Phase.REDUCTION, ready=1234)
+    row = ManagerRow(
+        name="manager",
+        host="a",
+        version="1",
+        started=1.0,
+        beat_at=runtime.clock.now(),
+        acts=True,
+        queues=(queue,),
+    )
+    manager_rows.put(runtime.store, row)
+
+    def asked(action: str, subject: str, value: str = "") -> str:
+        named = {"action": action, "subject": subject, "value": value}
+        return client.get("/operations/act", params=named).text
+
+    (attempt,) = worker(runtime).attempts
+    with portal.browser(*OPERATOR) as client:
+        for action in ("pause phase", "resume phase", "limit phase"):
+            assert "ready and wait: 1,234" in asked(action, "reduction", "3" * (action[0] == "l"))
+        for action in ("pause owner", "resume owner", "limit owner", "set quota of owner"):
+            assert "2 requests have not ended, with 1,499 unfinished tasks" in asked(
+                action, "ada@example.org"
+            )
+        assert "1,499 unfinished tasks are withdrawn" in asked("cancel request", name)
+        assert "One attempt is killed" in asked("kill attempt", attempt.key)
+        assert "in all its 2 slots" in asked("release worker", "worker-1")

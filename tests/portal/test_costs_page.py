@@ -162,12 +162,52 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
     with portal.browser(*OPERATOR) as client:
         page = client.get("/operations").text
         kept = client.get("/operations/costs").text
+        sizes = client.get("/operations/costs/storage.csv").text
     for name, state in (("manager", "acting"), ("manager-2", "stands by"), ("manager-3", "silent")):
         assert re.search(rf">{name}<br>.*?>{state}<", page, re.DOTALL)
     assert "manager-4" not in page
     assert "1,234" in page
     assert "1 min 5 s" in page
     assert "2 GB" in kept
+    assert sizes == "phase,artifacts,bytes\ncollection,7,2000000000\n"
+
+
+def test_each_table_of_costs_is_a_csv_file_and_a_link(portal: LivePortal, runtime: Runtime) -> None:
+    at = now(runtime)
+    put_executions(runtime, at, {None: 6, Category.UNKNOWN: 2}, "reduction ada/lai@2 0123")
+    put_executions(runtime, at, {None: 3}, "collection MCD15A2.5", worker="worker-2")
+    for name in ("worker-1", "worker-2"):
+        put_worker(
+            runtime,
+            WorkerRow(name=name, host="=cmd()", slots=2, started=1.0, beat_at=runtime.clock.now()),
+        )
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations/costs").text
+        files = re.findall(r'href="(/operations/costs/(\w+)\.csv[^"]*)" download', page)
+        found = {name: client.get(href.replace("&amp;", "&")).text for href, name in files}
+        assert client.get("/operations/costs/nothing.csv").status_code == 400
+        phase = client.get("/operations/costs/failing.csv?phase=collection").text
+    assert {"throughput", "failing", "workers"} == found.keys()
+    assert found["throughput"].splitlines()[-1].startswith(f"{at.date()},9,")
+    assert "package,ada/lai@2,2,/operations/attempts?" in found["failing"]
+    assert "worker-1,'=cmd(),1.0,8,2,free," in found["workers"]
+    assert phase == "what,name,failed,address\n", "the filters hold"
+    for name in found:
+        assert re.search(rf'href="/operations/costs\?[^"]*#{name}"', page)
+
+
+def test_the_csv_file_of_kills_has_more_than_the_page(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.core.executions.LOOKED_AT", 3)
+    put_executions(runtime, now(runtime), {Category.EXECUTION_TIMEOUT: costs.JUDGED + 5})
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations/kills").text
+        kills = client.get("/operations/kills.csv").text
+        attempts = client.get("/operations/attempts.csv").text
+    assert page.count('data-label="Killed after"') == costs.JUDGED
+    assert "of the latest 50; the CSV file has all" in page
+    assert len(kills.splitlines()) == len(attempts.splitlines()) == costs.JUDGED + 6
 
 
 @pytest.mark.parametrize("address", ["costs", "kills", "kills.csv"])

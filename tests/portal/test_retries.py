@@ -8,7 +8,7 @@ from swathmill.client import Client
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
+from tasks.tables import audit, request_operations, retrying
 from tasks.tables.request_table import PhaseCount
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, set_row
@@ -191,3 +191,15 @@ def test_the_operators_page_has_a_button_for_each_category(
     with portal.browser(role="operator") as client:
         page = client.get("/operations").text
     assert 'href="/operations/retry?category=server%20busy"' in page
+
+
+def test_a_refused_retry_of_somebody_else_s_request_is_audited_as_such(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    full, _ = failed(runtime)
+    waiting = tuple(f"task|{number:064x}" for number in range(retrying.MOST_ORDERS))
+    set_row(runtime, full, retry_orders=waiting)
+    with portal.client("op@example.org", "operator") as client:
+        assert client.post(f"/api/requests/{full}/retry").status_code == 400
+    (deed,) = audit.deeds(runtime.store)
+    assert deed.result.startswith("refused: 50 orders to request")

@@ -254,7 +254,7 @@ def test_too_many_orders_are_refused() -> None:
     request = b.submit("p")
     for number in range(retrying.MOST_ORDERS):
         retrying.retry(b.runtime, request, Scope(task=f"{number:064x}"))
-    with pytest.raises(ValueError, match="retry all of it"):
+    with pytest.raises(retrying.TooManyOrdersError, match="retry all of it"):
         retrying.retry(b.runtime, request, Scope())
 
 
