@@ -201,5 +201,5 @@ def test_a_refused_retry_of_somebody_else_s_request_is_audited_as_such(
     set_row(runtime, full, retry_orders=waiting)
     with portal.client("op@example.org", "operator") as client:
         assert client.post(f"/api/requests/{full}/retry").status_code == 400
-    (deed,) = audit.deeds(runtime.store)
-    assert deed.result.startswith("refused: 50 orders to request")
+    (record,) = audit.entries(runtime.store)
+    assert record.result.startswith("refused: 50 orders to request")
