@@ -27,6 +27,7 @@ class ManagerOptions:
     price_core_hour: float = 0.05
     price_download: float = 0.0  # of a GB
     result_days: float = 30.0  # results are kept after a request's end
+    history_days: float = 400.0  # failed attempts are listed, and counts kept by worker
     storage_quota_gb: float = 0.0  # 0: none
     factor: float = 4.0
     samples: int = 5
@@ -62,6 +63,7 @@ class ManagerOptions:
             price_core_hour=settings.price_core_hour,
             price_download=settings.price_download,
             result_days=settings.result_days,
+            history_days=settings.history_days,
             storage_quota_gb=settings.storage_quota_gb,
             factor=settings.timeout_factor,
             samples=settings.timeout_samples,

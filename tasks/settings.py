@@ -224,6 +224,10 @@ class Settings(BaseSettings):
     result_days: float = Field(
         30.0, ge=0, description="Days for which a request's results are kept after its end."
     )
+    history_days: Positive = Field(
+        400.0,
+        description="Days for which failed attempts are listed and executions counted by worker.",
+    )
     result_link_minutes: float = Field(
         0.0,
         ge=0,

@@ -33,6 +33,7 @@ from tasks.tables.transitions import Change
 log = structlog.get_logger("manager.retention")
 
 _CANDIDATES = 2000  # of a shard, for the quota: those of least worth
+_DAY = 86_400.0
 _PAUSE = 100  # rows or blobs between two points at which a pass may pause
 
 NOTHING = Policy(storage=float("inf"), results=float("inf"))
@@ -58,6 +59,7 @@ class Retention:
         self._stored: dict[str, dict[Phase, PhaseStore]] = {}  # by shard
         self._least: dict[str, list[Kept]] = {}  # of a shard, what would go first
         self._ended: dict[str, float] = {}  # when requests ended
+        self._forgot = float("-inf")  # when old history was deleted
 
     def expire(self, shard: str) -> int:
         """DONE -> EXPIRED for a shard's tasks that are not worth keeping; how many."""
@@ -70,7 +72,8 @@ class Retention:
     def passing(self, shard: str) -> Iterator[bool]:
         """Run both passes; yield true for each task expired or blob deleted.
 
-        Once in a turn of all shards, old mails and archives of deleted packages are deleted, too.
+        Once in a turn of all shards, old mails and archives of deleted packages are deleted, too;
+        once a day, old details of the history.
         """
         yield from self.expiring(shard)
         yield from self.collecting(shard)
@@ -79,6 +82,19 @@ class Retention:
             log.debug("old mails deleted", count=number)
             package_operations.collect(self._runtime)
             raster_operations.collect(self._runtime)
+            yield from self._forget()
+
+    def _forget(self) -> Iterator[bool]:
+        """Once a day, delete what the history lists and counts of long ago."""
+        now = self._runtime.clock.now()
+        if now - self._forgot < _DAY:
+            return
+        self._forgot = now
+        number = 0
+        for deleted in history.forgetting(self._runtime.store, now - self._policy.history):
+            number += deleted
+            yield False
+        log.debug("old history deleted", count=number)
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""

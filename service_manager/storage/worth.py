@@ -32,14 +32,16 @@ class Why(StrEnum):
 class Policy:
     """Prices in one currency, and limits.
 
-    The prices are of a GB kept for a month, an hour of one core, and a GB fetched. Results are kept
-    for a number of seconds; at most a number of bytes is kept (0: no limit).
+    The prices are of a GB kept for a month, an hour of one core, and a GB fetched. Results and the
+    history's details are kept for a number of seconds; at most a number of bytes is kept (0: no
+    limit).
     """
 
     storage: float = 0.02
     core_hour: float = 0.05
     download: float = 0.0
     results: float = 30 * _DAY
+    history: float = 400 * _DAY
     quota: int = 0
 
     @classmethod
@@ -50,6 +52,7 @@ class Policy:
             core_hour=options.price_core_hour,
             download=options.price_download,
             results=options.result_days * _DAY,
+            history=options.history_days * _DAY,
             quota=round(options.storage_quota_gb * _GB),
         )
 

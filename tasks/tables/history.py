@@ -20,16 +20,26 @@ content its key determines, so that listing it again changes nothing.
 
 import datetime as dt
 import heapq
+import itertools
 import math
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from tasks.errors import FencedError
+from tasks.errors import ConflictError, FencedError
 from tasks.model.categories import Category
 from tasks.model.model import Phase
 from tasks.storage.codec import Codec, Form, cut
-from tasks.storage.store import Insert, Operation, Replace, Store, Upsert
+from tasks.storage.store import (
+    BATCH_OPERATIONS,
+    Delete,
+    Insert,
+    Operation,
+    Replace,
+    Store,
+    Upsert,
+)
 from tasks.tables import updates
 from tasks.tables.task_rows import CompletionEvent
 
@@ -173,6 +183,35 @@ def failures(
         for category in categories
     ]
     return heapq.merge(*listed, key=lambda one: (-one.ended, one.key))
+
+
+def forgetting(store: Store, before: float) -> Iterator[int]:
+    """Delete failed attempts that ended before a time, and counts by worker of days before it.
+
+    Each replica of a fleet that scales has a name of its own, so that these counts would grow for
+    ever. Yields how many rows went each time, also 0, so that the caller can pause. Raises
+    StoreError; a row that somebody else deletes meanwhile is left to the next call.
+    """
+    for category in Category:
+        name = category.value
+        old = store.scan(TABLE, FAILURES, f"{name}|{_counted_down(before)}", f"{name}}}")
+        yield from _deleted(store, FAILURES, (row.row for row in old))
+    day = dt.datetime.fromtimestamp(before, dt.UTC).date().isoformat()
+    counts = store.scan(TABLE, PARTITION, "w|", "w}")
+    yield from _deleted(
+        store, PARTITION, (row.row if row.row.split("|")[2] < day else "" for row in counts)
+    )
+
+
+def _deleted(store: Store, partition: str, names: Iterable[str]) -> Iterator[int]:
+    """Delete rows; an empty name is of a row that stays."""
+    names = iter(names)
+    while some := list(itertools.islice(names, BATCH_OPERATIONS)):
+        old = [Delete(row=name) for name in some if name]
+        if old:
+            with suppress(ConflictError):
+                store.transact(TABLE, partition, old)
+        yield len(old)
 
 
 def load_cursor(store: Store) -> Cursor:

@@ -1,15 +1,19 @@
 """Deleting artifacts in which no request has an interest, and nothing else."""
 
+import datetime as dt
 from dataclasses import replace
 
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
-from tasks.model.model import RequestOrder, RequestState, State
+from tasks.model.categories import Category
+from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
-from tasks.tables import outbox, protocol, request_operations
+from tasks.tables import history, outbox, protocol, request_operations
+from tasks.tables.task_rows import CompletionEvent
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
+DAY = 86_400.0
 G = collect("g")
 TOP = mosaic("top", G)
 
@@ -101,3 +105,62 @@ def test_mails_go_sixty_days_after_they_were_written() -> None:
                 pass
         assert len([*outbox.mails(store)]) == left
     assert [mail.id for mail in outbox.mails(store)] == [second.id]
+
+
+def test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays() -> None:
+    b = Bench(plans={})
+    store, clock = b.runtime.store, b.runtime.clock
+    for days in range(3):
+        for number in range(0, 120, history.BATCH):
+            history.count(
+                store,
+                [failure(n, clock.now()) for n in range(number, number + history.BATCH)],
+                epoch=1,
+                owners={"r": "ada@example.org"},
+            )
+        clock.sleep(200 * DAY if days < 2 else 0)
+
+    def kept() -> tuple[int, int, int, int]:
+        failures = history.failures(store, 0, clock.now() + 1, Category)
+        today = dt.datetime.fromtimestamp(clock.now(), dt.UTC).date()
+        first = today - dt.timedelta(days=3650)
+        return (
+            len([*failures]),
+            len([*history.executions_between(store, first, today, worker="w-1")]),
+            len([*history.executions_between(store, first, today, owner="ada@example.org")]),
+            len([*history.executions_between(store, first, today)]),
+        )
+
+    assert kept() == (360, 3, 3, 3)
+    keeper = Retention(b.runtime, b.manager.cache, wait=10, policy=Policy(history=300 * DAY))
+    for _ in keeper.passing(SHARDS[-1]):
+        pass
+    assert kept() == (240, 2, 3, 3)
+    clock.sleep(DAY / 2)  # it is looked at once a day
+    history.count(store, [failure(1, clock.now() - 301 * DAY)], epoch=1)
+    for days, left in ((0, 241), (1, 240)):
+        clock.sleep(days * DAY)
+        for _ in keeper.passing(SHARDS[-1]):
+            pass
+        assert kept()[0] == left
+
+
+def failure(number: int, ended: float) -> CompletionEvent:
+    return CompletionEvent(
+        key=f"{number:064x}",
+        row="o|1",
+        number=1,
+        state=State.READY,
+        category=Category.WORKER_LOST,
+        duration=1.0,
+        ended=ended,
+        phase=Phase.REPROJECTION,
+        task_class="reprojection a/b 6, x2",
+        worker=f"w-{number % 2}",
+        has_dependents=False,
+        interests=("r",),
+        not_before=0.0,
+        fallback="",
+        sponsor="r",
+        files=(),
+    )
