@@ -57,6 +57,9 @@ def preview(az: Az, choices: Choices) -> None:
         )
     if not choices.image:
         az.show(*_registry_call("what-if", choices))
+    if choices.entra:
+        settings = {**entra.preview(az, choices), **choices.settings}
+        choices = replace(choices, settings=settings)
     image = choices.image or "swathmill:to-be-built"
     given = _environment(az, choices, image, choices.registry, {})
     az.show(*_main_call("what-if", choices), given=given)

@@ -24,13 +24,7 @@ def register(az: Az, choices: Choices, say: Callable[[str], None]) -> SignIn:
     Members of the group `operators` are operators. A secret is made until a deployment has led the
     registration back to its portal: then the vault has it. Raises StackError.
     """
-    name = f"{choices.name}-{choices.group}-sign-in"
-    known = rows(az.ask("ad", "app", "list", "--filter", f"displayName eq '{name}'"))
-    if len(known) > 1:
-        raise StackError(
-            f"Microsoft Entra ID has {len(known)} registrations {name}.",
-            "Remove those that are not of this deployment, and deploy again.",
-        )
+    name, known = _name(choices), _known(az, choices)
     secret: dict[str, str] = {}
     if known:
         application = str(known[0]["appId"])
@@ -51,15 +45,40 @@ def register(az: Az, choices: Choices, say: Callable[[str], None]) -> SignIn:
     # Without the claim a session knows of no groups.
     groups = "groupMembershipClaims=SecurityGroup"
     az.ask("ad", "app", "update", "--id", application, "--set", groups)
+    settings = _settings(az, choices, application)
+    return SignIn(application=application, settings=settings, secret=secret)
+
+
+def preview(az: Az, choices: Choices) -> Mapping[str, str]:
+    """Return the settings that `register` would give, and change nothing. Raises StackError."""
+    known = _known(az, choices)
+    return _settings(az, choices, str(known[0]["appId"]) if known else "to-be-registered")
+
+
+def _name(choices: Choices) -> str:
+    return f"{choices.name}-{choices.group}-sign-in"
+
+
+def _known(az: Az, choices: Choices) -> list[dict[str, object]]:
+    name = _name(choices)
+    known = rows(az.ask("ad", "app", "list", "--filter", f"displayName eq '{name}'"))
+    if len(known) > 1:
+        raise StackError(
+            f"Microsoft Entra ID has {len(known)} registrations {name}.",
+            "Remove those that are not of this deployment, and deploy again.",
+        )
+    return known
+
+
+def _settings(az: Az, choices: Choices, application: str) -> dict[str, str]:
     tenant = row(az.ask("account", "show"))["tenantId"]
     cloud = row(row(az.ask("cloud", "show")).get("endpoints"))
-    settings = {
+    return {
         "SWATHMILL_OIDC_ISSUER": f"{str(cloud['activeDirectory']).rstrip('/')}/{tenant}/v2.0",
         "SWATHMILL_OIDC_CLIENT_ID": application,
         "SWATHMILL_OIDC_NAME": "Microsoft",
         "SWATHMILL_OIDC_OPERATORS": choices.operators,
     }
-    return SignIn(application=application, settings=settings, secret=secret)
 
 
 def lead_back(az: Az, sign_in: SignIn, portal_url: str) -> None:

@@ -265,6 +265,24 @@ def test_what_if_changes_nothing(azure: Azure) -> None:
     assert not [words for words in said if " create" in words or " build" in words]
 
 
+@pytest.mark.parametrize("known", [[], [{"appId": "app"}]])
+def test_what_if_has_the_settings_of_sign_in(azure: Azure, known: list[dict[str, str]]) -> None:
+    azure.answers(
+        ad_app_list=known,
+        account_show={"tenantId": "tenant"},
+        cloud_show={"endpoints": {"activeDirectory": "https://login.example"}},
+    )
+    preview(azure.az, choices(entra=True, operators="group"))
+    _, given = azure.call("deployment group what-if --resource-group mill --name swathmill --p")
+    settings = json.loads(given["SWATHMILL_DEPLOY_SETTINGS"])
+    assert settings["SWATHMILL_OIDC_ISSUER"] == "https://login.example/tenant/v2.0"
+    assert settings["SWATHMILL_OIDC_OPERATORS"] == "group"
+    assert settings["SWATHMILL_OIDC_CLIENT_ID"] == ("app" if known else "to-be-registered")
+    said = [words for words, _ in azure.calls()]
+    changing = (" create", " update", " credential", " build")
+    assert not [words for words in said if any(word in words for word in changing)]
+
+
 def test_a_service_that_does_not_come_up_is_an_error_with_its_answer(azure: Azure) -> None:
     with pytest.raises(StackError, match="status 503"):
         deploy(azure.az, choices(), lambda _text: None, patience=0.02, pause=0.01)
