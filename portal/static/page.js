@@ -14,8 +14,8 @@ document.addEventListener("submit", async (event) => {
   const told = form.querySelector("[data-copied]");
   const button = form.querySelector("button");
   const order = Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
-  let copied = 0;
-  let after = "";
+  // After a failure the same order goes on where it was.
+  let { copied, after } = form.begun?.to === order.to ? form.begun : { copied: 0, after: "" };
   button.disabled = true;
   told.textContent = "Copying…";
   try {
@@ -27,10 +27,11 @@ document.addEventListener("submit", async (event) => {
       if (!answer.ok) throw new Error(`${said.detail} ${said.remedy ?? ""}`);
       ({ after, left } = said);
       copied += said.copied;
+      form.begun = left ? { to: order.to, copied, after } : null;
       told.textContent = left ? `${copied} copied, ${left} left.` : `All ${copied} files are copied.`;
     }
   } catch (error) {
-    told.textContent = `${copied} copied. ${error.message}`;
+    told.textContent = `${copied} copied. ${error.message}${copied ? " Press again to go on from there." : ""}`;
   }
   button.disabled = false;
 });

@@ -1,10 +1,11 @@
 """A scientist copies results to a bucket of her own, on the request's page."""
 
+import json
 from pathlib import Path
 
 import pytest
 import s3fs
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tasks.model.model import RequestState
 from tests.portal.scripted import live_portal, live_runtime, put_result, set_row, settings
@@ -36,8 +37,22 @@ def test_results_are_copied_by_the_page(
         page.get_by_label("SAS URL of an Azure container").fill("s3://pages/folder")
         page.get_by_label("S3: access key").fill("KEYID")
         page.get_by_label("S3: secret").fill("SECRET-KEY")
+        orders: list[dict[str, str]] = []
+
+        def break_the_second(route: Route) -> None:
+            orders.append(json.loads(route.request.post_data or "{}"))
+            if len(orders) == 2:
+                route.abort()
+            else:
+                route.fallback()
+
+        page.route("**/copies", break_the_second)
+        page.get_by_role("button", name="Copy all results").click()
+        expect(page.get_by_text("1 copied. ")).to_contain_text("Press again to go on from there.")
         page.get_by_role("button", name="Copy all results").click()
         expect(page.get_by_text("All 3 files are copied.")).to_be_visible(timeout=30_000)
+        paths = [order["after"].rpartition("/")[2] for order in orders]
+        assert paths == ["", "a.csv", "a.csv", "b.csv"]
         page.screenshot(path=str(tmp_path / "copied.png"))
         page.get_by_label("SAS URL of an Azure container").fill("https://example.org/c?sig=s")
         page.get_by_role("button", name="Copy all results").click()
