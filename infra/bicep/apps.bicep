@@ -304,8 +304,8 @@ var probes = [
       path: '/livez'
       port: probePort
     }
-    periodSeconds: 5
-    failureThreshold: 60
+    periodSeconds: 20 // ten times are the most that Container Apps allows
+    failureThreshold: 10
   }
   {
     type: 'Liveness'

@@ -63,8 +63,9 @@ def test_a_worker_has_neither_the_signing_key_nor_the_mail_password() -> None:
         for name, pod in pods.items()
     }
     assert keys["mill-worker"] == {"storage", "redis-url", "earthdata-token"}
-    assert keys["mill-portal"] == keys["mill-worker"] | {"signing-secret"}
-    assert keys["mill-manager"] == keys["mill-portal"] | {"smtp-password"}
+    signing = keys["mill-worker"] | {"signing-secret"}
+    assert keys["mill-portal"] == signing | {"oidc-client-secret"}
+    assert keys["mill-manager"] == signing | {"smtp-password"}
     assert keys["mill-reductions"] == set()
     assert "SWATHMILL_REDUCTION_POOL" in str(pods["mill-worker"])
     assert pods["mill-reductions"]["containers"][0]["envFrom"] == [

@@ -257,6 +257,16 @@ def test_a_process_is_probed_where_it_answers(process: str, bicep: Files) -> Non
     assert f":{port}/livez" in " ".join(check["test"])
 
 
+def test_probes_are_within_what_container_apps_allows() -> None:
+    """The published types say so of ContainerAppProbe."""
+    text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
+    tries = [int(one) for one in re.findall(r"failureThreshold: (\d+)", text)]
+    periods = [int(one) for one in re.findall(r"periodSeconds: (\d+)", text)]
+    assert tries
+    assert all(1 <= one <= 10 for one in tries)
+    assert all(1 <= one <= 240 for one in periods)
+
+
 @pytest.mark.parametrize("path", parameter_files(), ids=lambda path: path.stem)
 def test_the_guide_tells_the_hours_of_an_idle_month(path: Path) -> None:
     """They follow from the sizes in apps.bicep and the numbers of replicas."""
