@@ -27,12 +27,12 @@ import yaml
 from swathmill.stack.programs import redis_server
 
 ROOT = Path(__file__).parents[1]
-LIMIT = 120.0  # seconds
+LIMIT = 240.0  # seconds
 OWNER = "scientist@example.org"
-_PROCESSES = ("portal", "manager", "worker")
+PROCESSES = ("portal", "manager", "reductions", "worker")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?+])([^}]*))?\}")
-_SWATHMILL = str(Path(sys.executable).with_name("swathmill"))
-_REQUEST = {
+SWATHMILL = str(Path(sys.executable).with_name("swathmill"))
+REQUEST = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
     "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
     "time": {"start": "2012-04-01", "end": "2012-04-30"},
@@ -49,9 +49,9 @@ def main() -> int:
     given = parser.parse_args()
     engine = shlex.split(given.engine)
     with tempfile.TemporaryDirectory(prefix="swathmill-") as name, ExitStack() as stack:
-        folder, ports = Path(name), free_ports(5)
+        folder, ports = Path(name), free_ports(7)
         folder.chmod(0o755)  # the user of the containers reads the archive
-        subprocess.run([_SWATHMILL, "sample", str(folder / "archive")], check=True)
+        subprocess.run([SWATHMILL, "sample", str(folder / "archive")], check=True)
         password, address = secrets.token_hex(24), f"http://127.0.0.1:{ports[1]}"
         services = read_services(
             {
@@ -63,20 +63,16 @@ def main() -> int:
         )
         build(engine, services["portal"]["image"])
         stack.enter_context(redis(ports[0], password))
-        own = {
-            "SWATHMILL_REDIS_URL": f"redis://:{password}@127.0.0.1:{ports[0]}/0",
-            "SWATHMILL_PORTAL_HOST": "127.0.0.1",
-            "SWATHMILL_PORTAL_PORT": str(ports[1]),
-            "SWATHMILL_PROBE_HOST": "127.0.0.1",
-        }
+        redis_url = f"redis://:{password}@127.0.0.1:{ports[0]}/0"
         mark = secrets.token_hex(4)
-        stack.callback(do, engine, "volume", "rm", "--force", f"{mark}-data")
-        for process, port in zip(_PROCESSES, ports[2:], strict=True):
+        for volume in ("data", "data-reductions"):
+            stack.callback(do, engine, "volume", "rm", "--force", f"{mark}-{volume}")
+        for process, port in zip(PROCESSES, ports[3:], strict=True):
             service = services[process]
-            service["environment"] |= {**own, "SWATHMILL_PROBE_PORT": str(port)}
+            on_loopback(service["environment"], redis_url, ports[1], ports[2], port)
             options = [*shlex.split(given.run_options), *options_of(service, mark)]
             stack.enter_context(running(engine, f"{mark}-{process}", service, options))
-        until(lambda: all(map(answers, ports[2:])), "all processes are ready")
+        until(lambda: all(map(answers, ports[3:])), "all processes are ready")
         token = do(engine, "exec", f"{mark}-portal", "swathmill", "sign-in", OWNER, "--token")
         return carry_out(folder, {"SWATHMILL_PORTAL_URL": address, "SWATHMILL_TOKEN": token})
 
@@ -98,6 +94,26 @@ def read_services(variables: Mapping[str, str]) -> dict[str, Any]:
         merged = [dict(one) for one in told.pop("<<", [])] if isinstance(told, dict) else []
         service["environment"] = {key: one for part in [*merged, told] for key, one in part.items()}
     return services
+
+
+def on_loopback(
+    environment: dict[str, Any], redis_url: str, portal: int, runner: int, probe: int
+) -> None:
+    """Have a service listen on this machine's loopback address, and find the others there."""
+    environment |= {"SWATHMILL_PROBE_HOST": "127.0.0.1", "SWATHMILL_PROBE_PORT": str(probe)}
+    if "SWATHMILL_RUNNER_PORT" in environment:
+        environment |= {
+            "SWATHMILL_RUNNER_HOST": "127.0.0.1",
+            "SWATHMILL_RUNNER_PORT": str(runner),
+        }
+        return
+    environment |= {
+        "SWATHMILL_REDIS_URL": redis_url,
+        "SWATHMILL_PORTAL_HOST": "127.0.0.1",
+        "SWATHMILL_PORTAL_PORT": str(portal),
+    }
+    if "SWATHMILL_REDUCTION_POOL" in environment:
+        environment["SWATHMILL_REDUCTION_POOL"] = f"127.0.0.1:{runner}"
 
 
 def build(engine: list[str], image: str) -> None:
@@ -162,7 +178,7 @@ def carry_out(folder: Path, access: Mapping[str, str]) -> int:
 
     def command(*words: str) -> str:
         done = subprocess.run(
-            [_SWATHMILL, *words], cwd=folder, env=environment, capture_output=True, text=True
+            [SWATHMILL, *words], cwd=folder, env=environment, capture_output=True, text=True
         )
         if done.returncode:
             raise SystemExit(f"swathmill {' '.join(words)}: {done.stdout}{done.stderr}")
@@ -170,7 +186,7 @@ def carry_out(folder: Path, access: Mapping[str, str]) -> int:
 
     command("package", "new", "my-mean", "--language", "python")
     print(command("package", "push", "my-mean").strip())
-    (folder / "request.yaml").write_text(yaml.safe_dump(_REQUEST), "utf-8")
+    (folder / "request.yaml").write_text(yaml.safe_dump(REQUEST), "utf-8")
     request = command("submit", "request.yaml").split()[-1]
     headers = {"Authorization": f"Bearer {environment['SWATHMILL_TOKEN']}"}
     address = f"{environment['SWATHMILL_PORTAL_URL']}/api/requests/{request}"
