@@ -83,7 +83,8 @@ class LayerEntry(_Entry):
     which scales and offsets of each band (`reflectance_scales`) physical values are made. Of
     radiances, `planck` has the central wavenumber (1/cm), slope and intercept (K) of each band, by
     the first three letters of the product; `temperatures` names the file's own table of brightness
-    temperatures, with `*` for the layer's name.
+    temperatures, with `*` for the layer's name. `solar_time` names the layer that says when a pixel
+    was seen, in hours of the local solar time: UTC + longitude / 15 degrees.
     """
 
     kind: LayerKind = LayerKind.CONTINUOUS
@@ -91,6 +92,7 @@ class LayerEntry(_Entry):
     classes: dict[int, str] = Field(default_factory=dict)
     resampling: Method | None = None
     qa: str | None = None
+    solar_time: str = ""
     bits: dict[str, BitField] = Field(default_factory=dict)
     presets: dict[str, dict[str, list[int]]] = Field(default_factory=dict)
     scaling: Scaling | None = None
@@ -186,6 +188,14 @@ class Product(_Entry):
             if fnmatchcase(base, pattern):
                 return _with_qa_filled(entry, pattern, base)
         return None
+
+    def solar_time_of(self, name: str) -> str:
+        """Name the layer that says when a layer's pixels were seen; "" where there is none.
+
+        Composites of several days say a mean time, which is no moment.
+        """
+        entry = self.layer(name)
+        return entry.solar_time if entry is not None and self.period == 1 else ""
 
     def axes_of(self, name: str) -> tuple[Axis, ...]:
         """Return a layer's axes besides rows and columns; empty if none is known."""

@@ -70,10 +70,15 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A layer to read, and the rule that says which of its pixels are data."""
+    """A layer to read, and the rule that says which of its pixels are data.
+
+    Of tiles, `solar_time` is the layer that says when a pixel was seen, in hours of the local solar
+    time, if there is one.
+    """
 
     layer: str
     rule: Rule = None
+    solar_time: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,7 +210,7 @@ def read_sites(
                 passes = [reader.in_swath(header, wanted.rule) for header in swaths]
                 found += _one_of_each_pass([one for one in passes if one is not None])
             else:
-                found += reader.in_grids(newest_of_each_place(headers), wanted.rule)
+                found += reader.in_grids(newest_of_each_place(headers), wanted)
     return found
 
 
@@ -351,15 +356,16 @@ class _Reader:
         self._spots: dict[Hashable, _Spots | None] = {}
         self._qualities: dict[Hashable, Quality | None] = {}
 
-    def in_grids(self, places: Sequence[GranuleHeader], rule: Rule) -> list[Readings]:
+    def in_grids(self, places: Sequence[GranuleHeader], wanted: Wanted) -> list[Readings]:
         """Read a layer of the tiles of one date, whose pixels go on from tile to tile."""
+        rule = wanted.rule
         grids = [place.grid for place in places if place.grid is not None]
         space = SourceSpace.of(grids[0])
         count = len(self._sites)
         stored = np.zeros((count, len(_AROUND)), places[0].layer.dtype)
         why = np.full(stored.shape, Reason.NO_GRANULE, np.uint8)
         areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
-        about: list[tuple[GranuleHeader, _Spots, Quality | None]] = []
+        about: list[tuple[GranuleHeader, _Spots, Quality | None, Times]] = []
         for place, grid in zip(places, grids, strict=True):
             spots = self._places.in_grid(space, grid)
             if spots is None:
@@ -372,7 +378,8 @@ class _Reader:
                 why[spots.inside] = nine.why[spots.inside]
                 for n, (down, across) in spots.areas.items():
                     areas[n].append(window.pixels(layer, rule, down, across, mask=self._mask))
-                about.append((place, spots, self._quality(window, layer, spots)))
+                quality = self._quality(window, layer, spots)
+                about.append((place, spots, quality, self._seen(window, place, spots, wanted)))
         pixels = _Pixels(stored=stored, why=why)
         numbers = _numbers(
             pixels,
@@ -381,10 +388,29 @@ class _Reader:
             places[0].layer,
         )
         return [
-            _of_granule(place, spots, numbers.take(spots.sites), quality)
-            for place, spots, quality in about
+            replace(_of_granule(place, spots, numbers.take(spots.sites), quality), time=time)
+            for place, spots, quality, time in about
             if spots.sites.size
         ]
+
+    def _seen(
+        self, window: "_Window", place: GranuleHeader, spots: _Spots, wanted: Wanted
+    ) -> Times:
+        """Return when the sites' own pixels of a tile were seen, in UTC, to the minute.
+
+        Local solar time is UTC + longitude / 15 degrees, by a whole day less or more where that
+        leaves the day (Wan, MODIS land surface temperature products users' guide, 2013, "SDSs in
+        the MOD11A1 product"). A tile is of a UTC day, so the time lies in that.
+        """
+        unknown = np.full(spots.row.shape, "NaT", "M8[ms]")
+        if wanted.solar_time not in window.granule.layers or not spots.row.size:
+            return unknown
+        layer = window.granule.layer(wanted.solar_time)
+        pixels = window.pixels(layer, None, spots.row, spots.column, mask=True)
+        hours = _physical(pixels.stored, layer) - self._places.lon[spots.sites] / 15.0
+        minutes = np.round(60.0 * (hours % 24.0)).astype("m8[m]")
+        day = np.datetime64(place.start.date(), "ms")
+        return np.where(pixels.why == Reason.VALID, day + minutes, unknown)
 
     def in_cells(self, layer: str, cells: Sequence[Cell]) -> list[Readings]:
         """Read rasters of one lattice, whose pixels go on from one to the other."""

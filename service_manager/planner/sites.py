@@ -167,6 +167,7 @@ class SitesPlan:
             mask=wanted.layout.request.mask,
             day=day,
             band=band if wanted.resolved.stack > 1 else None,
+            solar_times=_solar_times(wanted),
         )
         key = draft.add(spec)
         draft.rasters.append(PlannedRaster(key=key, file=_ROWS_FILE, folder=FOLDER, day=day))
@@ -211,6 +212,15 @@ class SitesPlan:
         )
         inputs = (*inputs, self._sites(draft))
         draft.add(TableSpec(inputs=inputs, comparison=self._comparison), FOLDER)
+
+
+def _solar_times(wanted: ProductLayers) -> tuple[str, ...]:
+    """Name the layers that say when pixels of tiles were seen; nothing if no layer has one."""
+    entry = wanted.resolved.entry
+    if entry is None or wanted.geometry != "tile":
+        return ()
+    names = tuple(entry.solar_time_of(layer.name) for layer in wanted.layers)
+    return names if any(names) else ()
 
 
 def _cells_with(

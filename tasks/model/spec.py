@@ -483,8 +483,12 @@ class ExtractSpec(_Spec):
     """Read layers of one date's granules at sites: one table, `rows.parquet`.
 
     Inputs are the granules' collection tasks, sorted by granule name, then the sites. `qa` runs
-    parallel to `layers`. `band` is the date's in granules that hold several, else None.
+    parallel to `layers`, and so does `solar_times`: the layers of tiles that say when a pixel was
+    seen; it is empty where no layer has one. `band` is the date's in granules that hold several,
+    else None.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "solar_times"})
 
     kind: Literal["extract"] = "extract"
     product: str
@@ -494,6 +498,7 @@ class ExtractSpec(_Spec):
     mask: bool
     day: date
     band: int | None = None
+    solar_times: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
 
     @property
     def phase(self) -> Phase:

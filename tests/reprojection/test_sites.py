@@ -1,7 +1,9 @@
 """Values at sites: those of the delivered raster, with what lies around them."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,8 @@ from reprojection.grid.grids import Grid
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
 from reprojection.reproject import Options, reproject
+from reprojection.sample.evapotranspiration import evapotranspiration_granules
+from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
 from reprojection.warp import sites as reading
 from reprojection.warp.sites import REASONS, Cell, Places, Site, Wanted
 from reprojection.write.write import write_cog
@@ -227,6 +231,42 @@ def test_two_granules_of_one_pass_give_one_row(sample_archive: Path) -> None:
     nearer: Reading = min((one for some in alone for one in some), key=lambda one: one.distance)
     assert both == [nearer]
     assert isinstance(nearer.time, datetime)
+
+
+def test_tiles_that_say_the_local_solar_time_have_times_in_utc(tmp_path: Path) -> None:
+    """Seen at 10.6 h at 7.5 degrees east: 10:06. By night at 0.2 h: 23:42 of the same UTC day."""
+    (granule,) = islice(evapotranspiration_granules([datetime(2012, 4, 20, tzinfo=UTC)]), 1)
+    structure = granule.structure
+    assert isinstance(structure, GridToWrite)
+    hours = np.full((1200, 1200), 106, np.uint8), np.full((1200, 1200), 2, np.uint8)
+    hours[0][600:] = 255  # not known in the south
+    times = [
+        FieldToWrite(
+            name=f"{word}_view_time",
+            values=values,
+            dims=("YDim", "XDim"),
+            typed={"valid_range": (0, 240), "_FillValue": 255},
+            attributes={"units": "hrs", "scale_factor": 0.1, "add_offset": 0.0},
+        )
+        for word, values in zip(("Day", "Night"), hours, strict=True)
+    ]
+    fields = [*structure.fields, *times]
+    path = tmp_path / granule.local_name
+    write_granule(path, replace(granule, structure=replace(structure, fields=fields)))
+    sites = [Site(name="north", lon=7.5, lat=58.0), Site(name="south", lon=7.5, lat=52.0)]
+    layers = [
+        Wanted(layer="LST_Day_1km", solar_time="Day_view_time"),
+        Wanted(layer="LST_Night_1km", solar_time="Night_view_time"),
+        Wanted(layer="LST_Night_1km", solar_time="No_such_layer"),
+    ]
+    found = read_sites([path], layers, sites)
+    assert [(one.layer, one.site, one.time) for one in found if one.layer != layers[1].layer] == [
+        ("LST_Day_1km", 0, datetime(2012, 4, 20, 10, 6)),
+        ("LST_Day_1km", 1, None),
+    ]
+    by_night = [one.time for one in found if one.layer == layers[1].layer]
+    assert by_night.count(datetime(2012, 4, 20, 23, 42)) == 2
+    assert by_night.count(None) == 2
 
 
 def test_a_polygon_takes_the_footprints_inside(sample_archive: Path) -> None:

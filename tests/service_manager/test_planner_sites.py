@@ -69,6 +69,21 @@ def test_equal_sites_share_tasks_and_others_do_not() -> None:
     assert not {spec.key for spec in specs(other, ExtractSpec)} & keys
 
 
+def test_extractions_of_daily_tiles_name_the_layers_that_say_when_pixels_were_seen() -> None:
+    day = dt.date(2012, 1, 1)
+    there = [tile_granule(day, 17, 3, name, "61") for name in ("MOD11A1", "MOD11A2", "MCD15A2H")]
+    products = [
+        {"name": "MOD11A1", "collection": "61", "layers": ["LST_Day_1km", "QC_Day"]},
+        {"name": "MOD11A2", "collection": "61", "layers": ["LST_Day_1km"]},  # of 8 days: a mean
+        {"name": "MCD15A2H", "collection": "61", "layers": ["Lai_500m"]},
+    ]
+    found = made(there, REQUEST, products=products, time={"start": day, "end": day})
+    times = {spec.product: spec.solar_times for spec in specs(found, ExtractSpec)}
+    assert times == {"MOD11A1": ("Day_view_time", ""), "MOD11A2": (), "MCD15A2H": ()}
+    (plain,) = [spec for spec in specs(found, ExtractSpec) if spec.product == "MCD15A2H"]
+    assert "solar_times" not in plain.identity
+
+
 def test_swaths_that_see_no_site_are_not_fetched() -> None:
     day = dt.datetime(2012, 1, 1, 11, 0, tzinfo=dt.UTC)
     records = [

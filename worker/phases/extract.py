@@ -56,9 +56,10 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     places = _places(_listed(files))
     granules = [path for path in files if path.name != SITES]
     context.tell(0.5, f"reading {len(spec.layers)} layers of {len(granules)} granules")
+    times = spec.solar_times or ("",) * len(spec.layers)
     wanted = [
-        Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule))
-        for layer, rule in zip(spec.layers, spec.qa, strict=True)
+        Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule), solar_time=time)
+        for layer, rule, time in zip(spec.layers, spec.qa, times, strict=True)
     ]
     readings = read_sites(granules, wanted, places, mask=spec.mask) if granules else []
     path = context.folder("rows") / ROWS
