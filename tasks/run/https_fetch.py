@@ -71,6 +71,10 @@ def _keep(answer: http.client.HTTPResponse, to: Path, most: int, end: float, add
                     f"{address} takes longer than {_MOST_SECONDS:g} s. Upload the file instead."
                 )
             out.write(part)
+    if answer.length:  # what is left of Content-Length: the library says nothing of it
+        raise AddressRefusedError(
+            f"{address} broke off after {size:,} of {size + answer.length:,} bytes. Try again."
+        )
 
 
 class _Connection(http.client.HTTPSConnection):

@@ -19,6 +19,7 @@ class Answer:
     def __init__(self, status: int, content: bytes = b"", location: str = "") -> None:
         self.status, self.reason = status, "said"
         self.headers = {"Location": location}
+        self.length: int | None = None
         self._content = content
 
     def read1(self, most: int) -> bytes:
