@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable
 from http import HTTPStatus
-from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -224,11 +223,10 @@ async def status(
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
     response.headers["ETag"] = etag
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
-    found: list[Interest] = []
+    found: tuple[Interest, ...] = ()
     if failed:
-        failures = request_operations.failures(portal.runtime, row.id)
-        found = await run_in_threadpool(lambda: list(islice(failures, _FAILURES_ON_STATUS)))
-    return RequestAnswer.of(row, failures=tuple(found))
+        found = await run_in_threadpool(portal.results.failures, portal.runtime, row)
+    return RequestAnswer.of(row, failures=found[:_FAILURES_ON_STATUS])
 
 
 async def _standing(portal: Portal, caller: Person, request: str) -> tuple[RequestRow, str]:
@@ -362,10 +360,7 @@ def _check_order(row: RequestRow, what: RequestOrder) -> None:
 def failures(request_id: str, caller: Reader, portal: CurrentPortal) -> list[FailureAnswer]:
     """List every task that failed for good, with category, cause and remedy."""
     row = read_for(portal.runtime, caller, request_id)
-    return [
-        FailureAnswer.of(interest)
-        for interest in request_operations.failures(portal.runtime, row.id)
-    ]
+    return [FailureAnswer.of(interest) for interest in portal.results.failures(portal.runtime, row)]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")

@@ -187,6 +187,11 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Show the page of one request."""
     row = read_for(portal.runtime, caller, request_id)
     made = request_operations.document_of(row)
+    shown = _progress(portal, row)
+    tasks = sum(count.total for count in row.phases.values())
+    later = tasks > _CALM and not portal.results.is_known(row)
+    if not later:
+        shown |= {**_lacks(portal, row), **_results(portal, row, 1, ""), **_matrix(portal, row, 1)}
     return portal.pages.page(
         "request.html",
         caller,
@@ -194,11 +199,8 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
         200,
         yaml=request_yaml(made),
         made=made,
-        **_held_to(
-            {**_progress(portal, row), **_lacks(portal, row)}, mine=caller.may_see(row.owner)
-        ),
-        **_results(portal, row, 1, ""),
-        **_matrix(portal, row, 1),
+        later=later,
+        **_held_to(shown, mine=caller.may_see(row.owner)),
         **(shared_view(portal, caller, row) if caller.may_see(row.owner) else {}),
     )
 
@@ -508,9 +510,7 @@ def _cancelling(row: RequestRow) -> str:
 
 def _lacks(portal: Portal, row: RequestRow) -> dict[str, object]:
     failed = any(count.failed for count in row.phases.values())
-    found = (
-        list(request_operations.failures(portal.runtime, row.id)) if failed or row.gap_count else []
-    )
+    found = portal.results.failures(portal.runtime, row) if failed or row.gap_count else ()
     gaps, affects = portal.results.gaps(portal.runtime, row)
     joined = join_gaps(gaps, affects)
     return {
@@ -543,7 +543,7 @@ def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
     layers = list(portal.results_of(row).layers.values())
     gaps = portal.results.gaps(portal.runtime, row)[0] if layers else ()
     failed = any(count.failed for count in row.phases.values())
-    failures = request_operations.failures(portal.runtime, row.id) if layers and failed else ()
+    failures = portal.results.failures(portal.runtime, row) if layers and failed else ()
     found = matrix(layers, gaps, failures, max(1, page), _DATES)
     return {
         "matrix": found,

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tasks.errors import FencedError, SwathmillError
@@ -250,24 +250,37 @@ def interests(runtime: Runtime, request: str) -> Iterator[Interest]:
         yield from runtime.tasks.interests(request, shard)
 
 
+def notable(runtime: Runtime, request: str) -> list[Interest]:
+    """Return the interests that readers ask for: in results, and in what failed."""
+    return [one for shard in SHARDS for one in runtime.tasks.notable(request, shard)]
+
+
 def results(runtime: Runtime, request: str) -> Iterator[Interest]:
-    """Yield the results that exist, each with its files and its folder (`output`), by output.
+    """Yield the results that exist, as `results_in`."""
+    yield from results_in(notable(runtime, request))
+
+
+def results_in(notable: Iterable[Interest]) -> list[Interest]:
+    """Return the results that exist, each with its files and its folder (`output`), by output.
 
     If a result was made after its fallback task had made another, the fallback task's is left out.
     """
-    found = [w for w in interests(runtime, request) if w.output and w.outcome is TaskOutcome.DONE]
+    found = [w for w in notable if w.output and w.outcome is TaskOutcome.DONE]
     fallbacks = {key for interest in found for key in interest.fallbacks}
     kept = (w for w in found if w.key not in fallbacks)
-    yield from sorted(kept, key=lambda w: (w.output, w.name))
+    return sorted(kept, key=lambda w: (w.output, w.name))
 
 
 def failures(runtime: Runtime, request: str) -> Iterator[Interest]:
-    """Yield what failed or could not be made, by phase and name."""
+    """Yield what failed or could not be made, as `failures_in`."""
+    yield from failures_in(notable(runtime, request))
+
+
+def failures_in(notable: Iterable[Interest]) -> list[Interest]:
+    """Return what failed or could not be made, by phase and name."""
     order = list(Phase)
-    found = [
-        w for w in interests(runtime, request) if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)
-    ]
-    yield from sorted(found, key=lambda w: (order.index(w.phase), w.name))
+    found = [w for w in notable if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)]
+    return sorted(found, key=lambda w: (order.index(w.phase), w.name))
 
 
 def gaps(runtime: Runtime, row: RequestRow) -> tuple[Gap, ...]:

@@ -469,6 +469,16 @@ class TaskTable:
         """Yield a request's interests in tasks of a shard, in order of key."""
         return map(INTEREST.load, self._scan(shard, f"w|{request}|"))
 
+    def notable(self, request: str, shard: str) -> Iterator[Interest]:
+        """Yield those interests of a request that a reader asks for: results, and what failed.
+
+        The others are many more, and are not decoded: that takes most of the time of a read.
+        """
+        lost = {TaskOutcome.FAILED.value, TaskOutcome.GAP.value}
+        for row in self._scan(shard, f"w|{request}|"):
+            if row.entity.get("output") or row.entity.get("outcome") in lost:
+                yield INTEREST.load(row)
+
     def edges(self, key: str) -> Iterator[Edge]:
         """Yield the edges to a task's dependents."""
         return map(EDGE.load, self._scan(shard(key), f"e|{key}|"))

@@ -1,0 +1,171 @@
+"""Pages of large requests: what they read and send does not grow with tasks and files."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from portal.core import results
+from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
+from tasks.model.task_keys import canonical, digest_of, shard
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Row, Upsert
+from tasks.tables import request_operations, task_table
+from tasks.tables.request_table import PhaseCount
+from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, set_row, settings
+from tests.portal.submissions import submitted
+
+TASKS, FILES = 100_000, 5_000
+
+
+class Counted(MemoryStore):
+    """A store that counts the rows read of the table `tasks`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = 0
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        for row in super().scan(table, partition, start, end, limit):
+            self.rows += table == task_table.TABLE
+            yield row
+
+
+@pytest.fixture(scope="module")
+def store() -> Counted:
+    return Counted()
+
+
+@pytest.fixture(scope="module")
+def portal(store: Counted) -> Iterator[LivePortal]:
+    with live_portal(replace(live_runtime(), store=store), settings()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def small(portal: LivePortal) -> str:
+    """A request of 10 tasks, which has ended."""
+    return filled(portal.runtime, 10, 5)
+
+
+@pytest.fixture(scope="module")
+def large(portal: LivePortal) -> str:
+    """A request of 100,000 tasks and 5,000 files, which has ended."""
+    return filled(portal.runtime, TASKS, FILES)
+
+
+def filled(runtime: Runtime, tasks: int, files: int, *, ended: bool = True) -> str:
+    name = submitted(runtime)
+    batches: dict[str, list[Upsert]] = {}
+    for number in range(tasks):
+        key = digest_of(canonical([name, number]).decode())
+        interest = _result(name, key, number) if number < files else _granule(name, key)
+        row = task_table.interest_row(name, key)
+        entity = task_table.INTEREST.dump(interest)
+        batches.setdefault(shard(key), []).append(Upsert(row=row, entity=entity))
+    for part, rows in batches.items():
+        for start in range(0, len(rows), 100):
+            runtime.store.transact(task_table.TABLE, part, rows[start : start + 100])
+    phases = {
+        Phase.COLLECTION: PhaseCount(total=tasks - files, done=tasks - files),
+        Phase.AGGREGATION: PhaseCount(total=files, done=files),
+    }
+    set_row(
+        runtime,
+        name,
+        state=RequestState.COMPLETE if ended else RequestState.RUNNING,
+        outputs=files,
+        delivered=files,
+        ended=runtime.clock.now() if ended else 0.0,
+        phases=phases,
+    )
+    return name
+
+
+def _granule(request: str, key: str) -> Interest:
+    return Interest(
+        request=request, key=key, phase=Phase.COLLECTION, name="g", outcome=TaskOutcome.DONE
+    )
+
+
+def _result(request: str, key: str, number: int) -> Interest:
+    layer, day = divmod(number, 500)
+    name = f"MCD15A2.005.Layer{layer}.{2000 + day // 28:04d}-01-{1 + day % 28:02d}.tif"
+    file = ArtifactFile(
+        name=name, blob=f"artifacts/{key}/c/x.tif", size=1000, sha256="0" * 64, valid_share=0.5
+    )
+    return Interest(
+        request=request,
+        key=key,
+        phase=Phase.AGGREGATION,
+        name=name,
+        output=f"MCD15A2.005/Layer{layer}",
+        outcome=TaskOutcome.DONE,
+        files=(file,),
+    )
+
+
+def costs(client: httpx.Client, store: Counted, path: str) -> tuple[int, int, str]:
+    """Rows of tasks read, bytes unpacked, and the text of a page."""
+    store.rows = 0
+    answer = client.get(path).raise_for_status()
+    return store.rows, len(answer.content), answer.text
+
+
+def test_the_page_of_a_large_request_comes_before_its_tasks_are_read(
+    portal: LivePortal, store: Counted, small: str, large: str
+) -> None:
+    with portal.browser() as client:
+        of_small = costs(client, store, f"/requests/{small}")
+        of_large = costs(client, store, f"/requests/{large}")
+        assert of_large[0] == 0
+        assert of_large[1] < of_small[1] + 2_000
+        parts = re.findall(r'hx-get="([^"]+)"[^>]*hx-trigger="load, request-changed', of_large[2])
+        assert parts == [f"/requests/{large}/{part}" for part in ("matrix", "results", "lacks")]
+        read = [costs(client, store, part)[0] for part in parts]
+        assert read == [TASKS, 0, 0]
+        again = costs(client, store, f"/requests/{large}")
+        assert again[0] == 0
+        assert "Being read" not in again[2]
+        assert again[2].count("<tr>") <= 2 + 50 + 50  # a page of dates and one of files
+        assert again[1] < 250_000  # bytes, unpacked: 50 dates of 10 layers, and 50 files
+        assert costs(client, store, f"/requests/{large}/progress")[0] == 0
+
+
+def test_while_a_large_request_runs_one_read_serves_many_pages(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    runtime = replace(runtime, clock=clock)
+    name = filled(runtime, 10, 5, ended=False)
+    reads: list[str] = []
+    notable = request_operations.notable
+
+    def slow(given: Runtime, request: str) -> list[Interest]:
+        reads.append(request)
+        clock.sleep(2.0)
+        return notable(given, request)
+
+    monkeypatch.setattr(request_operations, "notable", slow)
+    index = results.ResultIndex()
+
+    def look() -> int:
+        row = request_operations.load(runtime, name)
+        index.failures(runtime, row)
+        return len(index.files(runtime, row)) and len(reads)
+
+    assert [look(), look()] == [1, 1]
+    clock.sleep(39.0)
+    set_row(runtime, name, delivered=6)
+    assert look() == 1
+    clock.sleep(2.0)
+    assert look() == 2
+    set_row(runtime, name, state=RequestState.COMPLETE, ended=1.0)
+    assert [look(), look()] == [3, 3]  # its end is told at once, and then nothing changes
