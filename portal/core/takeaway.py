@@ -108,6 +108,7 @@ def _readme(row: RequestRow, files: Mapping[str, ResultFile]) -> str:
         "Open them",
         "  QGIS          open results.qgs, or drag a .tif onto the map",
         "  Python        open_results.py reads a layer of all dates into xarray",
+        "  Jupyter       results.ipynb draws a map and series with open_results.py",
         "  R             open_results.R reads a layer of all dates with terra",
         "  download.sh   fetches the files again, one by one, with curl",
         "",
@@ -217,6 +218,48 @@ print(global(values, "mean", na.rm = TRUE))
 """
 
 
+def _notebook(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
+    del portal_url
+    layers = list(result_layers(files.values()))
+    title = row.title or f"Request {row.id}"
+    cells: list[tuple[str, str]] = [
+        (
+            "markdown",
+            f"# {title}\n\nNeeds `pip install rasterio xarray matplotlib`, and `open_results.py` "
+            "beside this notebook. `CITATION.txt` says what to cite.",
+        ),
+        (
+            "code",
+            f"from open_results import read\n\nLAYERS = {layers!r}\n"
+            "values = read(LAYERS[0])\nvalues",
+        ),
+        ("markdown", "The last date as a map."),
+        ("code", "values[-1].plot(robust=True);"),
+        ("markdown", "The mean of all pixels by date."),
+        ("code", 'values.mean(("x", "y")).to_series().plot(style="o-", rot=45);'),
+        ("markdown", "The series of one pixel: write its place in the units of the grid."),
+        (
+            "code",
+            "x, y = float(values.x.mean()), float(values.y.mean())\n"
+            'series = values.sel(x=x, y=y, method="nearest").to_series()\n'
+            'series.to_csv("series.csv")\nseries',
+        ),
+    ]
+    made = [
+        {
+            "cell_type": kind,
+            "id": f"cell-{number}",
+            "metadata": {},
+            "source": text.splitlines(keepends=True),
+            **({"execution_count": None, "outputs": []} if kind == "code" else {}),
+        }
+        for number, (kind, text) in enumerate(cells)
+    ]
+    about = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    book = {"cells": made, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+
+
 def _qgis(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     del portal_url
     layers = list(result_layers(files.values()).values())
@@ -258,6 +301,7 @@ SCRIPTS: dict[str, _Make] = {
     "download.sh": _curl,
     "open_results.py": _python,
     "open_results.R": _r,
+    "results.ipynb": _notebook,
     "results.qgs": _qgis,
 }
-"""The files that are made for a program, by name: curl, Python, R and QGIS."""
+"""The files that are made for a program, by name: curl, Python, R, Jupyter and QGIS."""

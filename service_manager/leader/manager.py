@@ -7,6 +7,7 @@ anything in memory that the tables do not have.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import structlog
 
@@ -14,6 +15,7 @@ from service_manager.fleet.attempts import Attempts
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_jobs import Planner, Run, inline
+from service_manager.requests import notify
 from service_manager.requests.intake import Intake
 from service_manager.requests.lifecycle import Lifecycle
 from service_manager.requests.release import Release
@@ -108,7 +110,13 @@ class Manager:
         self._brake = Brake(
             runtime, self.cache, self._dispatch, self._find, self._events.notice, epoch
         )
-        self._release = Release(runtime, self.cache, self._dispatch, options.sweep)
+        self._release = Release(
+            runtime,
+            self.cache,
+            self._dispatch,
+            options.sweep,
+            partial(notify.tell_cancelled, runtime, portal_url=options.portal_url),
+        )
         self._restricting = Restricting(runtime.store, runtime.clock, self.cache, options.sweep)
         self._sweep = Sweep(runtime, self.cache, self._dispatch, options.sweep)
         self._swept = False  # all shards, once

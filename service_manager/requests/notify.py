@@ -20,6 +20,7 @@ from service_manager.requests.mail_html import to_html
 from service_manager.requests.mail_picture import MailPicture
 from service_manager.requests.mail_text import outcome, usable_address
 from tasks.errors import StoreError
+from tasks.model.model import RequestState
 from tasks.model.plan import Gap
 from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
@@ -103,6 +104,20 @@ def ask(runtime: Runtime, row: RequestRow, *, portal_url: str, kind: str = ASK) 
     mail = compose(row, (), row.gaps, to=to, portal_url=portal_url, now=now, notes=row.notes)
     if mail is not None:
         outbox.put(runtime.store, runtime.clock, replace(mail, kind=kind))
+
+
+def tell_cancelled(runtime: Runtime, request: str, *, portal_url: str) -> None:
+    """Write the mail about a request that was cancelled before its tasks were written.
+
+    The mail about any other request is written as it ends, and stays as it is. Raises StoreError.
+    """
+    row = request_operations.load(runtime, request)
+    if row.state is not RequestState.CANCELLED:
+        return
+    to = request_operations.document_of(row).notify
+    mail = compose(row, (), (), to=to, portal_url=portal_url, now=runtime.clock.now())
+    if mail is not None:
+        outbox.put(runtime.store, runtime.clock, mail)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,15 +212,24 @@ class Dropping:
 
 
 class Release:
-    """Takes back what ended requests need no more, a slice in each round."""
+    """Takes back what ended requests need no more, a slice in each round.
+
+    `settled` is told of each request of which all that is taken back.
+    """
 
     def __init__(
-        self, runtime: Runtime, cache: ManagerCache, dispatch: Dispatch, period: float
+        self,
+        runtime: Runtime,
+        cache: ManagerCache,
+        dispatch: Dispatch,
+        period: float,
+        settled: Callable[[str], None] = lambda _request: None,
     ) -> None:
         self._runtime = runtime
         self._cache = cache
         self._dispatch = dispatch
         self._period = period  # seconds between two looks for such requests
+        self._settled = settled
         self._due = 0.0
         self._todo: list[str] = []
         self._work: Iterator[None] = iter(())
@@ -249,6 +258,7 @@ class Release:
         try:
             next(self._work)
         except StopIteration:
+            self._settled(request)
             self._runtime.requests.settled(self._runtime.clock, request)
         else:
             self._request = request

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import runpy
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
@@ -174,6 +176,20 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     assert values.attrs == {"crs": "EPSG:4326", "units": "m2 m-2"}
     assert 0 < float(values.mean()) < 10
     assert bool(values.isnull().any())
+    book = json.loads(whole.read("results.ipynb"))
+    assert (book["nbformat"], book["metadata"]["kernelspec"]["name"]) == (4, "python3")
+    code = ["".join(one["source"]) for one in book["cells"] if one["cell_type"] == "code"]
+    ran = subprocess.run(
+        [sys.executable, "-c", "\n".join(code)],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    lines = (tmp_path / "series.csv").read_text().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["date", "2012-01-01", "2012-01-09"]
     project = ET.fromstring(whole.read("results.qgs").decode().split("\n", 1)[1])
     sources = [node.text for node in project.iter("datasource")]
     assert sources == [f"./{LAYER}.2012-01-{day}.tif" for day in ("01", "09")]

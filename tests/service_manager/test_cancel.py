@@ -224,7 +224,7 @@ def test_its_intermediates_are_let_go_and_its_results_kept() -> None:
     assert b.row(request) == row
 
 
-def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_or_a_mail() -> None:
+def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_and_is_told() -> None:
     b = bench(ManagerOptions(confirm_tasks=1))
     held = b.submit("p")
     b.rounds(5)
@@ -239,7 +239,9 @@ def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_or_a_mail(
     b.rounds(60)
     assert b.runtime.requests.live() == []
     assert b.runtime.requests.unsettled() == []
-    assert len(list(outbox.mails(b.runtime.store))) == written
+    told = [mail for mail in outbox.mails(b.runtime.store) if mail.subject == "p: cancelled"]
+    assert {mail.request for mail in told} == {held, submitted}
+    assert len(list(outbox.mails(b.runtime.store))) == written + len(told)
     assert b.ran == []
 
 

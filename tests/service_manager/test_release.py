@@ -13,6 +13,7 @@ from tasks.model.model import RequestOrder, RequestState, State
 from tasks.model.task_keys import SHARDS
 from tasks.request.document import dump_request
 from tasks.tables import (
+    outbox,
     request_operations,
     request_table,
     task_table,
@@ -181,3 +182,18 @@ def test_who_has_got_its_end_of_a_task_does_not_keep_it_alive(ended: bool) -> No
         del scene.cache.requests["first"]
     list(dropping(scene).batches())
     assert scene.task(G[0]).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("when", [0, 3])
+def test_whoever_asked_for_it_is_told_of_a_cancelled_request_once(when: int) -> None:
+    """Before it was planned, and while it ran."""
+    b = bench()
+    request = b.submit("p")
+    for _ in range(when):
+        b.manager.tick()
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
+    b.rounds(60)
+    assert b.row(request).state is RequestState.CANCELLED
+    (mail,) = outbox.mails(b.runtime.store, request)
+    assert mail.subject == "p: cancelled"
+    assert ("before it was planned" in mail.body) == (when == 0)
