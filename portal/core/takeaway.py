@@ -245,7 +245,7 @@ def _notebook(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str)
             'series.to_csv("series.csv")\nseries',
         ),
     ]
-    made = [
+    made: list[dict[str, object]] = [
         {
             "cell_type": kind,
             "id": f"cell-{number}",

@@ -41,6 +41,7 @@ PAGE = 50  # results or requests per page
 _FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
 _DATES = 50  # dates per page of the matrix
+_LARGE = 2000  # number of tasks beyond which a page comes before its results are read
 _OUTLOOK_SECONDS = 20.0  # after which a page's outlook is worked out again
 _STREAM_SECONDS = 900.0  # then the caller has to be signed in still
 
@@ -189,7 +190,7 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     made = request_operations.document_of(row)
     shown = _progress(portal, row)
     tasks = sum(count.total for count in row.phases.values())
-    later = tasks > _CALM and not portal.results.is_known(row)
+    later = tasks > _LARGE and not portal.results.is_known(row)
     if not later:
         shown |= {**_lacks(portal, row), **_results(portal, row, 1, ""), **_matrix(portal, row, 1)}
     return portal.pages.page(
