@@ -78,7 +78,7 @@ class GranuleRecord:
         tile, boundary = data["tile"], data["boundary"]
         size = data["size"]
         if not isinstance(size, int):
-            raise ValueError(f"size {size!r} of granule record {data.get('name')!r} is no integer")
+            raise ValueError(f"size {size!r} of granule {data.get('name')!r} is not an integer")
         return cls(
             name=str(data["name"]),
             product=str(data["product"]),

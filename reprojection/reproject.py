@@ -319,8 +319,8 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
         )
     if options.units == "brightness" and method == "std" and _is_radiance(place):
         raise ChoiceRefusedError(
-            f"the standard deviation of layer {name!r} is of radiances, which is no temperature; "
-            "choose average, min or max, or units: physical"
+            f"the standard deviation of layer {name!r} is of radiances, which is not a "
+            "temperature; choose average, min or max, or units: physical"
         )
     if kind is not LayerKind.CONTINUOUS and TRAITS[method].blends:
         raise ChoiceRefusedError(

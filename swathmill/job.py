@@ -70,7 +70,7 @@ class Job:
         if status.state not in _MADE:
             raise JobFailedError(
                 f"Request {self.id} is {status.state.value}. {status.message}".rstrip(),
-                f'client.failures("{self.id}") tells what failed, and why.',
+                f'client.failures("{self.id}") says what failed, and why.',
             )
         return Job(client=self.client, status=status)
 

@@ -48,7 +48,7 @@ def read_endpoint(text: str) -> Endpoint:
     name, colon, port = text.lower().partition(":")
     plain = name.removesuffix(".") + colon + port
     if not _ENDPOINT.fullmatch(plain) or len(name) > _MOST_NAME or int(port or HTTPS) > _MOST_PORT:
-        raise ValueError(f"{text!r} is no host's name, or HOST:PORT; addresses cannot be named")
+        raise ValueError(f"{text!r} is not a host's name, or HOST:PORT; addresses cannot be named")
     return Endpoint(host=name.removesuffix("."), port=int(port or HTTPS))
 
 

@@ -69,7 +69,9 @@ class Settings(BaseSettings):
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
     portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
-    probe_host: str = Field("127.0.0.1", description="Address at which a process tells how it is.")
+    probe_host: str = Field(
+        "127.0.0.1", description="Address at which a process answers probes and metrics."
+    )
     probe_port: int = Field(
         0,
         ge=0,
@@ -127,7 +129,7 @@ class Settings(BaseSettings):
         16.0, description="Disk that a run of a package may use, in GB."
     )
     grace_seconds: float = Field(
-        30.0, ge=0, description="Time running attempts have to end when a worker is told to stop."
+        30.0, ge=0, description="Time running attempts have to end when a worker is asked to stop."
     )
     sandbox: str = Field(
         "bubblewrap",
@@ -189,8 +191,8 @@ class Settings(BaseSettings):
     scale_in_seconds: float = Field(
         0.0,
         ge=0,
-        description="Seconds with more slots than wanted, after which workers are told to end when "
-        "they run nothing. 0: never, the platform ends workers.",
+        description="Seconds with more slots than wanted, after which workers are asked to end "
+        "when they run nothing. 0: never, the platform ends workers.",
     )
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
     retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")

@@ -174,7 +174,7 @@ def check_host(
     try:
         named = read_endpoint(f"{host}:{port}" if port else host)
     except ValueError:
-        raise _refused(host, "is no host's name") from None
+        raise _refused(host, "is not a host's name") from None
     own = Endpoint(named.host, port or (HTTPS if scheme == "https" else 80))
     listed = own in allowed.endpoints
     if not listed and not (scheme == "https" and own.port == HTTPS and host.endswith(tuple(known))):
@@ -211,7 +211,7 @@ def _open_azure(order: CopyOrder, allowed: AllowedHosts) -> Sink:
     try:
         port = address.port
     except ValueError:
-        raise _refused(host, "has a port that is none") from None
+        raise _refused(host, "has a port that is not a number") from None
     check_host(address.scheme, host, port, _AZURE, allowed)
     parts = [unquote(part) for part in address.path.split("/") if part]
     # An emulator has the account in the path.
@@ -271,7 +271,7 @@ def _open_s3(order: CopyOrder, allowed: AllowedHosts) -> Sink:
     try:
         port = own.port
     except ValueError:
-        raise _refused(host, "has a port that is none") from None
+        raise _refused(host, "has a port that is not a number") from None
     if own.username or own.password or "\\" in own.netloc:
         raise _refused(host, "has more than a host and a port")
     check_host(own.scheme, host, port, _AMAZON, allowed)

@@ -57,7 +57,7 @@ def _moment(text: str, *, end: bool) -> dt.datetime:
 
 def _wrong(text: str) -> BadCallError:
     return BadCallError(
-        f"{text!r} is no time and no interval.",
+        f"{text!r} is neither a time nor an interval.",
         "Write 2012-04-14T00:00:00Z, or 2012-04-01/2012-04-30, with .. for an open end.",
         field="datetime",
     )

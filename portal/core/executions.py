@@ -134,7 +134,8 @@ def _day(text: str, usual: dt.date, field: str) -> dt.date:
     try:
         return dt.date.fromisoformat(text)
     except ValueError:
-        raise BadCallError(f"{text!r} is no day.", "Write it as 2010-02-28.", field=field) from None
+        problem = f"{text!r} is not a day."
+        raise BadCallError(problem, "Write it as 2010-02-28.", field=field) from None
 
 
 @dataclass(frozen=True, kw_only=True)

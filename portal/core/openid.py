@@ -50,7 +50,7 @@ class Claims:
         owner = claims.get(self.owner)
         if not isinstance(owner, str) or not 0 < len(owner) <= LONGEST_OWNER:
             raise ForbiddenError(
-                f"The OpenID provider does not tell your {self.owner!r}.",
+                f"The OpenID provider does not give your {self.owner!r}.",
                 "Ask whoever runs this portal to set SWATHMILL_OIDC_OWNER_CLAIM or the provider.",
             )
         if self.owner == "email" and claims.get("email_verified") is False:

@@ -267,7 +267,7 @@ def _upload_problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY,
                 title="Raster refused",
                 detail=begun(str(error)),
-                remedy="docs/rasters.md tells what a raster is.",
+                remedy="docs/rasters.md explains what a raster is.",
             )
         case NoSuchPackageError():
             return Problem(
@@ -290,7 +290,7 @@ def _upload_problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY,
                 title="Package refused",
                 detail=str(error),
-                remedy="docs/reductions.md tells what a package is.",
+                remedy="docs/reductions.md explains what a package is.",
             )
 
 

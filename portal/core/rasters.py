@@ -59,16 +59,18 @@ class RasterUpload:
         """Read what is said of the raster; raise RasterRefusedError for what means nothing."""
         if not re.fullmatch(NAME, self.name):
             raise RasterRefusedError(
-                f"{self.name!r} is no name of a raster: write small letters, digits and `-`."
+                f"{self.name!r} is not a name of a raster: write small letters, digits and `-`."
             )
         if self.version and not re.fullmatch(VERSION, self.version):
             raise RasterRefusedError(
-                f"{self.version!r} is no version: write letters, digits, `.`, `_`, `+` and `-`."
+                f"{self.version!r} is not a version: write letters, digits, `.`, `_`, `+` and `-`."
             )
         if self.period and not (
             re.fullmatch(r"[0-9]{1,3}", self.period) and 0 < int(self.period) <= 366
         ):
-            raise RasterRefusedError(f"the period {self.period!r} is no number of days to 366.")
+            raise RasterRefusedError(
+                f"the period {self.period!r} is not a number of days from 1 to 366."
+            )
         pairs = [one.partition("=") for one in words(self.units)]
         if not all(equals for _, equals, _ in pairs):
             raise RasterRefusedError(f"the units {self.units!r} are not written LAYER=UNIT.")

@@ -155,7 +155,7 @@ def inputs_of(runtime: Runtime, key: str) -> RunInputs:
     group = spec.inputs[0].key if isinstance(spec, ReduceSpec) else key
     if not isinstance(spec, ReduceSpec | GroupSpec):
         raise NotFoundError(
-            f"Task {key} is no run of a reduction.", "Name a task of the phase reduction."
+            f"Task {key} is not a run of a reduction.", "Name a task of the phase reduction."
         )
     task = runtime.tasks.task(group)
     if task is None or task.state is not State.DONE:

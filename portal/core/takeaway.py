@@ -137,7 +137,7 @@ def _summary(row: RequestRow, files: Mapping[str, ResultFile], gaps: tuple[Gap, 
 def _curl(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     lines = [
         "#!/bin/sh",
-        f"# Fetch the results of request {row.id}. Interrupted downloads go on where they stopped.",
+        f"# Fetch the results of request {row.id}. Interrupted downloads are resumed.",
         "# Put your API token into SWATHMILL_TOKEN; whoever runs the portal can make you one.",
         "set -eu",
         ': "${SWATHMILL_TOKEN:?Set SWATHMILL_TOKEN to your API token.}"',

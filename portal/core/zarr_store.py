@@ -57,7 +57,7 @@ def read_members(reader: ResultReader, result: ResultFile) -> Mapping[str, Membe
             }
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError):
         raise NotFoundError(
-            f"{result.path} is no store in a ZIP.", "Download it from the list of results."
+            f"{result.path} is not a store in a ZIP.", "Download it from the list of results."
         ) from None
 
 

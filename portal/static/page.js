@@ -1,4 +1,4 @@
-// What every page needs: asking before something is given up, a notice that is told once, and what
+// What every page needs: asking before something is given up, a notice that is shown once, and what
 // follows a request.
 "use strict";
 document.addEventListener("submit", (event) => {

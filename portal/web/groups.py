@@ -93,7 +93,7 @@ def leave(name: Name, caller: Caller, portal: CurrentPortal) -> Response:
 def _write(portal: Portal, caller: Person, name: str, members: tuple[str, ...]) -> GroupRow:
     if not _NAME.fullmatch(name) or len(name) > 63:
         raise BadCallError(
-            f"{name!r} is no name of a group." if name else "The group has no name.",
+            f"{name!r} is not a name of a group." if name else "The group has no name.",
             "A name has small letters, digits and dashes, like forest-team.",
             field="name",
         )

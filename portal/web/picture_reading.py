@@ -91,7 +91,7 @@ def _opened(
             raise failures[0] from error
         for _ in reader.whole(result):
             continue  # raises if the file is damaged
-        raise refused(result, "it is no raster of Swathmill") from error
+        raise refused(result, "it is not a raster of Swathmill") from error
 
 
 def refused(result: ResultFile, why: str) -> NotFoundError:

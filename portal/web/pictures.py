@@ -100,5 +100,5 @@ def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, 
     from portal.web.picture_reading import read_picture, refused
 
     if not is_raster(result):
-        raise refused(result, "it is no raster")
+        raise refused(result, "it is not a raster")
     return read_picture(reader, result, side)

@@ -62,7 +62,7 @@ def ask(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             address=address,
             then=then,
-            wrong="This is no mail address: it needs a name, an @ and a host.",
+            wrong="This is not a mail address: it needs a name, an @ and a host.",
         )
     if not portal.desk.ask(address, request_page(then)):
         return _form(

@@ -281,7 +281,8 @@ def _search(portal: Portal, rows: Iterator[RequestRow], asked: Search) -> _Page:
     wanted = _Wanted.of(asked)
     start, _, text = asked.token.partition(":")
     if asked.token and not text.isdecimal():
-        raise BadCallError(f"{asked.token!r} is no token.", "Follow the link next.", field="token")
+        problem = f"{asked.token!r} is not a token."
+        raise BadCallError(problem, "Follow the link next.", field="token")
     found: list[tuple[RequestRow, Item]] = []
     for looked, row in enumerate(rows):
         if looked == _LOOKED_AT:
@@ -381,7 +382,7 @@ def _geometry(document: dict[str, JsonValue]) -> BaseGeometry:
 
 def _no_box(given: object) -> BadCallError:
     return BadCallError(
-        f"{given!r} is no box on the Earth.",
+        f"{given!r} is not a box on the Earth.",
         "Write west, south, east, north in degrees: -8,50.5,6,58.5.",
         field="bbox",
     )
@@ -389,7 +390,7 @@ def _no_box(given: object) -> BadCallError:
 
 def _no_geometry() -> BadCallError:
     return BadCallError(
-        "intersects is no valid GeoJSON geometry.",
+        "intersects is not a valid GeoJSON geometry.",
         'Write a geometry, not a feature: {"type": "Polygon", "coordinates": [...]}.',
         field="intersects",
     )

@@ -39,7 +39,7 @@ def known_parameters(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             has = f"It has {', '.join(sorted(known))}." if known else "It has none."
-            raise BadCallError(f"{name!r} is no parameter of this address.", has, field=name)
+            raise BadCallError(f"{name!r} is not a parameter of this address.", has, field=name)
 
 
 STRICT = [Depends(known_parameters)]

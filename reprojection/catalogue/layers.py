@@ -172,7 +172,7 @@ def read_scale(
         if said is None or (isinstance(said, str) and said.strip().lower() in _ABSENT):
             continue
         if number is None or not math.isfinite(number) or (key == "scale_factor" and number == 0):
-            return Scale(problem=f"its {key} is {said!r}, which is no factor or offset")
+            return Scale(problem=f"its {key} is {said!r}, which is not a factor or offset")
     if scaled_by is not None:
         return _read_band_scales(attributes, scaled_by)
     others = [key for key in attributes if key.endswith("_scales")]

@@ -254,8 +254,8 @@ def _preset(granule: Granule, layer: Layer, preset: str) -> Mapping[str, Sequenc
     if preset not in presets:
         known = ", ".join(presets) or "none"
         raise ChoiceRefusedError(
-            f"qa: {preset!r} is no preset of layer {layer.qa!r} (presets: {known}); write the rule "
-            "out, like {layer: {field: [values]}}"
+            f"qa: {preset!r} is not a preset of layer {layer.qa!r} (presets: {known}); write "
+            "the rule out, like {layer: {field: [values]}}"
         )
     return presets[preset]
 

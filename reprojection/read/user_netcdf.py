@@ -143,7 +143,7 @@ def _number(item: h5py.Dataset, name: str) -> float | None:
         return None
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "iuf":
-        raise RasterRefusedError(f"{item.name}: {name} is {value!r}, which is no number.")
+        raise RasterRefusedError(f"{item.name}: {name} is {value!r}, which is not a number.")
     return float(array.reshape(-1)[0])
 
 
@@ -178,7 +178,7 @@ def _netcdf_crs(
             return plain_crs(name, pyproj.CRS.from_cf(attributes))
         except (CRSError, KeyError, ValueError) as error:
             raise RasterRefusedError(
-                f"{name}: its grid mapping {mapping} is no CRS that is known ({error})."
+                f"{name}: its grid mapping {mapping} is not a CRS that is known ({error})."
             ) from None
     units = [_attribute(found[axis], "units") for axis in plane]
     words = [_attribute(found[axis], "standard_name") or axis.lower() for axis in plane]

@@ -234,8 +234,8 @@ def _named(layers: Sequence[RasterLayer], choices: RasterChoices) -> tuple[Raste
     wrong = next((one for one in names if not LAYER.fullmatch(one)), None)
     if wrong is not None:
         raise RasterRefusedError(
-            f"{wrong!r} is no name of a layer: write letters, digits, `_`, `.` and `-`, a letter "
-            "first."
+            f"{wrong!r} is not a name of a layer: write letters, digits, `_`, `.` and `-`, a "
+            "letter first."
         )
     if len({*names}) < len(names):
         raise RasterRefusedError("two layers have the same name. Give each its own.")

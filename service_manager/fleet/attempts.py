@@ -78,7 +78,7 @@ class Attempts:
         now = self._clock.monotonic()
         running = Counter(running.worker for running in self._cache.running.values())
         for worker in self._leaving.choose(self.workers, running, wanted, now):
-            log.info("worker told to leave", worker=worker.name, wanted=wanted)
+            log.info("worker asked to leave", worker=worker.name, wanted=wanted)
             workers.order_leave(self._store, self._clock, worker.name, worker.started)
 
     def _forget(self, found: Sequence[workers.WorkerRow], now: float) -> None:

@@ -73,7 +73,7 @@ def nothing_found(
         return RequestRefusedError(
             f"products.{request.products.index(unseen[0])}",
             f"{unseen[0].name} has no date from {span}, or does not touch the region.",
-            "Choose another region or other days; `swathmill raster show` tells what it covers.",
+            "Choose another region or other days; `swathmill raster show` says what it covers.",
         )
     archived = tuple(choice for choice in request.products if choice.exact is None)
     request = request.model_copy(update={"products": archived})

@@ -209,7 +209,7 @@ def _results(
             return [f"Sign in on its page to confirm or cancel it:\n  {link}"]
         if state in (RequestState.CANCELLED, RequestState.REFUSED):
             return [f"Sign in on its page to change it and submit it again:\n  {link}"]
-        return [f"There are no results. What happened is told here:\n  {link}"]
+        return [f"There are no results. What happened is described here:\n  {link}"]
     longest = max(map(len, outcome.results))
     lines = [f"{folder:<{longest}}  {n:>5}" for folder, n in outcome.results.items()]
     return [

@@ -85,7 +85,7 @@ def _standing(row: RequestRow) -> tuple[str, ...]:
     """Say whether the request goes on from another, and whether it will go on."""
     before = f"It goes on from request {row.continues} with new data." if row.continues else ""
     after = (
-        "When the archive has later days, it goes on by itself; its page ends that."
+        "When the archive has later days, it continues; stop it on its page."
         if row.standing
         else ""
     )

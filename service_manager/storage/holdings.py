@@ -95,7 +95,7 @@ class Teller:
         if now < self._next_poll or (self._running is not None and not self._running.done()):
             return
         if self._running is not None and (error := self._running.exception()) is not None:
-            log.error("what the archive holds is not told", exc_info=error)
+            log.error("what the archive holds could not be published", exc_info=error)
             self._running, self._next_poll = None, now + IDLE
             return
         self._running = None
@@ -118,7 +118,7 @@ class Teller:
                 holdings.publish(self._runtime.store, told, number)
             self._told, self._answered = told, number
         except (StoreError, ArchiveError) as error:
-            log.warning("what the archive holds is not told", error=str(error))
+            log.warning("what the archive holds could not be published", error=str(error))
         took = clock.monotonic() - begun
         self._next_look = clock.monotonic() + max(IDLE, _SHARE * took)
 

@@ -189,7 +189,7 @@ def _numbers(option: str, words: str, *, whole: bool = False) -> list[float]:
         found = []
     if not found or min(found) <= 0:
         raise ArgumentError(
-            f"--{option} {words!r} is no list of numbers above 0.", "Write it such as 1,8,64."
+            f"--{option} {words!r} is not a list of numbers above 0.", "Write it such as 1,8,64."
         )
     return found
 
@@ -199,7 +199,7 @@ def _address(tcp: str) -> tuple[str, int]:
         return "", 0
     host, _, port = tcp.rpartition(":")
     if not host or not port.isdigit():
-        raise ArgumentError(f"--tcp {tcp!r} is no address.", "Write it as HOST:PORT, or `local`.")
+        raise ArgumentError(f"--tcp {tcp!r} is not an address.", "Write HOST:PORT, or `local`.")
     return host, int(port)
 
 

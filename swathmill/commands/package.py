@@ -134,7 +134,7 @@ def try_package(
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ArgumentError(f"{text!r} is no parameter.", "Write NAME=VALUE.")
+        raise ArgumentError(f"{text!r} is not a parameter.", "Write NAME=VALUE.")
     return name, value
 
 
@@ -163,7 +163,7 @@ def _refusing(act: Callable[[], _T]) -> _T:
     try:
         return act()
     except PackageError as error:
-        raise ArgumentError(str(error), "docs/reductions.md tells what a package is.") from None
+        raise ArgumentError(str(error), "docs/reductions.md explains what a package is.") from None
 
 
 def push(

@@ -89,7 +89,7 @@ def push(
     paths = [] if address else [Path(one) for one in files]
     absent = next((one for one in paths if not one.is_file()), None)
     if absent is not None:
-        raise ArgumentError(f"{absent} is no file.", "Name files, or one https address.")
+        raise ArgumentError(f"{absent} is not a file.", "Name files, or one https address.")
     said = {
         "name": name or _name_of(files[0]),
         "version": version,

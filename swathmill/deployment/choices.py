@@ -81,7 +81,7 @@ class Choices:
             )
         if self.account and not _ACCOUNT.match(self.account):
             raise ArgumentError(
-                f"{self.account!r} is no resource id of a storage account.",
+                f"{self.account!r} is not a resource id of a storage account.",
                 "Use what `az storage account show --name NAME --query id` prints.",
             )
         self._check_sources()

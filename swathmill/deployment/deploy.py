@@ -41,7 +41,7 @@ def checkout(folder: Path) -> Path:
     """Return the folder of the checkout. Raises StackError where there are no templates."""
     if not (folder / TEMPLATES / "main.bicep").is_file():
         raise StackError(
-            f"{folder.resolve()} is no checkout of Swathmill: it has no {TEMPLATES}/main.bicep.",
+            f"{folder.resolve()} is not a checkout of Swathmill: it has no {TEMPLATES}/main.bicep.",
             "Run this in a checkout, or name one with --checkout.",
         )
     return folder.resolve()

@@ -31,4 +31,4 @@ class RedisWantedSlots:
         try:
             self._resize(keys=[LIST], args=[wanted])
         except redis.RedisError as error:
-            self._log.warning("wanted slots not told", wanted=wanted, error=str(error))
+            self._log.warning("wanted slots not published", wanted=wanted, error=str(error))

@@ -57,37 +57,38 @@ RULES: dict[Category, Rule] = {
     Category.DOWNLOAD_FAILED: Rule(
         cause="The archive sent a file that is incomplete or not what it announced.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, tell the archive that its copy is damaged.",
+        remedy="Retried automatically. If it persists, tell the archive that its copy is damaged.",
     ),
     Category.CONNECTION_FAILURE: Rule(
         cause="No connection to the archive or to storage could be made, or it was cut.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, check the network and the server's address.",
+        remedy="Retried automatically. If it persists, check the network and the server's address.",
     ),
     Category.OPERATION_TIMEOUT: Rule(
         cause="A server accepted the call and did not answer in time.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, the server is overloaded.",
+        remedy="Retried automatically. If it persists, the server is overloaded.",
     ),
     Category.SERVER_BUSY: Rule(
         cause="The archive or storage asked us to slow down (429 or 503).",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself after the delay the server asked for, six hours at most.",
+        remedy="Retried automatically after the delay the server asked for, six hours at most.",
     ),
     Category.CORRUPT_BLOB_READ: Rule(
         cause="A blob's content does not match its recorded checksum.",
         retry=Retry.HEAL,
-        remedy="An input is made again by itself; for a package, submit again. Check the disk.",
+        remedy="An input is made again automatically; for a package, submit again. Check the disk.",
     ),
     Category.BLOB_READ_FAILED: Rule(
         cause="Storage failed while a blob was being read.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, check the storage account, or the disk.",
+        remedy="Retried automatically. If it persists, check the storage account, or the disk.",
     ),
     Category.SOURCE_BLOB_MISSING: Rule(
         cause="An input recorded as made is no longer in storage.",
         retry=Retry.HEAL,
-        remedy="The input is made again by itself, then this task runs; a package: submit again.",
+        remedy="The input is made again automatically, then this task runs; for a package, submit "
+        "again.",
     ),
     Category.UNREADABLE_INPUT_FILE: Rule(
         cause="The granule is damaged or truncated, or lacks the layer or geolocation asked for.",
@@ -102,7 +103,8 @@ RULES: dict[Category, Rule] = {
     Category.TRANSPORT_ERROR: Rule(
         cause="An answer broke the protocol (truncated or malformed HTTP or FTP).",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, look for a proxy between here and the server.",
+        remedy="Retried automatically. If it persists, look for a proxy between here and the "
+        "server.",
     ),
     Category.STORAGE_CLIENT_ERROR: Rule(
         cause="Storage refused a call as wrong (4xx): a limit, a name, a permission.",
@@ -117,7 +119,8 @@ RULES: dict[Category, Rule] = {
     Category.EXECUTION_TIMEOUT: Rule(
         cause="The attempt passed its time limit (4x the mean of its class), or was about to.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself with twice the time. If it persists, look at the attempt's log.",
+        remedy="Retried automatically with twice the time. If it persists, look at the attempt's "
+        "log.",
     ),
     Category.UNKNOWN: Rule(
         cause="Nothing we know of; the traceback is in the attempt's log.",
@@ -127,7 +130,7 @@ RULES: dict[Category, Rule] = {
     Category.WORKER_LOST: Rule(
         cause="The worker stopped answering: it died, was stopped, or lost its network.",
         retry=Retry.ELSEWHERE,
-        remedy="Retried by itself, ten times at most, at no cost to the task's other tries. "
+        remedy="Retried automatically, ten times at most, at no cost to the task's other tries. "
         "If it persists, look at the machine.",
     ),
     Category.OUT_OF_MEMORY: Rule(

@@ -99,7 +99,7 @@ def utc_offset(text: str) -> int:
         if -12 * 60 <= minutes <= 14 * 60:
             return minutes
     raise MeasurementsError(
-        f"{text!r} is no time zone; write UTC, or hours ahead of it: +01:00, behind it -05:00"
+        f"{text!r} is not a time zone; write UTC, or hours ahead of it: +01:00, behind it -05:00"
     )
 
 
@@ -277,7 +277,7 @@ class _Table:
             said = datetime.fromisoformat(text)
         except ValueError:
             raise MeasurementsError(
-                f"{text!r} is no time; write 2012-04-13, 2012-04-13T10:30 or 201204131030"
+                f"{text!r} is not a time; write 2012-04-13, 2012-04-13T10:30 or 201204131030"
             ) from None
         zone = said.utcoffset()
         if zone is None:
@@ -323,7 +323,7 @@ def _stamp(text: str) -> datetime:
         return datetime.strptime(plain, pattern)
     except ValueError:
         raise MeasurementsError(
-            f"{plain!r} is no time stamp; tables of half hours to days have 8, 10 or 12 digits: "
+            f"{plain!r} is not a time stamp; tables of half hours to days have 8, 10 or 12 digits: "
             "201204131030"
         ) from None
 
@@ -335,7 +335,7 @@ def _number(text: str, column: str) -> float | None:
     try:
         value = float(plain)
     except ValueError:
-        raise MeasurementsError(f"{column} has the value {plain!r}, which is no number") from None
+        raise MeasurementsError(f"{column} is {plain!r}, which is not a number") from None
     if math.isnan(value) or value == MISSING:
         return None
     if abs(value) > _LARGEST:

@@ -296,7 +296,7 @@ def _check_parts(wkb: bytes) -> None:
         elif kind <= _COLLECTION and len(waiting) <= _PARTS:
             waiting.append(count)
         else:
-            raise ValueError("a geometry is none, or its parts have parts of their own")
+            raise ValueError("a geometry cannot be read, or its parts have parts of their own")
 
 
 def _of_geojson(document: object) -> _Read:
@@ -378,7 +378,7 @@ def _region(read: _Read) -> ReadRegion:
         )
     for one in geometries:
         if not one.is_empty and not np.abs(one.bounds).max() < _FARTHEST:
-            raise RegionFileError("the file has coordinates that are no place on Earth")
+            raise RegionFileError("the file has coordinates that are not on the Earth")
     to_degrees = _transformer(read.crs)
     named = [
         (part, name)

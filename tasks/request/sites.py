@@ -52,11 +52,11 @@ def parse_sites(given: str | Mapping[str, object]) -> tuple[SiteChoice, ...]:
         try:
             given = json.loads(given)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"this is no GeoJSON: {error}; mend the text") from None
+            raise ValueError(f"this is not GeoJSON: {error}; mend the text") from None
     try:
         sites = _of_table(given) if isinstance(given, str) else _of_features(given)
     except csv.Error as error:
-        raise ValueError(f"this is no CSV table: {error}; mend the text") from None
+        raise ValueError(f"this is not a CSV table: {error}; mend the text") from None
     if not sites:
         raise ValueError("there is no site; write a line for each: id,latitude,longitude")
     if len(sites) > MOST_SITES:
@@ -141,7 +141,7 @@ def _degrees(text: str, what: str, most: float, line: int) -> float:
 def _of_features(document: Mapping[str, object]) -> list[SiteChoice]:
     features = document.get("features")
     if document.get("type") != "FeatureCollection" or not isinstance(features, list):
-        raise ValueError("this is no GeoJSON FeatureCollection; give one, or a table as text")
+        raise ValueError("this is not a GeoJSON FeatureCollection; give one, or a table as text")
     return [_of_feature(one, number) for number, one in enumerate(features, 1)]
 
 
@@ -164,8 +164,8 @@ def _of_feature(feature: object, number: int) -> SiteChoice:
         bounds[0] >= -180 and bounds[2] <= 180 and bounds[1] >= -90 and bounds[3] <= 90
     ):
         raise ValueError(
-            f"{where} is no simple shape in degrees of longitude and latitude; mend it, and cut it "
-            "at 180 where it crosses the antimeridian"
+            f"{where} is not a simple shape in degrees of longitude and latitude; mend it, and cut "
+            "it at 180 where it crosses the antimeridian"
         )
     point = made.representative_point()
     return SiteChoice(

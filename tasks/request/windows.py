@@ -3,7 +3,7 @@
 | kind | its windows | name |
 |---|---|---|
 | `date` | days | `2012-02-10` |
-| `8-day`, any number | so many days; counted anew from each January 1st | `2012-041` |
+| `8-day`, any number | so many days, counted from each January 1st | `2012-041` |
 | `month`, `year` | of the calendar | `2012-02` |
 | `season` | three months from December, March, ... on, by its January's year | `2012-DJF` |
 | `all` | the whole time of the request | `2012-01-01_2012-12-31` |

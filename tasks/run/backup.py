@@ -131,7 +131,7 @@ def check(file: Path) -> Totals:
     closed = False
     for line in _lines(file):
         if closed:
-            raise BackupError(f"{file} goes on after its end; export again")
+            raise BackupError(f"{file} continues after its end; export again")
         if "t" in line:
             found = Totals(rows=found.rows + 1, blobs=found.blobs)
         elif "c" in line:
@@ -265,7 +265,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
         with gzip.open(file, "rt", encoding="utf-8") as source:
             head = json.loads(source.readline() or "{}")
             if not isinstance(head, dict) or head.get("swathmill") != FORMAT:
-                raise BackupError(f"{file} is no export of Swathmill that this version reads")
+                raise BackupError(f"{file} is not an export of Swathmill that this version reads")
             if not isinstance(head.get("schema"), int):
                 raise BackupError(f"{file} is damaged: its first line has no schema")
             if head["schema"] > SCHEMA:

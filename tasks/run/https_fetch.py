@@ -96,7 +96,7 @@ def _connected(address: str, reach: AllowedHosts) -> tuple[_Connection, str]:
         parts = urlsplit(address)
         if parts.scheme != "https" or parts.username or parts.password:
             raise AddressRefusedError(
-                f"{address[:200]!r} is no plain https address. Give one, or upload the file."
+                f"{address[:200]!r} is not a plain https address. Give one, or upload the file."
             )
         endpoint = read_endpoint(parts.netloc)
     except ValueError as error:

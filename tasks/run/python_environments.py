@@ -222,7 +222,7 @@ def _files(target: Path) -> Iterator[tuple[PurePosixPath, Path]]:
         if path.is_dir() or relative.parts[0] in _SKIPPED:
             continue
         if path.is_symlink() or not path.is_file():
-            raise _refused(f"{relative} is no plain file")
+            raise _refused(f"{relative} is not a plain file")
         total += path.stat().st_size
         if total > MOST_ENVIRONMENT_BYTES:
             raise _too_large()

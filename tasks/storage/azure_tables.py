@@ -108,7 +108,7 @@ def _decode(value: object) -> Value:
         value = value.value
     if isinstance(value, str | int | float | bool | bytes):
         return value
-    raise TypeError(f"a property of type {type(value).__name__} is none of ours")
+    raise TypeError(f"a property of type {type(value).__name__} is not one that this build stores")
 
 
 def _brief(error: AzureError) -> str:

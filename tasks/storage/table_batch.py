@@ -155,4 +155,4 @@ def _typed(value: Value) -> tuple[object, str]:
             return value, "Edm.Double"
         case bytes():
             return base64.b64encode(value).decode(), "Edm.Binary"
-    raise TypeError(f"a property of type {type(value).__name__} is none of ours")
+    raise TypeError(f"a property of type {type(value).__name__} is not one that this build stores")

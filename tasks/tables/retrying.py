@@ -70,7 +70,7 @@ class Scope:
         if [bool(category), bool(task), bool(task_class)].count(True) > 1:
             raise ValueError("name a category, a class or a task, one of them")
         if task and not is_key(task):
-            raise ValueError(f"{task!r} is no task key; a key has 64 hexadecimal digits")
+            raise ValueError(f"{task!r} is not a task key; a key has 64 hexadecimal digits")
         if category and category not in set(Category):
             known = ", ".join(sorted(c.value for c in Category))
             raise ValueError(f"there is no category {category!r}; there are: {known}")

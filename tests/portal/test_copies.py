@@ -164,7 +164,7 @@ def test_a_clouds_host_with_a_public_address_is_taken(names: dict[str, str]) -> 
         ("https://mine.blob.core.windows.net:8443", "is not one"),
         ("https://example.org", "is not one"),
         ("https://blob.core.windows.net.example.org", "is not one"),
-        ("https://127.0.0.1", "is no host's name"),
+        ("https://127.0.0.1", "is not a host's name"),
         ("https://other.blob.core.windows.net", "cannot be found"),
         ("https://inner.blob.core.windows.net", "private network"),
         ("https://metadata.blob.core.windows.net", "private network"),

@@ -686,7 +686,7 @@ def test_what_is_no_address_is_told(portal: LivePortal, address: str) -> None:
     with portal.visitor() as client:
         answer = ask(client, address)
     assert answer.status_code == 422
-    assert "no mail address" in answer.text
+    assert "not a mail address" in answer.text
     assert "<script>" not in answer.text.partition("</head>")[2]
 
 

@@ -194,7 +194,7 @@ def test_groups_are_made_changed_and_left_on_their_page(portal: LivePortal) -> N
         assert taken.status_code == 422
         assert "is taken" in taken.text
         wrong = ben.post("/groups", data={"name": "No Name", "members": ""})
-        assert "is no name of a group" in wrong.text
+        assert "is not a name of a group" in wrong.text
         ben.post("/groups/forest-team/leave")
         assert 'id="group-forest-team"' not in ben.get("/groups").text
         assert f'spellcheck="false">{EVE}</textarea>' in ada.get("/groups").text

@@ -121,7 +121,7 @@ def test_a_directory_beyond_the_bound_is_not_read(
     with portal.client() as client:
         answer = client.get(f"/api/requests/{request}/zarr/{FOLDER}/wide.zarr/{0:040d}")
     assert answer.status_code == 404
-    assert "no store" in answer.json()["detail"]
+    assert "not a store" in answer.json()["detail"]
 
 
 def test_an_address_without_a_store_is_none() -> None:

@@ -76,7 +76,7 @@ def test_brightness_temperature_of_modis_is_that_of_its_radiance(tmp_path: Path)
         reproject([path], other, GRID, Options(units=u)) for u in ("physical", "brightness")
     )
     assert np.array_equal(one.data, two.data, equal_nan=True)
-    with pytest.raises(ChoiceRefusedError, match="no temperature"):
+    with pytest.raises(ChoiceRefusedError, match="not a temperature"):
         reproject([path], name, GRID, Options(units="brightness", resampling="std"))
 
 

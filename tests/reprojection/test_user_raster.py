@@ -321,7 +321,7 @@ def test_what_is_said_of_a_raster_must_fit_it(tmp_path: Path) -> None:
     same = geotiff(tmp_path / "again-2012-04-01.tif")
     calls: list[tuple[Callable[[], UserRaster], str]] = [
         (lambda: taken(path, layers=("a", "b")), "2 names are given for 1 layers"),
-        (lambda: taken(path, layers=("1st",)), "is no name of a layer"),
+        (lambda: taken(path, layers=("1st",)), "is not a name of a layer"),
         (lambda: taken(path, classes=("zone",)), "there is no layer 'zone'"),
         (lambda: taken(path, classes=("elevation",)), "Store them as whole numbers"),
         (lambda: taken(path, dated), "does not say its date"),

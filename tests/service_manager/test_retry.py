@@ -495,7 +495,7 @@ def test_a_manager_that_stalls_before_it_reads_the_fence_plans_nothing_over_agai
     ("named", "problem"),
     [
         ({"category": "server busy", "task": "0" * 64}, "one of them"),
-        ({"task": "xyz"}, "no task key"),
+        ({"task": "xyz"}, "not a task key"),
         ({"category": "busy"}, "server busy"),
     ],
 )

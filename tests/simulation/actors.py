@@ -276,7 +276,7 @@ class SimWorker:
             self.world.faults[f"worker {self.hold.value or 'released'}"] += 1
         if orders.leave and not self.leaving:
             self.leaving = True
-            self.world.faults["worker told to leave"] += 1
+            self.world.faults["worker asked to leave"] += 1
         running = self._running()
         for claim in orders.kill:
             if claim in running:

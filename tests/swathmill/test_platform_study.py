@@ -201,9 +201,9 @@ def test_what_fails_is_told_by_its_category(azurite: str, clients: Clients) -> N
     [
         ([], "Nothing is named to measure"),
         (["--only", "blobs"], "--only blobs: nothing is named"),
-        (["--tcp", "host"], "no address"),
-        (["--clients", "1,x", "--tcp", "local"], "no list of numbers"),
-        (["--clients", "0", "--tcp", "local"], "no list of numbers"),
+        (["--tcp", "host"], "not an address"),
+        (["--clients", "1,x", "--tcp", "local"], "not a list of numbers"),
+        (["--clients", "0", "--tcp", "local"], "not a list of numbers"),
     ],
 )
 def test_wrong_arguments_are_told(words: list[str], said: str, tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ class Hosts:
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://data.example.org/x.tif", "no plain https address"),
-        ("file:///etc/passwd", "no plain https address"),
-        ("https://ada:secret@data.example.org/x", "no plain https address"),
+        ("http://data.example.org/x.tif", "not a plain https address"),
+        ("file:///etc/passwd", "not a plain https address"),
+        ("https://ada:secret@data.example.org/x", "not a plain https address"),
         ("https://127.0.0.1/x", "addresses cannot be named"),
         ("https://2130706433/x", "addresses cannot be named"),
         ("https://[::1]/x", "addresses cannot be named"),
@@ -126,7 +126,7 @@ def test_a_host_that_sends_for_too_long_is_left(
     ("answers", "words"),
     [
         ([Answer(302, location="https://other.example.org/x")], "nothing may be fetched"),
-        ([Answer(302, location="http://data.example.org/x")], "no plain https address"),
+        ([Answer(302, location="http://data.example.org/x")], "not a plain https address"),
         ([Answer(302, location="/x")] * 4, "redirects too often"),
         ([Answer(302, location="https://[x/")], "cannot be fetched"),
         ([Answer(404)], "answers 404"),

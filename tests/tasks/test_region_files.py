@@ -340,5 +340,5 @@ def test_a_collection_of_multipolygons_with_holes_is_read(dimensions: int) -> No
 
 
 def test_sites_nested_too_deeply_are_refused() -> None:
-    with pytest.raises(ValueError, match="no GeoJSON"):
+    with pytest.raises(ValueError, match="not GeoJSON"):
         parse_sites('{"a":' * DEEP + "0" + "}" * DEEP)

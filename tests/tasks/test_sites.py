@@ -52,7 +52,7 @@ def test_polygons_have_a_point_inside_and_come_back_from_a_specification() -> No
 @pytest.mark.parametrize(
     ("sites", "problem"),
     [
-        ('id,latitude,longitude\nA\rB,1,2\n"', "no CSV table"),
+        ('id,latitude,longitude\nA\rB,1,2\n"', "not a CSV table"),
         ("", "no column 'id'"),
         ("id,latitude,longitude", "there is no site"),
         ("id,lat\nA,1", "no column 'longitude'"),
@@ -62,7 +62,7 @@ def test_polygons_have_a_point_inside_and_come_back_from_a_specification() -> No
         ("id,lat,lon\n,1,1", "has no id"),
         ("id,lat,lon\nA,1", "line 2 has 2 cells"),
         ("id,lat,lon,value\nA,1,1,5", "the column 'value'"),
-        ({"type": "Polygon"}, "no GeoJSON FeatureCollection"),
+        ({"type": "Polygon"}, "not a GeoJSON FeatureCollection"),
     ],
 )
 def test_what_is_no_list_of_sites(sites: object, problem: str) -> None:

@@ -77,7 +77,7 @@ class Heartbeat:
             self._log.warning("held by the manager", hold=orders.hold.value or "released")
             self.supervisor.hold = orders.hold
         if orders.leave and not self.supervisor.draining:
-            self._log.info("told to leave: the fleet has more slots than wanted")
+            self._log.info("asked to leave: the fleet has more slots than wanted")
             self.supervisor.leaving = self.supervisor.draining = True
         for claim in orders.kill:
             self.supervisor.kill(claim, AttemptOrder.KILL)

@@ -406,7 +406,7 @@ class Supervisor:
 
     def _ordered(self, slot: _Slot, order: AttemptOrder) -> Diagnosis:
         if order is AttemptOrder.HAND_BACK:
-            message = "the worker was told to stop and handed the task back"
+            message = "the worker was asked to stop and handed the task back"
             return Diagnosis(category=Category.CANCELLED, message=message)
         if order is AttemptOrder.MOVE:
             message = "ended by the manager, as its machine is slow, or by an operator: handed back"
@@ -419,7 +419,7 @@ class Supervisor:
             message = f"killed after {ran:.1f} s: longer than attempts of its class may take"
             return Diagnosis(category=Category.EXECUTION_TIMEOUT, message=message)
         return Diagnosis(
-            category=Category.CANCELLED, message=f"killed after {ran:.1f} s: nobody wants it"
+            category=Category.CANCELLED, message=f"killed after {ran:.1f} s: no request needs it"
         )
 
     def _still_ours(self, claimed: Claimed) -> bool:
