@@ -247,7 +247,7 @@ def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
         )
     if order.action in _VALUED and number is None:
         return (f"The limit of {what} is lifted.", waiting)
-    going_on = f"Running attempts are finished: {_running(runtime, order)} now."
+    going_on = f"Running attempts will finish: {_running(runtime, order)} now."
     if order.action in _VALUED:
         most = f"At most {number:,.0f} attempts of {what} are sent and running at once."
         return (most, going_on, waiting)
@@ -305,7 +305,7 @@ def _drain_words(runtime: Runtime, worker: WorkerRow) -> tuple[str, ...]:
     ]
     words = (
         "It takes no new attempt until an operator releases it.",
-        f"Running attempts are finished: {len(worker.attempts)} now.",
+        f"Running attempts will finish: {len(worker.attempts)} now.",
     )
     return words if others else (*words, "No other worker takes attempts: all work stops.")
 

@@ -216,7 +216,7 @@ def test_3_a_drained_worker_shows_its_evidence_and_is_released(page: Page, day: 
     page.get_by_role("row").filter(has_text="worker-1").last.get_by_role(
         "link", name="Drain …"
     ).click()
-    expect(page.get_by_text("Running attempts go on to their end: 1 now.")).to_be_visible()
+    expect(page.get_by_text("Running attempts will finish: 1 now.")).to_be_visible()
 
 
 def test_4_an_attempt_that_hangs_is_killed_and_kills_are_judged(page: Page, day: Day) -> None:

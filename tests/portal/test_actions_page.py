@@ -65,7 +65,7 @@ def worker(runtime: Runtime) -> workers.WorkerRow:
 def test_a_worker_is_drained_and_released(portal: LivePortal, runtime: Runtime) -> None:
     with portal.browser(*OPERATOR) as client:
         asked = client.get("/operations/act?action=drain+worker&subject=worker-1").text
-        assert "go on to their end: 1 now" in asked
+        assert "will finish: 1 now" in asked
         assert "No other worker takes attempts: all work stops." in asked
         assert worker(runtime).asked is Ask.NONE, "nothing happens before it is confirmed"
         assert list(audit.entries(runtime.store)) == []
@@ -115,7 +115,7 @@ def test_phases_and_owners_are_paused_limited_and_resumed(
 ) -> None:
     with portal.browser(*OPERATOR) as client:
         asked = client.get("/operations/act?action=pause+phase&subject=collection").text
-        assert "go on to their end: 1 now" in asked
+        assert "will finish: 1 now" in asked
         act(client, "pause phase", "collection")
         act(client, "limit phase", "reduction", "3")
         act(client, "pause owner", "ada@example.org")
