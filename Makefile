@@ -169,6 +169,10 @@ test-wheel: setup ## Build the wheel and run the sample request with it, outside
 test-containers: $(STAMP)/dev ## Run docker-compose.yml in containers, and a package of one's own in it [ENGINE="docker"] [RUN="options of its run"]
 	@$(BIN)/python -m bench.containers --engine "$(or $(ENGINE),podman)" --run-options="$(RUN)"
 
+.PHONY: test-container-kills
+test-container-kills: $(STAMP)/dev ## Kill a manager and a host in containers, and restart each part under load [ENGINE="docker"] [RUN="options of its run"]
+	@$(BIN)/python -m bench.container_kills --engine "$(or $(ENGINE),podman)" --run-options="$(RUN)"
+
 .PHONY: schemathesis
 schemathesis: $(STAMP)/dev ## Hold the HTTP API to its description, as scientist, operator, nobody [EXAMPLES=n]
 	$(BIN)/python -m tests.portal.fuzz $(EXAMPLES)

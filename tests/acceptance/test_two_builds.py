@@ -1,13 +1,16 @@
 """An upgrade and its way back, under load: processes of two builds over one storage, nothing lost.
 
 The newer build is this one with the next schema number. Each process is stopped and started as one
-of the other build while requests run. What a kind of row becomes is in test_row_schema.
+of the other build, forth, back and forth again, while requests are submitted all the time. What a
+kind of row becomes is in test_row_schema.
 """
 
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +22,22 @@ from portal.core import tokens
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack import ports
 from swathmill.stack.redis_server import RedisServer
+from tasks.run.connect import connect_storage
 from tasks.storage.schema import SCHEMA
+from tasks.tables import workers
 from tests.waiting import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s" * 40
-MODULES = {"portal": "portal", "manager": "service_manager", "worker": "worker"}
+MODULES = {
+    "portal": "portal",
+    "manager": "service_manager",
+    "manager-2": "service_manager",
+    "worker": "worker",
+    "worker-2": "worker",
+}
 NEWER = """
 import runpy, sys
 from tasks.storage import schema
@@ -91,6 +102,12 @@ class Stack:
             check=False,
         )
 
+    def beats(self, name: str) -> bool:
+        """Whether storage has the row of a worker's process."""
+        store = connect_storage(self.environment["SWATHMILL_STORAGE"]).store
+        pid = self.processes[name].pid
+        return any(one.name.endswith(f"-{pid}") for one in workers.list_workers(store))
+
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text("utf-8", "replace")
 
@@ -135,45 +152,80 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         server.stop()
 
 
+class Load:
+    """Submits a request every two seconds, and again until the portal has taken it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.requests: list[str] = []
+        self.refused: list[str] = []
+        self._stack = stack
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._submit)
+
+    def _submit(self) -> None:
+        with self._stack.api() as api:
+            while not self._stop.wait(2.0):
+                with suppress(httpx.TransportError):  # the portal is being changed
+                    day = len(self.requests)
+                    answer = api.post("/api/requests", json=document(day))
+                    if answer.status_code == 202:
+                        self.requests.append(answer.json()["id"])
+                    else:
+                        self.refused.append(answer.text)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
 def test_processes_of_two_builds_work_together_and_the_way_back_is_open(stack: Stack) -> None:
     for name in MODULES:
         stack.start(name, newer=False)
     until(stack.answers, 120.0, "the stack")
-    with stack.api() as api:
-        requests: list[str] = []
+    with Load(stack) as load, stack.api() as api:
 
-        def submit() -> None:
-            answer = api.post("/api/requests", json=document(len(requests)))
-            assert answer.status_code == 202, answer.text
-            requests.append(answer.json()["id"])
+        def taken(more: int) -> None:
+            """Wait for requests that are submitted from now on."""
+            wanted = len(load.requests) + more
+            until(lambda: len(load.requests) >= wanted, 120.0, f"requests: {load.refused}")
 
-        def ended() -> bool:
-            states = {api.get(f"/api/requests/{one}").json()["state"] for one in requests}
-            return states == {"complete"}
+        def change_each(*, newer: bool) -> None:
+            for name in MODULES:
+                taken(1)
+                stack.become(name, newer=newer)
+            until(stack.answers, 120.0, "a manager acts")
 
-        submit()
-        stack.become("manager", newer=True)  # beside an older portal and worker
-        submit()
-        assert api.get("/", headers={"Accept": "text/html"}).status_code == 200
-        until(ended, 240.0, stack.log("manager")[-2000:])
-        assert "of an older build" in stack.command("--finish").stderr
-
+        taken(2)
         stack.become("worker", newer=True)
-        submit()
-        stack.become("manager", newer=False)  # the way back
-        until(ended, 240.0, stack.log("manager")[-2000:])
-
-        stack.become("manager", newer=True)
-        stack.become("portal", newer=True)
-        until(stack.answers, 120.0, "the newer portal")
+        assert api.get("/", headers={"Accept": "text/html"}).status_code == 200
+        change_each(newer=True)
+        stack.become("worker-2", newer=False)
+        until(lambda: stack.beats("worker-2"), 60.0, "the older worker beats")
+        assert "of an older build" in stack.command("--finish").stderr
+        change_each(newer=False)  # the way back
+        change_each(newer=True)
         said = stack.command("--finish")
         assert said.returncode == 0, said.stdout + said.stderr
         assert f"schema {SCHEMA + 1}" in said.stdout
-        for name in MODULES:
-            stack.become(name, newer=True)
-        until(stack.answers, 120.0, "all processes of the newer build")
-        submit()
-        until(ended, 240.0, stack.log("manager")[-2000:])
+        change_each(newer=True)
+        taken(2)
+
+    assert len(load.requests) > 4 * len(MODULES)
+    assert not load.refused
+    with stack.api() as api:
+
+        def states() -> list[dict[str, Any]]:
+            return [api.get(f"/api/requests/{one}").json() for one in load.requests]
+
+        until(lambda: all(one["ended"] for one in states()), 240.0, stack.log("manager")[-2000:])
+        for found in states():
+            assert found["state"] == "complete", found["message"]
+            assert found["delivered"] == found["outputs"] > 0
+            assert not any(phase["failed"] for phase in found["phases"].values())
 
     for name in MODULES:
         assert "Traceback" not in stack.log(name)
