@@ -160,7 +160,7 @@ def start(engine: list[str], more: list[str], folder: Path, stack: ExitStack) ->
         url=f"http://127.0.0.1:{portal}",
         running=running,
     )
-    stack.callback(lambda: [child.stop() for child in hosts.running.values()])
+    stack.callback(stop_servers, hosts)
     variables = {
         "SWATHMILL_ARCHIVE": str(folder / "archive"),
         "SWATHMILL_REDIS_PASSWORD": redis.password,
@@ -176,9 +176,9 @@ def start(engine: list[str], more: list[str], folder: Path, stack: ExitStack) ->
         container = hosts.container(name)
         # A host of its own: its name is one, and so are all its volumes.
         options = [*more, "--hostname", name, *options_of(service, container)]
-        words = ["run", "--detach", "--name", container, *options, service["image"]]
         stack.callback(remove, engine, container)
-        do(engine, *words, *service["command"])
+        named = ("--detach", "--name", container)
+        do(engine, "run", *named, *options, service["image"], *service["command"])
     until(lambda: all(map(hosts.ready, CONTAINERS)), "all are ready")
     until(lambda: bool(hosts.acting()), "a manager acts")
     for name in CONTAINERS:
@@ -186,6 +186,12 @@ def start(engine: list[str], more: list[str], folder: Path, stack: ExitStack) ->
     words = ("exec", hosts.container("portal"), "swathmill", "sign-in", OWNER, "--token")
     hosts.token = do(engine, *words).strip()
     return hosts
+
+
+def stop_servers(hosts: Hosts) -> None:
+    """Stop Azurite and the Redis server, as they were started last."""
+    for child in hosts.running.values():
+        child.stop()
 
 
 def remove(engine: list[str], container: str) -> None:

@@ -6,8 +6,8 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import structlog
@@ -30,6 +30,7 @@ from service_manager.requests.lifecycle import PLANNERS
 from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
 from service_manager.tasks.index_file import IndexFile
+from service_manager.tasks.kept_index import KeptIndex
 from tasks.errors import StoreError
 from tasks.messages.celery_app import Sender, make_app
 from tasks.messages.wanted_slots import RedisWantedSlots
@@ -40,8 +41,23 @@ from tasks.run.connect import SettingMissingError, connect
 from tasks.run.probes import serve_probes
 from tasks.run.sources import open_sources
 from tasks.settings import Settings, WrongSettingError, read_settings
+from tasks.storage.file_blobs import FileBlobs
 from tasks.tables.package_operations import ExactPackages
 from tasks.tables.runtime import Runtime
+
+
+def _keep_index(
+    settings: Settings,
+    runtime: Runtime,
+    index: IndexFile,
+    beside: Callable[[Callable[[], None]], "Future[None]"],
+) -> Callable[[], None]:
+    """Fetch the archive's index, where storage keeps it; return what keeps it there."""
+    if isinstance(runtime.blobs, FileBlobs):
+        return lambda: None  # the index lies on the same disk
+    kept = KeptIndex(runtime.blobs, settings.archive, index.path, runtime.clock, beside)
+    kept.restore()
+    return kept.tick
 
 
 def main() -> int:
@@ -57,6 +73,8 @@ def main() -> int:
         runtime = connect(settings)
         reader = ReadingProcess()
         index = IndexFile.take(settings.data_dir)
+        looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
+        keep_index = _keep_index(settings, runtime, index, looking.submit)
         archive = open_sources(settings, index.path, reader.read_outline)
         watch = _watched(settings, runtime)
         end_telemetry = telemetry.start(telemetry.read_collector(), "manager", name)
@@ -83,7 +101,6 @@ def main() -> int:
 
     gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
-    looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
     shelf = Shelf(archive)
     teller = Teller(runtime, shelf, lambda path: reader.run(read_layers, path), looking.submit)
     standing = ThreadPoolExecutor(1, thread_name_prefix="standing")
@@ -125,6 +142,7 @@ def main() -> int:
     def each() -> None:
         postman.tick()
         teller.tick()
+        keep_index()
         continuing.tick()
 
     serve(runtime, options, make, stop, each=each, keep=keep, watch=presence)
