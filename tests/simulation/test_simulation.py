@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.history import Mutant, simulate
+from tests.simulation.history import Mutant, Outcome, simulate
 from tests.simulation.mutants import MUTANTS, caught_by, noted_seeds
 from tests.simulation.run import in_a_file, quiet
 
@@ -28,10 +29,16 @@ def _quiet() -> None:
     quiet()
 
 
+@cache
+def history(seed: int) -> Outcome:
+    """The history of a seed, simulated once for all tests."""
+    return simulate(seed)
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_the_invariants_hold_in_every_history(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        outcome = simulate(seed)
+        outcome = history(seed)
         assert not outcome.violation, (
             f"{outcome.violation}; python -m tests.simulation.run --replay {seed}"
         )
@@ -60,11 +67,11 @@ def test_requests_of_several_steps_meet_all_that_may_happen_to_them() -> None:
 def test_a_history_on_an_sqlite_file_is_the_one_in_memory(seed: int) -> None:
     outcome = in_a_file(seed)
     assert not outcome.violation
-    assert outcome.digest == simulate(seed).digest
+    assert outcome.digest == history(seed).digest
 
 
 def test_histories_are_full_of_faults() -> None:
-    faults = sum((simulate(seed).faults for seed in range(12)), start=simulate(12).faults)
+    faults = sum((history(seed).faults for seed in range(12)), start=history(12).faults)
     for kind in ("crash", "kill", "stall", "answer lost", "write lands late", "message doubled"):
         assert faults[kind] > 0, kind
 
@@ -76,7 +83,7 @@ def test_a_seed_replays_to_the_same_event() -> None:
         "from tests.simulation.history import simulate;"
         f"print([simulate(seed).digest for seed in {REPLAYED}])"
     )
-    here = [simulate(seed).digest for seed in REPLAYED]
+    here = [history(seed).digest for seed in REPLAYED]
     for hash_seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", script],
