@@ -35,6 +35,7 @@ _SUBJECTS = {
     "bsa": "Black-sky albedo",
     "wsa": "White-sky albedo",
 }
+_MOST_SOUGHT = 4  # layers that are ticked because they were searched for
 _FAR = 999  # a place in a title, of a word that is not in it
 # Names of layers that say how, when or how well a pixel was seen.
 _ABOUT_PIXELS = re.compile(
@@ -255,6 +256,18 @@ def find(name: str, collection: str) -> ProductItem | None:
         return None
     wanted = Collection(collection)
     return next((i for i in items() if i.name == name and i.collection == wanted), None)
+
+
+def sought(item: ProductItem, text: str) -> tuple[str, ...]:
+    """Return the data layers of a product that a search was for: those with its words, if few."""
+    words = [word for word in _words(text) if word not in item.name.lower()]
+    found = tuple(
+        layer.name
+        for layer in item.layers
+        if not layer.is_quality
+        and all(_place(word, _words(f"{layer.name} {layer.title}")) < _FAR for word in words)
+    )
+    return found if words and len(found) <= _MOST_SOUGHT else ()
 
 
 def groups(item: ProductItem) -> list[LayerGroup]:

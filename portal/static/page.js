@@ -5,6 +5,9 @@ document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
   if (question && !window.confirm(question)) event.preventDefault();
 });
+// An address with the name of a folded part opens it: there the answer to its form is seen.
+const folded = location.hash && document.getElementById(location.hash.slice(1));
+if (folded?.tagName === "DETAILS") folded.open = true;
 // A call copies for some seconds; its answer says where the next goes on.
 document.addEventListener("submit", async (event) => {
   const address = event.target.dataset.copyResults;

@@ -192,6 +192,7 @@ def products(portal: CurrentPortal, q: str = "", every: bool = False) -> Respons
         found=catalogue.search(q[:200], held) if q.strip() or every else None,
         known=catalogue.product_count(),
         counted=True,
+        words=q.strip()[:200],
         held=held,
         held_text=held_text,
     )
@@ -205,8 +206,9 @@ def product(
     collection: str = "",
     other_name: str = "",
     other_collection: str = "",
+    words: str = "",
 ) -> Response:
-    """Render a card for one more product."""
+    """Render a card for one more product; the layers that `words` searched for are ticked."""
     name, collection = name or other_name, collection or other_collection
     if is_raster(name):
         card = new_card(name[:400], "")
@@ -215,6 +217,8 @@ def product(
             card = replace(card, use="static")
     elif name.strip() and collection.strip():
         card = new_card(name[:40], collection[:10])
+        item = catalogue.find(card.name, card.collection)
+        card = replace(card, layers=catalogue.sought(item, words[:200]) if item else ())
     else:
         raise PortalError("A product needs a short name and a collection.", "Fill both in.")
     return portal.pages.part(

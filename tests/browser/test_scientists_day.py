@@ -175,3 +175,60 @@ def test_the_map_fits_a_phone(page: Page, day: tuple[LivePortal, str]) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     open_map(page, day)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_request_is_labelled_shared_and_its_link_ended(
+    page: Page, chromium: Browser, day: tuple[LivePortal, str]
+) -> None:
+    portal, name = day
+    page.goto(f"{portal.url}/groups")
+    page.fill("#name", "forest-team")
+    page.fill("#members", "ben@example.org")
+    page.get_by_role("button", name="Make the group").click()
+    page.goto(f"{portal.url}/requests/{name}")
+    page.get_by_text("Labels, sharing and new data").click()
+    page.fill("#labels", "thesis, drought")
+    page.select_option("#group", label="the group forest-team")
+    page.select_option("#standing", label="each week at most")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#sharing")).to_have_attribute("open", "")
+    expect(page.locator(".head").first).to_contain_text("goes on with new data, each week at most")
+    link = page.locator("#link").input_value().replace("http://127.0.0.1/", f"{portal.url}/")
+
+    ben = chromium.new_context()
+    theirs = ben.new_page()
+    theirs.goto(portal.link("ben@example.org"))
+    theirs.select_option("#of-group", label="the group forest-team")
+    theirs.get_by_role("button", name="Show").click()
+    theirs.get_by_role("link", name="Leaf <area>", exact=True).click()
+    expect(theirs.locator(".notice").first).to_contain_text("shares this with the group")
+    expect(theirs.get_by_role("button", name="Cancel")).to_have_count(0)
+    ben.close()
+
+    guest = chromium.new_context()
+    seen = guest.new_page()
+    seen.goto(link)
+    expect(seen.locator(".matrix tbody tr")).to_have_count(3)
+    page.on("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="End all links").click()
+    expect(page.locator("#link")).not_to_have_value(link)
+    seen.goto(link)
+    expect(seen.locator("main")).to_contain_text("ended by the owner")
+    guest.close()
+
+    page.goto(f"{portal.url}/?label=drought")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("h1")).to_have_text("Your requests labelled “drought”")
+
+
+def test_labels_and_standing_are_set_by_keys_alone(page: Page, day: tuple[LivePortal, str]) -> None:
+    portal, name = day
+    page.goto(f"{portal.url}/requests/{name}")
+    page.locator("#sharing summary").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.locator("#labels")).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("by keys")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="by keys").first).to_be_visible()

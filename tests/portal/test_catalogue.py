@@ -140,3 +140,21 @@ def test_groups_of_a_product_have_names_of_their_own_and_data_layers_alone() -> 
         assert len(titles) == len(set(titles)), (item.name, titles)
         data = {layer.name for layer in item.layers if not layer.is_quality}
         assert all(set(group.names) <= data for group in found)
+
+
+@pytest.mark.parametrize(
+    ("product", "collection", "words", "ticked"),
+    [
+        ("MOD13A2", "61", "NDVI", ("1 km 16 days NDVI",)),
+        ("MOD13A2", "61", "mod13a2 ndvi", ("1 km 16 days NDVI",)),
+        ("MOD11A1", "61", "lst day", ("LST_Day_1km",)),
+        ("MOD13A2", "61", "MOD13A2", ()),  # the product was searched for
+        ("MCD43A4", "61", "reflectance", ()),  # too many to be meant
+    ],
+)
+def test_the_layers_that_were_searched_for_are_ticked(
+    product: str, collection: str, words: str, ticked: tuple[str, ...]
+) -> None:
+    item = catalogue.find(product, collection)
+    assert item is not None
+    assert catalogue.sought(item, words) == ticked
