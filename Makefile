@@ -150,7 +150,7 @@ proofs: $(STAMP)/dev ## Run the long tests: each package and language, two build
 
 .PHONY: test-fast
 test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real granules or patience
-	$(PYTEST) -n 4 $(TESTS) -m "not slow and not proof and not integration and not browser and not real_data" \
+	$(PYTEST) -n 3 $(TESTS) -m "not slow and not proof and not integration and not browser and not real_data" \
 	    $(PYTEST_ARGS)
 
 .PHONY: test-pythons

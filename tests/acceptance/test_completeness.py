@@ -38,6 +38,8 @@ from tests.service_manager.shelf import plan
 from tests.worker.mill import run_claimed
 from worker.sandbox.messages import Failed, Succeeded
 
+pytestmark = pytest.mark.slow
+
 OWNER = "ada@example.org"
 DAYS = ("2012001", "2012009", "2012017", "2012025")
 DAMAGED = "MCD15A2.A2012009.h17v03.005.2012153130500.hdf"

@@ -19,6 +19,8 @@ from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
 from tests.reprojection.test_user_raster import geotiff
 
+pytestmark = pytest.mark.slow
+
 ADA, BEN = "ada@example.org", "ben@example.org"
 
 

@@ -114,6 +114,7 @@ def away_from_edges(grid: Grid, rim: float) -> np.ndarray:
     return inner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "crs", "resolution", "rim"),
     [

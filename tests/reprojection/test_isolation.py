@@ -17,6 +17,8 @@ from reprojection.read.isolation import ReadingProcess, run_in_fork
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
+pytestmark = pytest.mark.slow
+
 
 def read_missing_layer(path: Path) -> None:
     with open_granule(path) as found:

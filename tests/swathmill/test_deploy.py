@@ -20,6 +20,8 @@ from swathmill.deployment.deploy import deploy, preview
 from swathmill.errors import ArgumentError, StackError
 from tests.serving import Quiet, serving
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SECRETS = ("SWATHMILL_SECRET", "SWATHMILL_EARTHDATA_TOKEN", "SWATHMILL_SMTP_PASSWORD")
 

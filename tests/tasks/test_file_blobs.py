@@ -241,6 +241,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["file", "bytes"])
 def test_a_writer_killed_at_any_step_leaves_all_or_nothing(tmp_path: Path, how: str) -> None:
     data = os.urandom(3_000_000)

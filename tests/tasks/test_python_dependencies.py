@@ -24,6 +24,8 @@ from tasks.tables.package_operations import PackageConflictError
 from tasks.tables.runtime import memory_runtime
 from tests.tasks.wheels import registry, write_sdist, write_wheel
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """# /// script
 # requires-python = ">=3.11"
 # dependencies = ["parcel>=1", "wrap"]

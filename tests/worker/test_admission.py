@@ -22,6 +22,8 @@ from worker.sandbox import admission
 from worker.sandbox.admission import NoRoomError, Share, admitted, machine_memory
 from worker.sandbox.messages import Succeeded
 
+pytestmark = pytest.mark.slow
+
 ALL = len(os.sched_getaffinity(0))
 
 

@@ -144,7 +144,16 @@ def test_dates_that_a_globe_lacks_are_gaps(tmp_path: Path) -> None:
     assert all(gap.reason == "the archive has no granule of this date" for gap in planned.gaps)
 
 
-@pytest.mark.parametrize("method", ["nearest", "bilinear", "cubic", "average", "median"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "nearest",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("bilinear", "cubic", "average", "median")
+        ),
+    ],
+)
 @pytest.mark.parametrize(
     ("crs", "resolution", "box"),
     [

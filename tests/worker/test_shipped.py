@@ -28,6 +28,8 @@ from worker.sandbox.confined import run_confined, run_shipped
 from worker.sandbox.messages import Failed
 from worker.sandbox.sandbox import Places, SandboxLimits
 
+pytestmark = pytest.mark.slow
+
 LIMITS = SandboxLimits(memory=2**28, seconds=30.0, processes=4, output=2**20)
 LAYER = {"product": "P", "collection": "1", "layer": "L", "date": "2012-01-01", "weight": 1.0}
 
