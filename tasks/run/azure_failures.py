@@ -4,8 +4,7 @@ from enum import Enum
 
 from azure.core import exceptions as azure
 
-from tasks.model.categories import Category
-from tasks.run.classify import classify_status
+from tasks.model.categories import Category, category_of_status
 
 _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((azure.IncompleteReadError, azure.DecodeError), Category.TRANSPORT_ERROR),
@@ -40,5 +39,5 @@ def category_of(error: BaseException) -> Category | None:
         if isinstance(error, types):
             return category
     if isinstance(error, azure.HttpResponseError):
-        return classify_status(error.status_code or 400, storage=True)
+        return category_of_status(error.status_code or 400, storage=True)
     return Category.STORAGE_CLIENT_ERROR

@@ -2,8 +2,7 @@
 
 import httpx
 
-from tasks.model.categories import Category
-from tasks.run.classify import classify_status
+from tasks.model.categories import Category, category_of_status
 
 _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((httpx.ConnectTimeout,), Category.CONNECTION_FAILURE),
@@ -16,5 +15,5 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
 def category_of(error: BaseException) -> Category | None:
     """Return the category of an exception; None if it says nothing."""
     if isinstance(error, httpx.HTTPStatusError):
-        return classify_status(error.response.status_code)
+        return category_of_status(error.response.status_code)
     return next((category for types, category in _TYPES if isinstance(error, types)), None)

@@ -18,8 +18,8 @@ from archives.errors import CredentialsRefusedError, NotPublishedError, ServerBu
 from reprojection.errors import NoGeolocationError, UnknownLayerError
 from reprojection.read.granule import open_granule
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
-from tasks.model.categories import RULES, Category
-from tasks.run.classify import AttemptError, Diagnosis, classify, classify_exit, classify_status
+from tasks.model.categories import RULES, Category, category_of_status
+from tasks.run.classify import AttemptError, Diagnosis, classify, classify_exit
 from tasks.storage.azure_blobs import AzureBlobs
 
 KEY = "a2V5" * 16
@@ -263,5 +263,5 @@ def test_ends_without_a_report(code: int, category: Category, word: str) -> None
 
 
 def test_statuses_of_storage_and_archive_differ() -> None:
-    assert classify_status(404) is Category.SOURCE_NOT_PUBLISHED
-    assert classify_status(404, storage=True) is Category.STORAGE_CLIENT_ERROR
+    assert category_of_status(404) is Category.SOURCE_NOT_PUBLISHED
+    assert category_of_status(404, storage=True) is Category.STORAGE_CLIENT_ERROR
