@@ -1,13 +1,11 @@
 """Names among a request's results: folders and files a scientist can find their way in."""
 
-import re
 from collections.abc import Sequence
 from datetime import date
 
 from modis.collection import Collection
+from tasks.model.file_names import layer_name
 from tasks.request.document import ProductChoice
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def product_name(choice: ProductChoice) -> str:
@@ -26,17 +24,12 @@ def moment_name(day: date, time: str) -> str:
     return f"{day}T{time.replace(':', '')}" if time else day.isoformat()
 
 
-def safe(text: str) -> str:
-    """Turn a name into one part of a path that every system takes: other characters become `_`."""
-    return _UNSAFE.sub("_", text).strip("._") or "layer"
-
-
 def layer_names(layers: Sequence[str]) -> dict[str, str]:
     """Safe names of a product's layers, numbered where two would be the same."""
     names: dict[str, str] = {}
     for layer in layers:
-        name, number = safe(layer), 2
+        name, number = layer_name(layer), 2
         while name in names.values():
-            name, number = f"{safe(layer)}_{number}", number + 1
+            name, number = f"{layer_name(layer)}_{number}", number + 1
         names[layer] = name
     return names

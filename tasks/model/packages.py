@@ -8,7 +8,6 @@ or, for a package in a folder, when a request is planned. A worker unpacks it.
 import hashlib
 import io
 import os
-import re
 import shutil
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from tasks.errors import SwathmillError
+from tasks.model.file_names import layer_name
 from tasks.model.package_reference import NAME, PackageReference
 from tasks.model.python_dependencies import DeclarationError, declared
 from tasks.model.requires import Requires, RequiresField
@@ -53,7 +53,6 @@ _LONGEST_NAME = 255  # bytes, as file systems have it
 _LONGEST_PATH = 1024
 SKIPPED = frozenset({"__pycache__", "__MACOSX", ".git", ".DS_Store"})
 """Files and folders of these names are left out of a package."""
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PackageError(SwathmillError):
@@ -486,14 +485,10 @@ def layer_labels(bands: Iterable[Band]) -> dict[tuple[str, str, str], str]:
     A layer's label is its name; where two products have it, the product is put before.
     """
     layers = list(dict.fromkeys((b.product, b.collection, b.layer) for b in bands))
-    plain = [_clean(layer) for _, _, layer in layers]
+    plain = [layer_name(layer) for _, _, layer in layers]
     return {
         key: label
         if plain.count(label) == 1
-        else ".".join(filter(None, (_clean(key[0]), key[1], label)))
+        else ".".join(filter(None, (layer_name(key[0]), key[1], label)))
         for key, label in zip(layers, plain, strict=True)
     }
-
-
-def _clean(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name).strip("._") or "layer"

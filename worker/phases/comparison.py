@@ -9,7 +9,6 @@ measurement, `r` Pearson's correlation.
 """
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.composites import composite_end
+from tasks.model.file_names import file_name
 from tasks.model.spec import Comparison, Pair
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
@@ -36,7 +36,6 @@ Whole = npt.NDArray[np.int64]
 _DAY = np.timedelta64(1, "D")
 _MINUTE = np.timedelta64(1, "m")
 _SITES_SHOWN = 10  # with a colour each
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,5 +418,5 @@ def _scatter(joined: Any, pair: Pair, found: Sequence[Statistics], folder: Path)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="upper left")
     name = ".".join(part for part in (pair.product, pair.collection, pair.layer) if part)
-    path = folder / f"{PAIRS}.{_UNSAFE.sub('_', name)}.png"
+    path = folder / f"{PAIRS}.{file_name(name)}.png"
     figure.savefig(path, dpi=110, metadata={"Software": None})

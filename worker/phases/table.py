@@ -3,7 +3,6 @@
 Where a request has measurements, they are compared (`worker/phases/comparison.py`).
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tasks.model.file_names import file_name
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import TableSpec
 from tasks.request.sites import SiteChoice
@@ -25,8 +25,6 @@ _MOST_PANELS = 12
 _PANEL, _STEP = (3.6, 1.2), (3.8, 1.7)  # width and height of a panel, and from one to the next
 _LAYER = ["product", "collection", "layer", "units"]
 Floats = npt.NDArray[np.float64]
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -162,7 +160,7 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
         days = _times(drawn).to_numpy().astype("M8[ms]").astype(np.float64) / 86_400_000
         values = drawn["value"].to_numpy()
         named = filter(None, (what["product"], what["collection"], what["layer"]))
-        file = _UNSAFE.sub("_", ".".join(named))
+        file = file_name(".".join(named))
         series = [_Series(site=n, days=days[of == n], values=values[of == n]) for n in shown]
         _panels(text, series, folder / f"{file}.png")
 

@@ -1,7 +1,6 @@
 """The worker process: forkserver, slots, heartbeat, Celery; and its orderly end."""
 
 import os
-import re
 import signal
 import socket
 import sys
@@ -22,6 +21,7 @@ from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.messages.queues import FIRST
+from tasks.model.file_names import file_name
 from tasks.model.spec import ReduceSpec
 from tasks.run import exits, logs, telemetry
 from tasks.run.connect import SettingMissingError, connect, storage_modules
@@ -39,7 +39,6 @@ from worker.slots.supervisor import AttemptOrder, RunningProcess, Supervisor
 
 _GB = 10**9
 _PULSE_SECONDS = 0.02
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class KernelsAbsentError(Exception):
@@ -165,7 +164,7 @@ def refuse_without_kernels() -> None:
 def worker_name(settings: Settings) -> str:
     """Return the worker's name, valid as row key and as folder name."""
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
-    return _NOT_IN_NAMES.sub("-", name)[:100]
+    return file_name(name, "-")[:100]
 
 
 def cache_folder(settings: Settings) -> Path:

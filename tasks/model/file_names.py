@@ -1,0 +1,15 @@
+"""Names of files and folders that every system takes."""
+
+import re
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def file_name(text: str, fill: str = "_") -> str:
+    """Put `fill` in place of all but letters, digits, `.`, `_` and `-`."""
+    return _UNSAFE.sub(fill, text)
+
+
+def layer_name(text: str) -> str:
+    """Turn the name of a layer or output into one part of a path."""
+    return file_name(text).strip("._") or "layer"
