@@ -21,6 +21,7 @@ from tasks.settings import Settings
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "infra" / "helm" / "swathmill"
 SLURM = ROOT / "infra" / "slurm"
+SCALE_SET = ROOT / "infra" / "scale-set"
 SETTINGS = {f"SWATHMILL_{name.upper()}" for name in Settings.model_fields}
 HELM = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is absent")
 
@@ -33,7 +34,7 @@ def test_the_chart_has_the_version_of_pyproject() -> None:
 
 def test_templates_and_scripts_name_settings_that_exist() -> None:
     named: set[str] = set()
-    for path in (*CHART.glob("templates/*"), *SLURM.iterdir()):
+    for path in (*CHART.glob("templates/*"), *SLURM.iterdir(), *SCALE_SET.iterdir()):
         named |= set(re.findall(r"SWATHMILL_[A-Z_]+", path.read_text("utf-8")))
     own = {"SWATHMILL_SETTINGS", "SWATHMILL_PYTHON", "SWATHMILL_TOKEN"}
     assert len(named) > 20
@@ -178,6 +179,133 @@ def test_slurm_gets_as_many_workers_as_are_wanted_and_not_there(
     assert [word for word in words if word.startswith("--array=")] == (
         [f"--array={submitted}"] if submitted else []
     )
+
+
+def put_programs(folder: Path, programs: dict[str, str]) -> None:
+    """Write imitations of programs that note what they are given."""
+    folder.mkdir(exist_ok=True)
+    for name, body in programs.items():
+        path = folder / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n{body}')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize(
+    ("machines", "most", "deleted", "scaled"),
+    [
+        ({}, 100, "", "5"),
+        ({"3": "running", "4": "stopped", "7": "deallocated"}, 100, "4 7", "5"),
+        (dict.fromkeys("12345", "running"), 100, "", ""),
+        ({"1": "running"}, 3, "", "3"),
+    ],
+)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is absent")
+def test_a_scale_set_gets_the_machines_that_are_wanted_and_loses_those_that_ended(
+    portal: str, tmp_path: Path, machines: dict[str, str], most: int, deleted: str, scaled: str
+) -> None:
+    listed = "".join(
+        f"{number}\tProvisioningState/succeeded PowerState/{state}\n"
+        for number, state in machines.items()
+    )
+    (tmp_path / "listed").write_text(listed)
+    put_programs(tmp_path, {"az": f'[ "$2" != list-instances ] || cat {tmp_path}/listed\n'})
+    done = subprocess.run(
+        ["sh", str(SCALE_SET / "scale.sh"), "mill", "mill-workers", "2", str(most)],
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "SWATHMILL_PORTAL_URL": portal,
+            "SWATHMILL_TOKEN": "tok",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text()
+    assert re.findall(r"--instance-ids ([\d ]+) --output", calls) == ([deleted] if deleted else [])
+    assert re.findall(r"--new-capacity (\d+)", calls) == ([scaled] if scaled else [])
+
+
+CURL = """
+for last; do :; done
+case "$last" in
+*identity/oauth2*) printf '{{"access_token": "token for %s"}}' "${{last##*resource=}}" ;;
+*vault.example*) body=$(cat); echo "vault $body" >> {folder}/calls
+    printf '{{"value": "secret of %s"}}' "$(echo "$last" | sed 's#.*secrets/##; s#?.*##')" ;;
+*/oauth2/exchange) cat >> {folder}/calls; echo '{{"refresh_token": "pull"}}' ;;
+*compute/name*) printf mill-w-3 ;;
+*scheduledevents*) echo '{{"Events": [{{"EventId": "1", "EventType": "Preempt"}}]}}' ;;
+*) exit 1 ;;
+esac
+"""
+PODMAN = """
+case "$1" in
+login) cat >> {folder}/calls ;;
+network) [ "$2" != exists ] ;;
+run) while [ $# -gt 0 ]; do
+        [ "$1" != --name ] || name=$2
+        [ "$1" != --env-file ] || cat "$2" > "{folder}/$name.env"
+        shift
+    done ;;
+inspect) [ -f {folder}/stopped ] && echo false || echo true ;;
+stop) touch {folder}/stopped ;;
+esac
+"""
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is absent")
+def test_a_machine_at_a_spot_price_runs_a_worker_until_it_is_taken_away(tmp_path: Path) -> None:
+    text = (SCALE_SET / "worker.sh").read_text("utf-8")
+    given = {
+        "image": "acr.example/swathmill:1",
+        "registry": "acr.example",
+        "identity": "client",
+        "vault": "https://mill.vault.example/",
+        "slots": "2",
+        "settings": "SWATHMILL_SANDBOX=limits",
+        "storage": "BlobEndpoint=https://b",
+        "sources": "cmr",
+    }
+    template = (SCALE_SET / "workers.bicep").read_text("utf-8")
+    assert {*re.findall(r"'\{(\w+)\}'", template)} == {*given}
+    for word, value in given.items():
+        assert f"{{{word}}}" in text
+        text = text.replace(f"{{{word}}}", value)
+    folder = tmp_path / "bin"
+    put_programs(
+        folder,
+        {
+            "curl": CURL.format(folder=folder),
+            "podman": PODMAN.format(folder=folder),
+            "iptables": "",
+            "poweroff": "",
+        },
+    )
+    (tmp_path / "worker.sh").write_text(text)
+    done = subprocess.run(
+        ["sh", str(tmp_path / "worker.sh")],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    worker = dict(
+        line.split("=", 1) for line in (folder / "worker.env").read_text().splitlines() if line
+    )
+    assert worker["SWATHMILL_REDIS_URL"] == "secret of redis-url"
+    assert worker["SWATHMILL_EARTHDATA_TOKEN"] == "secret of earthdata-token"
+    assert worker["SWATHMILL_STORAGE"] == "BlobEndpoint=https://b"
+    assert worker["SWATHMILL_REDUCTION_POOL"] == "reductions:8002"
+    assert worker["SWATHMILL_WORKER_NAME"] == "mill-w-3"
+    runner = (folder / "reductions.env").read_text().split()
+    assert runner == ["SWATHMILL_SANDBOX=limits", "SWATHMILL_DATA_DIR=/data", "SWATHMILL_SLOTS=2"]
+    calls = (folder / "calls").read_text()
+    assert 'vault header = "Authorization: Bearer token for https://vault.example"' in calls
+    assert "iptables --insert FORWARD --source 10.89.9.0/24 --destination 169.254.0.0/16" in calls
+    assert calls.index("podman stop --time 540 worker") < calls.index("poweroff")
+    assert not [path for path in tmp_path.glob("tmp.*")], "a file with secrets stayed"
 
 
 def test_a_worker_in_slurm_is_asked_to_go_before_its_time_is_over() -> None:

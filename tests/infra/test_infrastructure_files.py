@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pycep import BicepParser
 
 ROOT = Path(__file__).parents[2]
 Files = dict[str, dict[str, Any]]
@@ -19,6 +20,13 @@ def test_bicep_parses(bicep: Files) -> None:
     assert {path.name for path in (ROOT / "infra/bicep").glob("*.bicep")} == set(bicep)
     for name, parsed in bicep.items():
         assert parsed.get("resources") or parsed.get("modules"), name
+
+
+def test_the_scale_set_parses_and_is_of_a_version_with_its_events() -> None:
+    path = ROOT / "infra" / "scale-set" / "workers.bicep"
+    parsed = {**BicepParser().parse(file_path=path)}
+    assert parsed["resources"]["workers"]["type"].endswith("virtualMachineScaleSets")
+    assert "priority: 'Spot'" in path.read_text("utf-8")
 
 
 def test_every_module_exists_and_gets_the_parameters_it_declares(bicep: Files) -> None:
