@@ -24,7 +24,7 @@ def test_bicep_parses(bicep: Files) -> None:
 
 def test_the_scale_set_parses_and_is_of_a_version_with_its_events() -> None:
     path = ROOT / "infra" / "scale-set" / "workers.bicep"
-    parsed = {**BicepParser().parse(file_path=path)}
+    parsed: Any = {**BicepParser().parse(file_path=path)}
     assert parsed["resources"]["workers"]["type"].endswith("virtualMachineScaleSets")
     assert "priority: 'Spot'" in path.read_text("utf-8")
 
