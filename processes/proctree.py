@@ -83,11 +83,6 @@ def memory(pid: int) -> int:
     return 1024 * sum(map(int, held))
 
 
-def tree_memory(root: int) -> int:
-    """Sum the bytes held by all processes below `root`."""
-    return sum(memory(pid) for pid in descendants(root))
-
-
 def kill(pid: int) -> None:
     """Send SIGKILL to a process; nothing when it is gone."""
     with suppress(ProcessLookupError):

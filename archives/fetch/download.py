@@ -58,14 +58,6 @@ class Credentials(Protocol):
         ...
 
 
-class NoCredentials:
-    """Credentials for archives that require none."""
-
-    def headers(self, _url: str) -> Mapping[str, str]:
-        """Return no headers."""
-        return {}
-
-
 class _AgainError(Exception):
     """The bytes kept cannot be used: ask for the whole file."""
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import SecretStr
+
+from archives.fetch.credentials import Credentials
 from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
 from archives.fetch.timing import Timing
@@ -13,6 +16,7 @@ from archives.formats.checksums import Cksum
 from tests.archives.servers import FileServer, granule
 
 DATA = granule(300_000)
+NO_CREDENTIALS = Credentials(SecretStr(""))
 TOKEN = "the-token-that-nobody-may-see"
 PATH = "/MOD09GA.A2020001.h18v04.061.2020003030507.hdf"
 QUICK = Timing(connect=2.0, stall=0.4, pause=0.0)

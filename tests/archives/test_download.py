@@ -12,12 +12,22 @@ import pytest
 import structlog
 
 from archives import errors
-from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
 from tasks.model.categories import Category
 from tasks.run import logs
 from tasks.run.classify import classify
-from tests.archives.downloads import DATA, PATH, QUICK, TOKEN, Fetch, TokenFor, digest_of, fetcher
+from tests.archives.downloads import (
+    DATA,
+    NO_CREDENTIALS,
+    PATH,
+    QUICK,
+    TOKEN,
+    Fetch,
+    TokenFor,
+    digest_of,
+    fetcher,
+)
 from tests.archives.servers import (
     FileServer,
     Served,
@@ -180,7 +190,7 @@ def test_a_pause_without_end_is_none(server: FileServer, tmp_path: Path, text: s
 def test_nobody_listens(tmp_path: Path) -> None:
     with file_server() as gone:
         url = gone.url
-    downloader = Downloader(NoCredentials(), LocalLimits(), timing=QUICK)
+    downloader = Downloader(NO_CREDENTIALS, LocalLimits(), timing=QUICK)
     with pytest.raises(errors.ConnectionFailedError):
         Fetch(downloader, tmp_path / PATH[1:])(url + PATH)
 
@@ -234,7 +244,7 @@ def test_no_name_or_signature_of_an_address_reaches_a_message_or_a_log(
     # Else loggers that other tests look into would be bound for good at their first use.
     structlog.configure(**ours)
     url = store.url.replace("//", "//user:secret-word@") + "/y.hdf?sig=secret-word"
-    downloader = Downloader(NoCredentials(), LocalLimits(), timing=QUICK)
+    downloader = Downloader(NO_CREDENTIALS, LocalLimits(), timing=QUICK)
     with caplog.at_level(logging.INFO), pytest.raises(errors.DownloadFailedError) as caught:
         Fetch(downloader, tmp_path / "y.hdf")(url)
     diagnosis = classify(caught.value)

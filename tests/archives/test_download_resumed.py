@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from archives import errors
-from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
 from archives.fetch.partial import DownloadOrigin, Partial
-from tests.archives.downloads import DATA, PATH, QUICK, Fetch, digest_of, fetcher
+from tests.archives.downloads import DATA, NO_CREDENTIALS, PATH, QUICK, Fetch, digest_of, fetcher
 from tests.archives.servers import (
     HDF4,
     Act,
@@ -89,7 +89,7 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(
     server.acts[PATH] = [cut(1000)]
     new = Served(data=HDF4 + DATA[::-1][4:], etag='"v2"')
     downloader = Downloader(
-        NoCredentials(),
+        NO_CREDENTIALS,
         LocalLimits(),
         timing=QUICK,
         context=server.context,
@@ -180,10 +180,11 @@ def test_a_left_over_of_unknown_origin_is_not_used(
 CHILD = """
 import sys
 from pathlib import Path
-from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
+from tests.archives.downloads import NO_CREDENTIALS
 url, to, size = sys.argv[1:]
-Downloader(NoCredentials(), LocalLimits()).get(
+Downloader(NO_CREDENTIALS, LocalLimits()).get(
     [url], Path(to), size=int(size), checksum=None, checksum_type=None,
     progress=lambda done, total: print(done, flush=True),
 )
@@ -209,7 +210,7 @@ def test_a_kill_leaves_nothing_visible_and_the_next_attempt_resumes(
         os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert not to.exists()
-    downloader = Downloader(NoCredentials(), LocalLimits(), timing=QUICK)
+    downloader = Downloader(NO_CREDENTIALS, LocalLimits(), timing=QUICK)
     fetched = downloader.get(
         [store.url + PATH], to, size=0, checksum=digest_of("sha256"), checksum_type="sha256"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from archives.errors import ServerBusyError
-from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
 from archives.model import Fetched, GranuleRecord, Holding, Progress
 from modis.box import LonLatBox
@@ -21,6 +21,7 @@ from tasks.storage.blobs import GRANULES
 from tasks.storage.clock import ManualClock
 from tasks.tables import protocol
 from tasks.tables.runtime import Runtime, memory_runtime
+from tests.archives.downloads import NO_CREDENTIALS
 from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 from worker.files.cache import Cache
@@ -36,7 +37,7 @@ class WebFolder:
 
     def __init__(self, server: FileServer) -> None:
         self._url = server.url
-        self._downloader = Downloader(NoCredentials(), LocalLimits())
+        self._downloader = Downloader(NO_CREDENTIALS, LocalLimits())
 
     def search(
         self,
