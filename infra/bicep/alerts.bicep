@@ -6,6 +6,8 @@ param workspaceId string
 param portalId string
 param managerId string
 param workerId string
+@description('The reduction pool; empty: there is none.')
+param poolId string
 param storageId string
 
 @description('Mail address that alerts go to.')
@@ -52,7 +54,13 @@ var queries = [
   }
 ]
 
-var restarts = [
+var pool = empty(poolId) ? [] : [
+  {
+    name: 'reductions'
+    id: poolId
+  }
+]
+var restarts = concat(pool, [
   {
     name: 'portal'
     id: portalId
@@ -65,7 +73,7 @@ var restarts = [
     name: 'worker'
     id: workerId
   }
-]
+])
 
 resource people 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: '${name}-operators'

@@ -603,3 +603,4 @@ output portalName string = portalName
 output portalId string = portal.id
 output managerId string = manager.id
 output workerId string = worker.id
+output poolId string = hasPool ? reductions.id : ''

@@ -318,6 +318,7 @@ module alerts 'alerts.bicep' = if (!empty(alertMail)) {
     portalId: apps.outputs.portalId
     managerId: apps.outputs.managerId
     workerId: apps.outputs.workerId
+    poolId: apps.outputs.poolId
     storageId: storage.outputs.accountId
     mail: alertMail
   }

@@ -16,6 +16,7 @@ SOURCES = [
     ROOT / "portal" / "core" / "metrics.py",
     ROOT / "service_manager" / "leader" / "metrics.py",
     ROOT / "worker" / "slots" / "metrics.py",
+    ROOT / "worker" / "pool" / "metrics.py",
 ]
 _ENDINGS = re.compile(r"_(total|bucket|sum|count)$")
 
@@ -28,7 +29,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def known_names() -> set[str]:
-    """The names of our metrics, as the three processes declare them."""
+    """The names of our metrics, as the processes declare them."""
     found: set[str] = set()
     for path in SOURCES:
         text = path.read_text("utf-8")

@@ -107,7 +107,7 @@ def test_a_package_runs_in_the_pool_and_its_output_is_stored(stack: Stack, poole
     container, _, name = task.files[0].blob.partition("/")
     assert name == f"{key}/{attempt.claim}/out.txt"
     assert stack.world.runtime.blobs.get_bytes(container, name) == b"made"
-    assert "attempt started" in pooled.log.read_text()
+    assert "run started" in pooled.log.read_text()
 
 
 @pytest.mark.integration

@@ -64,7 +64,7 @@ class Runner:
                 stream.flush()
                 self._carry_out(connection, stream)
         except (OSError, BrokenOffError, ValidationError) as error:
-            _log.warning("attempt broken off", error=str(error)[:500])
+            _log.warning("run broken off", error=str(error)[:500])
         finally:
             with self._changed:
                 self.busy -= 1
@@ -112,11 +112,11 @@ class Runner:
                     with path.open("wb") as file:
                         for part in read_parts(stream, one.size):
                             file.write(part)
-            log.info("attempt started", package=order.spec.package)
+            log.info("run started", package=order.spec.package)
             began = time.monotonic()
             outcome = _Course(connection, stream, folder).follow(self, order)
             self.outcomes[outcome] += 1
-            log.info("attempt ended", outcome=outcome, seconds=round(time.monotonic() - began, 3))
+            log.info("run ended", outcome=outcome, seconds=round(time.monotonic() - began, 3))
 
 
 class _Course:
@@ -216,4 +216,4 @@ class RunnerServer(socketserver.ThreadingTCPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
         """Log what the handler did not expect."""
-        _log.exception("attempt broken off")
+        _log.exception("run broken off")
