@@ -22,6 +22,7 @@ from tasks.model.model import ArtifactFile, State
 from tasks.model.spec import ReduceSpec
 from tasks.run.classify import AttemptError
 from tasks.run.connect import connect_storage
+from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, MemoryBlobs
 from tasks.tables import workers
 from tests.waiting import until
@@ -36,6 +37,8 @@ from tests.worker.processes import (
     make_stack,
     reduction,
 )
+from worker.pool.runner import PLACE_SECONDS
+from worker.sandbox.admission import LONGEST_WAIT
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Succeeded, encode
 from worker.slots.lent_blobs import LentBlobs
 from worker.slots.orders import PLACE, Order
@@ -152,10 +155,9 @@ def test_a_runner_that_dies_costs_its_tasks_no_try(
     task = stack.world.task(key)
     assert (task.state, task.retries) == (State.READY, 0)
     until(dead(tree), 20, "nothing of the runner is left")
+    again = runner(stack, "again", port)
     after = reduction(stack, "pool-after", "x = 'after'\n" + GOOD)
     stack.send(after)
-    stack.running(after)  # it waits for a runner
-    again = runner(stack, "again", port)
     assert stack.settled(after).state is State.DONE
     again.popen.terminate()
     assert again.popen.wait(20) == 0
@@ -324,6 +326,12 @@ def test_an_attempt_that_waits_for_a_place_can_be_killed(tmp_path: Path) -> None
         timer.start()
         assert attempt.follow(lambda _: None).exit_code is None
         timer.join()
+
+
+def test_all_waits_for_a_run_are_shorter_than_the_least_time_limit() -> None:
+    """Else an attempt is killed for its age that has not begun."""
+    floor = Settings().timeout_floor
+    assert Pool.patience + PLACE_SECONDS + LONGEST_WAIT < floor - 10
 
 
 @pytest.mark.integration

@@ -34,7 +34,7 @@ from worker.slots.orders import (
 )
 from worker.slots.supervisor import RunningProcess
 
-PLACE_SECONDS = 15.0
+PLACE_SECONDS = 8.0
 """For which a connection waits for a free slot; then the worker tries another runner."""
 
 _log = structlog.get_logger("worker")

@@ -54,7 +54,9 @@ from worker.slots.orders import (
 LINK_SECONDS = 1800.0
 """For which the links to a run's inputs are good."""
 
-_PATIENCE = 120.0  # seconds of tries to get a place in the pool
+# Seconds of tries to get a place in the pool; with what a runner waits, and the wait for room on
+# its machine, less than the least time limit of an attempt, in which all of it counts.
+_PATIENCE = 16.0
 _PAUSE = 1.0  # seconds between two of them
 _CONNECT_SECONDS = 5.0
 _MOST_FILES = 1000
