@@ -165,12 +165,17 @@ wheel: setup ## Build the wheel and the source distribution from the last commit
 test-wheel: setup ## Build the wheel and run the sample request with it, outside the checkout
 	@sh tools/test-wheel.sh
 
+.PHONY: tested-image
+tested-image: ## Build the image that containers are tested with [ENGINE="docker"] [BUILD="options of its build"]
+	$(or $(ENGINE),podman) build $(BUILD) --file infra/Containerfile --tag swathmill:tested .
+
 .PHONY: test-containers
-test-containers: $(STAMP)/dev ## Run docker-compose.yml in containers, and a package of one's own in it [ENGINE="docker"] [RUN="options of its run"]
-	@$(BIN)/python -m bench.containers --engine "$(or $(ENGINE),podman)" --run-options="$(RUN)"
+test-containers: $(STAMP)/dev tested-image ## Run docker-compose.yml in containers, and in it own and shipped packages [ENGINE="docker"] [RUN="options of its run"]
+	@SWATHMILL_TEST_ENGINE="$(or $(ENGINE),podman)" SWATHMILL_TEST_RUN="$(RUN)" $(BIN)/python -m pytest --durations 5 \
+	    tests/acceptance/test_containers.py tests/acceptance/test_new_user.py tests/acceptance/test_shipped_packages.py
 
 .PHONY: test-container-kills
-test-container-kills: $(STAMP)/dev ## Kill a manager and a host in containers, and restart each part under load [ENGINE="docker"] [RUN="options of its run"]
+test-container-kills: $(STAMP)/dev tested-image ## Kill a manager and a host in containers, and restart each part under load [ENGINE="docker"] [RUN="options of its run"]
 	@$(BIN)/python -m bench.container_kills --engine "$(or $(ENGINE),podman)" --run-options="$(RUN)"
 
 .PHONY: schemathesis

@@ -1,6 +1,6 @@
 """Kill and restart the containers of docker-compose.yml on two hosts, and see requests complete.
 
-`make test-container-kills`. As `bench.containers`, the engine alone starts the processes, each with
+`make test-container-kills`. The engine alone starts the processes, each with
 its command, environment and restrictions: a portal, two managers, two workers that share no folder
 (each on a host of its own, as they see it), a runner of the reduction pool. Azurite and a Redis
 server of this machine stand for the account and the Redis that two hosts share. Requests with a
@@ -27,8 +27,8 @@ from bench.containers import (
     OWNER,
     REQUEST,
     SWATHMILL,
+    TAG,
     answers,
-    build,
     do,
     free_ports,
     on_loopback,
@@ -162,12 +162,12 @@ def start(engine: list[str], more: list[str], folder: Path, stack: ExitStack) ->
     )
     stack.callback(stop_servers, hosts)
     variables = {
+        **TAG,
         "SWATHMILL_ARCHIVE": str(folder / "archive"),
         "SWATHMILL_REDIS_PASSWORD": redis.password,
         "SWATHMILL_SECRET": secrets.token_hex(32),
         "SWATHMILL_PORTAL_URL": hosts.url,
     }
-    build(engine, read_services(variables)["portal"]["image"])
     for name, what in CONTAINERS.items():
         service = read_services(variables)[what]
         on_loopback(service["environment"], redis.url, portal, runner, hosts.ports[name])

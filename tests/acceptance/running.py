@@ -23,14 +23,25 @@ COMMAND = (sys.executable, "-m", "swathmill.cli")
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """A stack that runs."""
+    """A stack that runs: by default the one on a data folder, else the one of a portal."""
 
     data: Path
     log: Path
+    portal: str = ""
+    token: str = ""
 
     @property
     def client(self) -> Client:
+        if self.portal:
+            return Client(url=self.portal, token=self.token)
         return local_client(DataFolder(path=self.data))
+
+    def command(self, *words: str, cwd: Path) -> str:
+        """Run a command as a user of the stack does; return what it prints."""
+        if self.portal:
+            access = {"SWATHMILL_PORTAL_URL": self.portal, "SWATHMILL_TOKEN": self.token}
+            return command(*words, cwd=cwd, **access)
+        return command(*words, "--data", str(self.data), cwd=cwd)
 
     def json(self, path: str) -> Any:
         answer = self._get(path)
@@ -40,7 +51,7 @@ class Running:
         return self._get(path).text
 
     def _get(self, path: str) -> httpx.Response:
-        token = local_token(DataFolder(path=self.data))
+        token = self.token or local_token(DataFolder(path=self.data))
         answer = httpx.get(
             f"{self.client.url}{path}",
             headers={"Authorization": f"Bearer {token}"},
@@ -58,6 +69,21 @@ class Running:
             self.log,
         )
         return self.client.status(request)
+
+
+def command(*words: str, cwd: Path, **more: str) -> str:
+    """Run a command, with more variables in its environment; return what it prints."""
+    done = subprocess.run(
+        [*COMMAND, *words],
+        cwd=cwd,
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def write_package(folder: Path, name: str, script: str, manifest: str = "") -> None:

@@ -6,7 +6,9 @@ computed of here: of whole stacks of days, without blocks of rows.
 
 import csv
 import datetime as dt
+import itertools
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ import shapely
 from numpy.typing import NDArray
 
 from tasks.request.document import parse_request
-from tests.acceptance.running import Running, started
+from tests.acceptance.containers import stack_over
+from tests.acceptance.running import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.integration]
 
@@ -47,6 +50,8 @@ COLOURS: dict[str, Any] = {
 FIRST = dt.date(2012, 1, 1)
 STEPS = np.arange(0, 121, 8)
 SAMPLE = 40  # pixels at which what is computed one by one is compared
+# No product at hand has two years: the days of 2012, by number, that stand for earlier Aprils.
+OTHER_APRILS = {2010: (4, 5, 6), 2011: (0, 1, 2)}
 ZONE = [[-1.0, 51.3], [0.7, 51.4], [0.9, 52.2], [-0.6, 52.3], [-1.0, 51.3]]
 
 
@@ -63,8 +68,24 @@ class Layer:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, granules: Path) -> Iterator[Running]:
-    with started(tmp_path_factory.mktemp("shipped"), granules / "l3-tiles", {}) as running:
+    """A stack over the real tiles, some of them again as those of earlier years."""
+    archive = tmp_path_factory.mktemp("tiles")
+    shutil.copytree(granules / "l3-tiles", archive, dirs_exist_ok=True)
+    for year, numbers in OTHER_APRILS.items():
+        for number, april in zip(numbers, (97, 105, 113), strict=True):
+            moved(archive / "MCD15A2", number * 8 + 1, dt.date(year, 1, 1), april)
+    with stack_over(archive, tmp_path_factory.mktemp("shipped")) as running:
         yield running
+
+
+def moved(folder: Path, of_2012: int, year: dt.date, to: int) -> None:
+    """Copy the granules of a day to another year, in their names and their metadata."""
+    old, new = f"MCD15A2.A2012{of_2012:03d}", f"MCD15A2.A{year:%Y}{to:03d}"
+    begin = FIRST + dt.timedelta(days=of_2012 - 1), year + dt.timedelta(days=to - 1)
+    for path in folder.glob(f"{old}.*"):
+        content = path.read_bytes().replace(old.encode(), new.encode())
+        content = content.replace(*(day.isoformat().encode() for day in begin))
+        path.with_name(path.name.replace(old, new)).write_bytes(content)
 
 
 @pytest.fixture(autouse=True)
@@ -229,24 +250,76 @@ def test_climatology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -
 
 
 @pytest.mark.proof
+def test_anomaly(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
+    season = {"from": "04-06", "to": "04-30"}
+    years = {**LEAVES, "time": {"start": "2010-04-01", "end": "2012-04-30", "every": season}}
+    found = of_window(
+        reduced(stack, tmp_path, years, "anomaly", month="2012-04"), "Lai_1km_anomaly"
+    )
+    values = leaves["Lai_1km"].values
+    others = np.stack([np.nanmean(values[[*days]], axis=0) for days in OTHER_APRILS.values()])
+    april = [n for n, day in enumerate(leaves["Lai_1km"].days) if day.month == 4]
+    away = np.nanmean(values[april], axis=0) - np.nanmean(others, axis=0)
+    spread = np.nanstd(others, axis=0, ddof=1)
+    assert (spread > 0).mean() > 0.2
+    close(found[0], away)
+    close(found[1], np.where(spread > 0, away / spread, np.nan), 1e-3)
+
+
+def smooth(series: Values) -> Values:
+    """Whittaker's smoother, as a system of equations; NaN outside the series' values."""
+    second = np.diff(np.eye(len(STEPS)), 2, axis=0)
+    weights = np.diag(np.isfinite(series).astype(float))
+    found = np.linalg.solve(weights + 10 * second.T @ second, weights @ np.nan_to_num(series))
+    known = np.flatnonzero(np.isfinite(series))
+    inside = (np.arange(len(STEPS)) >= known[0]) & (np.arange(len(STEPS)) <= known[-1])
+    return np.where(inside, found, np.nan)
+
+
+def half_way(curve: Values, peak: int, side: range) -> tuple[float, float]:
+    """The least value on a side of the peak, and the day on which half of the way is passed."""
+    base = float(np.nanmin(curve[[peak, *side]]))
+    level = (base + curve[peak]) / 2
+    for inner, outer in itertools.pairwise([peak, *side]):
+        if curve[inner] >= level > curve[outer]:
+            share = (curve[inner] - level) / (curve[inner] - curve[outer])
+            return base, float(STEPS[inner] + share * (STEPS[outer] - STEPS[inner]) + 1)
+    return base, np.nan
+
+
+@pytest.mark.proof
+def test_phenology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
+    found = of_window(reduced(stack, tmp_path, LEAVES, "phenology"), "Lai_1km_phenology")
+    layer = leaves["Lai_1km"]
+    seasons = 0
+    for row, column in sample(layer):
+        curve = smooth(layer.at(row, column))
+        peak = int(np.nanargmax(curve))
+        left, start = half_way(curve, peak, range(peak - 1, -1, -1))
+        right, end = half_way(curve, peak, range(peak + 1, len(STEPS)))
+        amplitude = curve[peak] - (left + right) / 2
+        expected = [start, STEPS[peak] + 1, end, end - start, amplitude]
+        there = bool(np.isfinite(expected).all())
+        seasons += there
+        close(found[:, row, column], expected if there else np.full(5, np.nan), 1e-3)
+    assert seasons > 5
+
+
+@pytest.mark.proof
 def test_smoothing(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     layer = leaves["Lai_1km"]
     golay = of_window(reduced(stack, tmp_path / "g", LEAVES, "savitzky-golay"), "Lai_1km_smooth")
-    smooth = of_window(reduced(stack, tmp_path / "w", LEAVES, "whittaker"), "Lai_1km_smooth")
+    whittaker = of_window(reduced(stack, tmp_path / "w", LEAVES, "whittaker"), "Lai_1km_smooth")
     at = np.array([(day - FIRST).days for day in layer.days])
-    second = np.diff(np.eye(len(STEPS)), 2, axis=0)
     for row, column in sample(layer):
         series = layer.at(row, column)
         known = np.flatnonzero(np.isfinite(series))
         inside = slice(known[0], known[-1] + 1)
-        expected = np.full((2, len(STEPS)), np.nan)
+        expected = np.full(len(STEPS), np.nan)
         filled = np.interp(STEPS[inside], at[known], series[known])
-        expected[0, inside] = scipy.signal.savgol_filter(filled, 5, 2)
-        weights = np.diag(np.isfinite(series).astype(float))
-        left = weights + 10 * second.T @ second
-        expected[1, inside] = np.linalg.solve(left, weights @ np.nan_to_num(series))[inside]
-        close(golay[:, row, column], expected[0])
-        close(smooth[:, row, column], expected[1])
+        expected[inside] = scipy.signal.savgol_filter(filled, 5, 2)
+        close(golay[:, row, column], expected)
+        close(whittaker[:, row, column], smooth(series))
 
 
 def test_zonal_statistics(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
