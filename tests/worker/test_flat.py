@@ -8,18 +8,11 @@ import pytest
 import rasterio
 
 from swathmill.kit import write_group
-from tasks.model.packages import Package
 from tasks.model.spec import GridSpec
 from tasks.run.classify import AttemptError
 from worker.phases.flat import take_flat, write_flat
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.1, 0, 10, 0, -0.1, 50), width=4, height=3)
-
-
-def package(form: str) -> Package:
-    return Package.model_validate(
-        {"name": "own", "command": ["x"], "outputs": ["{layer}.tif"], "inputs": {"format": form}}
-    )
 
 
 def test_a_flat_file_has_the_values_of_its_stack(tmp_path: Path) -> None:
@@ -44,37 +37,47 @@ def test_what_a_program_writes_flat_becomes_a_raster_on_the_grid(
     values = np.arange(12 * bands, dtype="<f4")
     values[5] = np.nan
     values.tofile(tmp_path / "A.bin")
-    take_flat(package("envi"), GRID, tmp_path)
+    take_flat(["A.tif"], GRID, tmp_path)
     with rasterio.open(tmp_path / "A.tif") as out:
         assert (out.count, out.shape) == (bands, (3, 4))
         assert tuple(out.transform)[:6] == GRID.transform
         np.testing.assert_array_equal(out.read().ravel(), values)
 
 
-@pytest.mark.parametrize("size", [0, 47, 49, 4])
+@pytest.mark.parametrize("size", [0, 47, 49, 4, 1001 * 48])
 def test_a_flat_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
     (tmp_path / "A.bin").write_bytes(b"x" * size)
     with pytest.raises(AttemptError, match="write whole bands"):
-        take_flat(package("envi"), GRID, tmp_path)
+        take_flat(["A.tif"], GRID, tmp_path)
 
 
-def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
+def test_links_pipes_and_folders_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"x" * 48)
-    (tmp_path / "A.bin").symlink_to(tmp_path / "secret")
-    with pytest.raises(OSError, match="symbolic links"):
-        take_flat(package("envi"), GRID, tmp_path)
-    (tmp_path / "A.bin").unlink()
-    os.mkfifo(tmp_path / "A.bin")
-    with pytest.raises(AttemptError, match="write whole bands"):
-        take_flat(package("envi"), GRID, tmp_path)
+    flat = tmp_path / "A.bin"
+    flat.symlink_to(tmp_path / "secret")
+    with pytest.raises(AttemptError, match=r"A.bin cannot be read: Too many levels of symbolic"):
+        take_flat(["A.tif"], GRID, tmp_path)
+    flat.unlink()
+    flat.mkdir()
+    with pytest.raises(AttemptError, match=r"A.bin cannot be read: Is a directory"):
+        take_flat(["A.tif"], GRID, tmp_path)
+    flat.rmdir()
+    os.mkfifo(flat)
+    with pytest.raises(AttemptError, match="is no plain file"):
+        take_flat(["A.tif"], GRID, tmp_path)
     assert not (tmp_path / "A.tif").exists()
 
 
-def test_a_raster_of_the_programs_own_stays_and_others_need_no_flat_files(tmp_path: Path) -> None:
+def test_a_raster_of_the_programs_own_stays(tmp_path: Path) -> None:
     (tmp_path / "A.tif").write_text("its own")
     (tmp_path / "A.bin").write_bytes(b"x" * 48)
-    take_flat(package("envi"), GRID, tmp_path)
+    take_flat(["A.tif", "B.tif"], GRID, tmp_path)
     assert (tmp_path / "A.tif").read_text() == "its own"
-    (tmp_path / "B.bin").write_bytes(b"x")
-    take_flat(package("geotiff"), GRID, tmp_path)
     assert not (tmp_path / "B.tif").exists()
+
+
+def test_a_flat_file_that_is_no_declared_raster_is_the_programs_own(tmp_path: Path) -> None:
+    """Such as a file of coefficients, which is an output of its own."""
+    (tmp_path / "coefficients.bin").write_bytes(b"x")
+    take_flat(["A.tif"], GRID, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["coefficients.bin"]

@@ -7,6 +7,7 @@ of layers are in physical units; codes, counts and the like are as they are stor
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,9 @@ import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
-from tasks.model.categories import Category
-from tasks.model.packages import Package
 from tasks.model.spec import GridSpec
-from tasks.run.classify import AttemptError
+from worker.phases.adopt import failed
+from worker.sandbox.reading.read_rasters import MOST_BANDS
 
 SUFFIX = ".bin"
 _TYPE = np.dtype("<f4")
@@ -73,32 +73,41 @@ def _header(shape: tuple[int, int, int], transform: rasterio.Affine, names: list
     )
 
 
-def take_flat(package: Package, grid: GridSpec | None, outputs: Path) -> None:
-    """Make GeoTIFFs of the flat files that a program wrote in place of its rasters.
+def take_flat(rasters: Iterable[str], grid: GridSpec, outputs: Path) -> None:
+    """Make GeoTIFFs of the flat files that a program wrote in place of its declared rasters.
 
     `X.bin` stands for `X.tif`; where the program wrote that too, the flat file is ignored.
 
     Raises:
-        AttemptError: user code failed: a flat file is not a number of whole bands.
+        AttemptError: user code failed: a flat file is no plain file, or not a number of whole
+            bands.
     """
-    if package.inputs.format == "geotiff" or grid is None:
-        return
-    for flat in sorted(outputs.glob(f"*{SUFFIX}")):
-        raster = flat.with_suffix(".tif")
-        if not os.path.lexists(raster):
+    for name in rasters:
+        raster = outputs / name
+        flat = raster.with_suffix(SUFFIX)
+        if os.path.lexists(flat) and not os.path.lexists(raster):
             _write_raster(flat, raster, grid)
 
 
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 def _write_raster(flat: Path, to: Path, grid: GridSpec) -> None:
-    handle = os.open(flat, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
+    try:
+        opened = open(flat, "rb", opener=_open)  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise failed(flat.name, f"cannot be read: {error.strerror}") from None
+    with opened as file:
         size = os.fstat(file.fileno())
         band = grid.width * grid.height * _TYPE.itemsize
-        if not stat.S_ISREG(size.st_mode) or size.st_size % band or not size.st_size:
-            raise AttemptError(
-                Category.USER_CODE_FAILED,
-                f"the package's output {flat.name} has {size.st_size:,} bytes; a band of float32 "
-                f"on the inputs' grid has {band:,}: write whole bands",
+        if not stat.S_ISREG(size.st_mode):
+            raise failed(flat.name, "is no plain file")
+        if size.st_size % band or not 1 <= size.st_size // band <= MOST_BANDS:
+            raise failed(
+                flat.name,
+                f"has {size.st_size:,} bytes; a band of float32 on the inputs' grid has {band:,}: "
+                f"write whole bands, at most {MOST_BANDS:,}",
             )
         count = size.st_size // band
         with rasterio.open(

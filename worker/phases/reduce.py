@@ -128,7 +128,9 @@ def run_package(
         read = read_here(places.outputs, manifest, bounds.memory // 2)
     else:
         read = read_confined(tier, places.outputs, manifest, bounds, around.folder("reading"))
-    take_flat(package, manifest.grid, places.outputs)
+    if package.inputs.format != "geotiff" and manifest.grid is not None:
+        kinds = _declared(package, manifest)
+        take_flat([one for one in kinds if kinds[one] == "raster"], manifest.grid, places.outputs)
     around.tell(0.8, "checking outputs")
     artifact = around.folder("artifact")
     return take_outputs(spec, package, manifest, places.outputs, artifact, read)
@@ -216,6 +218,12 @@ class Output:
     valid_share: float | None = None
 
 
+def _declared(package: Package, manifest: Manifest) -> dict[str, str]:
+    """Return the outputs that a package declares over the layers of its group: names and kinds."""
+    labels = dict.fromkeys(Path(band.file).stem for band in manifest.bands)
+    return {name: output.kind for name, output in package.expand_outputs(labels)}
+
+
 def take_outputs(
     spec: ReduceSpec, package: Package, manifest: Manifest, written: Path, to: Path, read: Reader
 ) -> tuple[Output, ...]:
@@ -226,10 +234,9 @@ def take_outputs(
     Raises:
         AttemptError: user code failed; names the output and what was written instead.
     """
-    labels = tuple(dict.fromkeys(Path(band.file).stem for band in manifest.bands))
     # A group over fewer layers than planned has fewer outputs: granules were missing, or layers
     # have a kind that the package does not take.
-    present = dict(package.expand_outputs(labels))
+    present = _declared(package, manifest)
     names = [name for name in spec.outputs if name in present or (written / name).exists()]
     for name in names:
         path = written / name
@@ -240,7 +247,7 @@ def take_outputs(
                 f"the package declares the output {name} and did not write it as a file; it "
                 f"wrote: {', '.join(there) or 'nothing'}",
             )
-    rasters = [name for name in names if name in present and present[name].kind == "raster"]
+    rasters = [name for name in names if present.get(name) == "raster"]
     shares: dict[str, float] = {}
     for name, (found, data) in zip(rasters, read(rasters) if rasters else (), strict=False):
         own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))

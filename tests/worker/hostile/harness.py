@@ -16,6 +16,7 @@ from tasks.model.packages import Package
 from tasks.model.spec import GridSpec, ReduceSpec
 from tasks.run.classify import AttemptError
 from worker.phases.adopt import read_confined
+from worker.phases.flat import take_flat
 from worker.phases.group import Manifest
 from worker.phases.reduce import take_outputs
 from worker.sandbox import sandbox
@@ -190,6 +191,7 @@ def _run(
         run_confined(way.tier, command, places, bounds)
         if outputs:
             folder = places.package.parent
+            take_flat([name for name in outputs if name.endswith(".tif")], GRID, places.outputs)
             read = read_confined(way.tier, places.outputs, MANIFEST, bounds, folder / "reading")
             package = Package(name="own", command=command, outputs=outputs)
             spec = ReduceSpec(package="own", digest="d", outputs=outputs)

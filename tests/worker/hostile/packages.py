@@ -947,6 +947,16 @@ open(out + ".ovr", "w").write("no overview")
 open(sys.argv[2] + "/out.tfw", "w").write("1\\n0\\n0\\n1\\n0\\n0\\n")
 """,
     ),
+    raster(
+        "links to a secret as its flat values",
+        "import os; os.symlink(given['secret'], sys.argv[2] + '/out.bin')",
+        "out.bin cannot be read",
+    ),
+    raster(
+        "has very many bands in a flat file without content",
+        "import os; open(sys.argv[2] + '/out.bin', 'wb').truncate(96 * 100_000)",
+        "write whole bands, at most 1,000",
+    ),
     Hostile(
         name="makes files that hurt who reads them",
         program="""
