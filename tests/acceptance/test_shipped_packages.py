@@ -81,10 +81,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory, granules: Path) -> Iterator[
 def moved(folder: Path, of_2012: int, year: dt.date, to: int) -> None:
     """Copy the granules of a day to another year, in their names and their metadata."""
     old, new = f"MCD15A2.A2012{of_2012:03d}", f"MCD15A2.A{year:%Y}{to:03d}"
-    begin = FIRST + dt.timedelta(days=of_2012 - 1), year + dt.timedelta(days=to - 1)
+    was = (FIRST + dt.timedelta(days=of_2012 - 1)).isoformat().encode()
+    begins = (year + dt.timedelta(days=to - 1)).isoformat().encode()
     for path in folder.glob(f"{old}.*"):
-        content = path.read_bytes().replace(old.encode(), new.encode())
-        content = content.replace(*(day.isoformat().encode() for day in begin))
+        content = path.read_bytes().replace(old.encode(), new.encode()).replace(was, begins)
         path.with_name(path.name.replace(old, new)).write_bytes(content)
 
 
