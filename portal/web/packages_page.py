@@ -15,19 +15,15 @@ from portal.core.problems import TooLargeError
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
 from portal.web.packages_api import look
+from portal.web.sharing_pages import SHARING, sharing_pages
 from tasks.model.packages import PackageError
 from tasks.tables import package_operations
 from tasks.tables.package_operations import PackageConflictError
-from tasks.tables.package_table import Visibility
 
 router = APIRouter(include_in_schema=False)
+router.include_router(sharing_pages("packages", "run", lambda portal: portal.runtime))
 
 _FORM_BYTES = 64 * 2**10  # of a form besides its file
-SHARING = (
-    (Visibility.PRIVATE, "Me alone"),
-    (Visibility.LINK, "Whoever has a link"),
-    (Visibility.EVERYONE, "Everyone"),
-)
 
 
 @router.get("/packages")
@@ -71,24 +67,6 @@ def _push(portal: Portal, caller: Person, file: UploadFile) -> Response:
     return RedirectResponse(f"/packages/{row.id}", 303)
 
 
-@router.get("/packages/open")
-def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
-    """Ask whoever follows a package's link whether to take it up."""
-    return portal.pages.page(
-        "take_up.html", caller, "packages", 200, kind="packages", use="run", link=link[:200]
-    )
-
-
-@router.post("/packages/open")
-def open_link(
-    caller: Caller, portal: CurrentPortal, link: Annotated[str, Form(max_length=200)] = ""
-) -> RedirectResponse:
-    """Add the package of a link to those that the caller may run."""
-    package, _, secret = link.partition(".")
-    row = package_operations.open_link(portal.runtime, caller.owner, package, secret)
-    return RedirectResponse(f"/packages/{row.id}", 303)
-
-
 @router.get("/packages/{package_id}")
 def package(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Show a package: what it computes, its versions, who sees it."""
@@ -107,20 +85,6 @@ def package(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     )
 
 
-@router.post("/packages/{package_id}/share")
-def share(
-    package_id: str,
-    caller: Caller,
-    portal: CurrentPortal,
-    visibility: Annotated[Visibility, Form()],
-    renew: Annotated[bool, Form()] = False,
-) -> RedirectResponse:
-    """Say who sees a package."""
-    row = package_operations.own(portal.runtime, caller.owner, package_id)
-    package_operations.share(portal.runtime, row, visibility, renew=renew)
-    return RedirectResponse(f"/packages/{package_id}", 303)
-
-
 @router.post("/packages/{package_id}/deprecate")
 def deprecate(
     package_id: str,
@@ -133,20 +97,6 @@ def deprecate(
     row = package_operations.own(portal.runtime, caller.owner, package_id)
     package_operations.deprecate(portal.runtime, row, version, why)
     return RedirectResponse(f"/packages/{package_id}", 303)
-
-
-@router.post("/packages/{package_id}/delete")
-def delete(
-    package_id: str,
-    caller: Caller,
-    portal: CurrentPortal,
-    version: Annotated[str, Form(max_length=40)] = "",
-) -> RedirectResponse:
-    """Delete a version, or the whole package."""
-    row = package_operations.own(portal.runtime, caller.owner, package_id)
-    package_operations.delete(portal.runtime, row, version)
-    left = portal.runtime.packages.package(row.id)
-    return RedirectResponse(f"/packages/{package_id}" if left else "/packages", 303)
 
 
 def _list(portal: Portal, caller: Person, *, wrong: str = "") -> Response:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import UploadFile
@@ -13,14 +13,14 @@ from portal.core.problems import begun
 from portal.core.rasters import RasterUpload, offered, received
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
-from portal.web.packages_page import SHARING
 from portal.web.rasters_api import desk_of, look, pushing
+from portal.web.sharing_pages import SHARING, sharing_pages
 from reprojection.read.user_source import RasterRefusedError
-from tasks.tables import package_operations
 from tasks.tables.package_operations import PackageConflictError
-from tasks.tables.package_table import PackageRow, Visibility
+from tasks.tables.package_table import PackageRow
 
 router = APIRouter(include_in_schema=False)
+router.include_router(sharing_pages("rasters", "name", desk_of))
 
 
 @router.get("/rasters")
@@ -47,24 +47,6 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     return RedirectResponse(f"/rasters/{row.id}", 303)
 
 
-@router.get("/rasters/open")
-def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
-    """Ask whoever follows a raster's link whether to take it up."""
-    return portal.pages.page(
-        "take_up.html", caller, "rasters", 200, kind="rasters", use="name", link=link[:200]
-    )
-
-
-@router.post("/rasters/open")
-def open_link(
-    caller: Caller, portal: CurrentPortal, link: Annotated[str, Form(max_length=200)] = ""
-) -> RedirectResponse:
-    """Add the raster of a link to those that the caller may name."""
-    raster, _, secret = link.partition(".")
-    row = package_operations.open_link(desk_of(portal), caller.owner, raster, secret)
-    return RedirectResponse(f"/rasters/{row.id}", 303)
-
-
 @router.get("/rasters/{raster_id}")
 def raster(raster_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Show a raster: what it holds, where it lies, its versions, who sees it."""
@@ -80,34 +62,6 @@ def raster(raster_id: str, caller: Caller, portal: CurrentPortal) -> Response:
         newest=chosen,
         sharing=SHARING,
     )
-
-
-@router.post("/rasters/{raster_id}/share")
-def share(
-    raster_id: str,
-    caller: Caller,
-    portal: CurrentPortal,
-    visibility: Annotated[Visibility, Form()],
-    renew: Annotated[bool, Form()] = False,
-) -> RedirectResponse:
-    """Say who sees a raster."""
-    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
-    package_operations.share(desk_of(portal), row, visibility, renew=renew)
-    return RedirectResponse(f"/rasters/{raster_id}", 303)
-
-
-@router.post("/rasters/{raster_id}/delete")
-def delete(
-    raster_id: str,
-    caller: Caller,
-    portal: CurrentPortal,
-    version: Annotated[str, Form(max_length=40)] = "",
-) -> RedirectResponse:
-    """Delete a version, or the whole raster."""
-    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
-    package_operations.delete(desk_of(portal), row, version)
-    left = portal.runtime.rasters.package(row.id)
-    return RedirectResponse(f"/rasters/{raster_id}" if left else "/rasters", 303)
 
 
 def _list(

@@ -1,0 +1,70 @@
+"""Pages that packages and rasters of users share: links, who sees one, deletion."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Form, Response
+from fastapi.responses import RedirectResponse
+
+from portal.core.identity import Caller
+from portal.web.context import CurrentPortal, Portal
+from tasks.tables import package_operations
+from tasks.tables.package_operations import Desk
+from tasks.tables.package_table import Version, Visibility
+
+SHARING = (
+    (Visibility.PRIVATE, "Me alone"),
+    (Visibility.LINK, "Whoever has a link"),
+    (Visibility.EVERYONE, "Everyone"),
+)
+
+
+def sharing_pages(
+    place: Literal["packages", "rasters"], use: str, desk_of: Callable[[Portal], Desk[Version]]
+) -> APIRouter:
+    """Make these pages of uploads that are kept at `place`; `use` is what one may do with one."""
+    router = APIRouter(prefix=f"/{place}", include_in_schema=False)
+
+    @router.get("/open")
+    def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
+        """Ask whoever follows a link whether to take it up."""
+        return portal.pages.page(
+            "take_up.html", caller, place, 200, kind=place, use=use, link=link[:200]
+        )
+
+    @router.post("/open")
+    def open_link(
+        caller: Caller, portal: CurrentPortal, link: Annotated[str, Form(max_length=200)] = ""
+    ) -> RedirectResponse:
+        """Add what a link leads to to what the caller may use."""
+        upload, _, secret = link.partition(".")
+        row = package_operations.open_link(desk_of(portal), caller.owner, upload, secret)
+        return RedirectResponse(f"/{place}/{row.id}", 303)
+
+    @router.post("/{upload}/share")
+    def share(
+        upload: str,
+        caller: Caller,
+        portal: CurrentPortal,
+        visibility: Annotated[Visibility, Form()],
+        renew: Annotated[bool, Form()] = False,
+    ) -> RedirectResponse:
+        """Say who sees an upload."""
+        row = package_operations.own(desk_of(portal), caller.owner, upload)
+        package_operations.share(desk_of(portal), row, visibility, renew=renew)
+        return RedirectResponse(f"/{place}/{upload}", 303)
+
+    @router.post("/{upload}/delete")
+    def delete(
+        upload: str,
+        caller: Caller,
+        portal: CurrentPortal,
+        version: Annotated[str, Form(max_length=40)] = "",
+    ) -> RedirectResponse:
+        """Delete a version, or the whole upload."""
+        row = package_operations.own(desk_of(portal), caller.owner, upload)
+        package_operations.delete(desk_of(portal), row, version)
+        left = desk_of(portal).packages.package(row.id)
+        return RedirectResponse(f"/{place}/{upload}" if left else f"/{place}", 303)
+
+    return router
