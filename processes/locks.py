@@ -39,6 +39,19 @@ def locked(path: Path) -> Iterator[BufferedRandom]:
         yield file
 
 
+def hold_shared(path: Path) -> BufferedWriter:
+    """Take a file's lock together with others that share it, until what is returned is closed.
+
+    The file is made where it is missing. Who has its lock alone may remove it.
+    """
+    while True:
+        lock = path.open("ab")
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if _is_at(path, lock):
+            return lock
+        lock.close()
+
+
 @contextmanager
 def shared(path: Path) -> Iterator[None]:
     """Hold a file's lock together with others that share it, waiting for who holds it alone.

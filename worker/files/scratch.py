@@ -43,13 +43,13 @@ class Scratch:
     def clean(self) -> tuple[str, ...]:
         """Remove leftovers of dead workers and of our own name; return the names of the workers."""
         for leftover in self._folder.iterdir():
-            _remove(leftover)
+            remove_folder(leftover)
         removed = []
         for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
             lock = try_lock(_lock_path(folder)) if folder != self._folder else None
             if lock is not None:
                 with lock:
-                    _remove(folder)
+                    remove_folder(folder)
                     _lock_path(folder).unlink(missing_ok=True)
                 removed.append(folder.name)
         return tuple(removed)
@@ -67,13 +67,13 @@ class Scratch:
             yield folder
         finally:
             try:
-                _remove(folder)
+                remove_folder(folder)
             except (OSError, RecursionError) as error:
                 _log.warning("scratch folder not removed", folder=str(folder), error=str(error))
 
     def close(self) -> None:
         """Remove the worker's folder and release its lock."""
-        _remove(self._folder)
+        remove_folder(self._folder)
         _lock_path(self._folder).unlink(missing_ok=True)
         self._held.close()
 
@@ -82,7 +82,7 @@ def _lock_path(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
 
 
-def _remove(path: Path) -> None:
+def remove_folder(path: Path) -> None:
     """Remove a folder even if user code removed its own permissions."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
@@ -90,5 +90,5 @@ def _remove(path: Path) -> None:
     path.chmod(0o700)
     for inner in path.iterdir():
         if inner.is_dir() and not inner.is_symlink():
-            _remove(inner)
+            remove_folder(inner)
     shutil.rmtree(path)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 from functools import partial
@@ -12,6 +13,7 @@ from pydantic import SecretStr
 from tasks.errors import SwathmillError
 from tasks.run import exits, logs
 from tasks.settings import Settings, WrongSettingError, read_settings
+from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.pool.runner import Runner, RunnerServer
 from worker.sandbox import sandbox
@@ -43,6 +45,7 @@ def main() -> int:
         if confinement.tier is None:
             raise WrongSettingError("No sandbox works here.", confinement.remedy)
         scratch = Scratch(settings.data_dir, name)
+        folders = HostFolders(settings.data_dir, socket.gethostname())
         shared = ChildSettings(
             settings=settings, cache=cache_folder(settings).resolve(), sandbox=confinement.tier
         )
@@ -61,6 +64,7 @@ def main() -> int:
         if os.environ.get(variable):
             log.warning("a runner should have no identity", variable=variable)
     scratch.clean()
+    folders.remove_abandoned()
     try:
         children.fill()
         log.info("runner starts", slots=settings.slots, sandbox=confinement.line)
@@ -72,6 +76,7 @@ def main() -> int:
     finally:
         children.close()
         scratch.close()
+        folders.close()
         log.info("runner ended")
     return 0
 

@@ -29,6 +29,7 @@ from tasks.settings import Settings, WrongSettingError, forget_secrets, read_set
 from tasks.storage import schema
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import WorkerRow
+from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
@@ -60,6 +61,7 @@ def main() -> int:
         logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
+        folders = HostFolders(settings.data_dir, socket.gethostname())
         runtime = connect(settings)
         end_telemetry = telemetry.start(collector, "worker", name)
     except (KernelsAbsentError, WrongSettingError, SettingMissingError) as error:
@@ -103,7 +105,7 @@ def main() -> int:
     except WrongSettingError as error:
         sys.stderr.write(f"The worker cannot start: {error}\n")
         return exits.CONFIGURATION
-    removed = scratch.clean()
+    removed = (*scratch.clean(), *folders.remove_abandoned())
     try:
         children.fill()
         log.info("worker starts", slots=settings.slots, sandbox=line, stale=removed)
@@ -114,6 +116,7 @@ def main() -> int:
         heartbeat.stop()
         children.close()
         scratch.close()
+        folders.close()
         end_telemetry()
         log.info("worker ended")
 
