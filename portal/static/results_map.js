@@ -12,12 +12,13 @@
   const STEP = 900; // ms between dates
 
   const described = new Map();
-  const describe = async (id) => {
-    if (!described.has(id)) {
-      const read = maps.readJson(`${base}/layer?layer=${encodeURIComponent(id)}`);
-      described.set(id, await read.catch(() => { throw new Error("The layer could not be read. Load the page again."); }));
+  const describe = async (id, band) => {
+    const key = `${band} ${id}`;
+    if (!described.has(key)) {
+      const read = maps.readJson(`${base}/layer?${new URLSearchParams({ layer: id, band })}`);
+      described.set(key, await read.catch(() => { throw new Error("The layer could not be read. Load the page again."); }));
     }
-    return described.get(id);
+    return described.get(key);
   };
 
   const style = (info) => {
@@ -36,11 +37,12 @@
 
   const sources = new Map();
   const source = (info, date) => {
-    const key = info.files[date];
+    const address = info.files[date];
+    const key = `${info.band} ${address}`;
     let found = sources.get(key);
     sources.delete(key);
     found ??= new ol.source.GeoTIFF({
-      sources: [{ url: new URL(key, location.href).href, bands: [1], ...(info.nodata === null ? {} : { nodata: info.nodata }) }],
+      sources: [{ url: new URL(address, location.href).href, bands: [info.band + 1], ...(info.nodata === null ? {} : { nodata: info.nodata }) }],
       normalize: false, interpolate: false, wrapX: false, projection: PROJECTION,
       sourceOptions: { credentials: "same-origin" },
     });
@@ -86,7 +88,8 @@
       one.id = "";
       return;
     }
-    const info = await describe(id);
+    const band = one === main ? Number(get("band").value || 0) : 0;
+    const info = await describe(id, band);
     if (one.select.value !== id) return;
     one.info = info;
     const dates = one.dates();
@@ -98,13 +101,13 @@
     one.slider.setAttribute("aria-valuetext", one.date() || "without a date");
     one.output.textContent = one.date() || "without a date";
     if (!map) begin(info);
-    if (one.id !== id) {
+    if (one.id !== `${band} ${id}`) {
       if (one.layer) map.removeLayer(one.layer);
       // A canvas of its own: the comparison is cut without cutting what lies below.
       one.layer = new ol.layer.WebGLTile({ style: style(info), source: source(info, one.date()), zIndex: one.z, className: `ol-layer side-${one.z}` });
       if (one === other) clip(one.layer);
       map.addLayer(one.layer);
-      one.id = id;
+      one.id = `${band} ${id}`;
     } else {
       one.layer.setSource(source(info, one.date()));
     }
@@ -204,10 +207,10 @@
     if (at) part("point", `${base}/point?${new URLSearchParams({ layer: main.select.value, date: main.date(), ...at })}`);
   };
 
-  const query = () => new URLSearchParams({ layer: main.select.value, date: main.date() });
+  const query = () => new URLSearchParams({ layer: main.select.value, date: main.date(), band: get("band").value || 0 });
   let asked = null;
   const tell = () => {
-    history.replaceState(null, "", `?${query()}`);
+    history.replaceState(null, "", `?${new URLSearchParams({ layer: main.select.value, date: main.date() })}`);
     clearTimeout(asked);
     asked = setTimeout(() => { part("statistics", `${base}/statistics?${query()}`); point(); }, 250);
   };
@@ -216,10 +219,18 @@
     try { await work(); } catch (error) { problem(error.message); }
   };
   const changeLayer = (first) => guarded(async () => {
+    get("band").replaceChildren();
     await show(main, first ?? main.date());
-    part("legend", `${base}/legend?layer=${encodeURIComponent(main.select.value)}`);
+    get("band").replaceChildren(...main.info.bands.map((name, number) => new Option(name, String(number))));
+    root.querySelector("[data-bands]").hidden = main.info.bands.length < 2;
+    part("legend", `${base}/legend?${query()}`);
     tell();
   });
+  get("band").addEventListener("change", () => guarded(async () => {
+    await show(main);
+    part("legend", `${base}/legend?${query()}`);
+    tell();
+  }));
   const changeDate = () => guarded(async () => { await show(main); tell(); });
   main.select.addEventListener("change", () => changeLayer());
   main.slider.addEventListener("input", changeDate);

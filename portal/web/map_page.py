@@ -23,6 +23,7 @@ from portal.core.submissions import read_for
 from portal.web.context import CurrentPortal, Portal
 from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
+from reprojection.read.qa import Reason
 from reprojection.read.raster import Description, Raster
 from tasks.storage.blobs import SigningBlobs
 from tasks.tables.request_table import RequestRow
@@ -51,6 +52,18 @@ _BINS = 24
 
 Lon = Annotated[float, Query(ge=-360, le=360)]
 Lat = Annotated[float, Query(ge=-90, le=90)]
+BandNumber = Annotated[int, Query(ge=0, le=4096)]
+_REASONS: Mapping[int, str] = {
+    Reason.VALID: "valid",
+    Reason.FILL: "fill",
+    Reason.CODE: "a code, or outside the valid range",
+    Reason.QA: "quality",
+    Reason.NO_GRANULE: "no granule",
+}
+_OF_GRANULES = {
+    "count": "granules with a value",
+    "source": "number of the granule in the STAC item",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +148,12 @@ def _storage_origin(portal: Portal) -> str:
 
 @router.get("/requests/{request_id}/map/layer")
 def describe(
-    request_id: str, caller: Reader, portal: CurrentPortal, layer: str
+    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, band: BandNumber = 0
 ) -> dict[str, object]:
-    """Describe how a layer is drawn: projection, extent, files by date, and colours."""
+    """Describe how a band of a layer is drawn: projection, extent, files by date, and colours."""
     row, layers = _layers(portal, caller, request_id)
     found = _layer(layers, layer)
-    legend = _legend(portal, row, found)
+    legend = _legend(portal, row, found, band)
     said = legend.said
     grid = said.grid.grid()
     return {
@@ -149,6 +162,8 @@ def describe(
         "extent": grid.bounds,
         "resolution": abs(grid.transform[0]),
         "nodata": legend.nodata,
+        "band": band,
+        "bands": [one.name for one in said.bands],
         "low": None if legend.low is None else (legend.low - said.offset) / said.scale,
         "high": None if legend.high is None else (legend.high - said.offset) / said.scale,
         "continuous": said.kind == "continuous",
@@ -161,25 +176,35 @@ def describe(
 
 
 @router.get("/requests/{request_id}/map/legend")
-def legend_part(request_id: str, caller: Reader, portal: CurrentPortal, layer: str) -> Response:
-    """Render a layer's legend."""
+def legend_part(
+    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, band: BandNumber = 0
+) -> Response:
+    """Render the legend of a band of a layer."""
     row, layers = _layers(portal, caller, request_id)
     found = _layer(layers, layer)
-    return portal.pages.part("legend.html", layer=found, legend=_legend(portal, row, found))
+    legend = _legend(portal, row, found, band)
+    chosen = legend.said.bands[band]
+    about = "" if chosen.role == "data" else _OF_GRANULES.get(chosen.role, chosen.name)
+    return portal.pages.part("legend.html", layer=found, legend=legend, about=about)
 
 
 @router.get("/requests/{request_id}/map/statistics")
 def statistics_part(
-    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, date: str
+    request_id: str,
+    caller: Reader,
+    portal: CurrentPortal,
+    layer: str,
+    date: str,
+    band: BandNumber = 0,
 ) -> Response:
-    """Render the histogram and the statistics of a layer on a date."""
+    """Render the histogram and the statistics of a band of a layer on a date."""
     row, layers = _layers(portal, caller, request_id)
     found = _layer(layers, layer)
     day = found.nearest(date)
     raster, said = portal.pictures.small(
-        portal.results.reader(portal.runtime, row), _current(portal, row, found.rasters[day])
+        portal.results.reader(portal.runtime, row), _current(portal, row, found.rasters[day]), band
     )
-    legend = _legend(portal, row, found)
+    legend = _legend(portal, row, found, band)
     return portal.pages.part(
         "statistics.html",
         layer=found,
@@ -298,18 +323,18 @@ def _current(portal: Portal, row: RequestRow, result: ResultFile) -> ResultFile:
     return portal.results.reader(portal.runtime, row).current(result)
 
 
-def _legend(portal: Portal, row: RequestRow, layer: ResultLayer) -> Legend:
+def _legend(portal: Portal, row: RequestRow, layer: ResultLayer, band: int) -> Legend:
     """Work out the colours from some of the dates, evenly spaced."""
     dates = layer.dates
     step = max(1, -(-len(dates) // _DATES_SAMPLED))
     files = [layer.rasters[day] for day in dates[::step]]
-    key = "".join(file.file.sha256[:16] for file in files)
-    return portal.legends.get(key, lambda: _new_legend(portal, row, files))
+    key = f"{band} " + "".join(file.file.sha256[:16] for file in files)
+    return portal.legends.get(key, lambda: _new_legend(portal, row, files, band))
 
 
-def _new_legend(portal: Portal, row: RequestRow, files: list[ResultFile]) -> Legend:
+def _new_legend(portal: Portal, row: RequestRow, files: list[ResultFile], band: int) -> Legend:
     reader = portal.results.reader(portal.runtime, row)
-    read = [portal.pictures.small(reader, _current(portal, row, file)) for file in files]
+    read = [portal.pictures.small(reader, _current(portal, row, file), band) for file in files]
     said, nodata = read[0][1], read[0][0].nodata
     if said.kind == "continuous":
         every = np.concatenate([_known(raster) for raster, _ in read])
@@ -321,6 +346,8 @@ def _new_legend(portal: Portal, row: RequestRow, files: list[ResultFile]) -> Leg
         counts.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
     colours = {code: colour for _, one in read for code, colour in one.colours.items()}
     names = {code: name for _, one in read for code, name in one.codes.items()}
+    if said.bands[band].is_index:
+        colours, names = {}, {**_REASONS} if said.bands[band].role == "reason" else {}
     from reprojection.write.palette import class_colour
 
     shown = sorted(value for value, _ in counts.most_common(_MOST_VALUES))

@@ -26,23 +26,32 @@ _READ_BYTES = 2**18  # per call to storage
 _NAME = "result.tif"
 
 
-def read_picture(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:
-    """Read the first band, at most `side` pixels long, and the description of the raster.
+def read_picture(
+    reader: ResultReader, result: ResultFile, side: int, band: int = 0
+) -> tuple[Raster, Description]:
+    """Read a band, at most `side` pixels long, and the description of the raster.
 
-    Raises NotFoundError for a file that is no raster of Swathmill, and what the reader raises.
+    `band` counts from 0. What is no data, such as the number of granules, is described as classes.
+
+    Raises NotFoundError for a file that is no raster of Swathmill, or has no such band, and what
+    the reader raises.
     """
     with _opened(reader, result) as (dataset, said):
         share = min(1.0, side / max(dataset.height, dataset.width))
         shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
-        smooth = said.kind == "continuous"
+        if band >= dataset.count or band >= len(said.bands):
+            raise refused(result, f"it has no band {band + 1}")
+        chosen = said.bands[band]
+        smooth = said.kind == "continuous" and chosen.role == "data"
         data = dataset.read(
-            [1],
+            [band + 1],
             out_shape=(1, *shape),
             resampling=Resampling.average if smooth else Resampling.nearest,
         )
         nodata = _nodata(dataset)
-    first = said.model_copy(update={"bands": said.bands[:1]})
-    return first.raster(data, nodata), said
+    if chosen.role != "data":
+        said = said.model_copy(update={"kind": "class", "units": ""})
+    return said.model_copy(update={"bands": (chosen,)}).raster(data, nodata), said
 
 
 def read_pixel(

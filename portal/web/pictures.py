@@ -66,10 +66,12 @@ class Pictures:
                 self._kept.popitem(last=False)
         return drawn
 
-    def small(self, reader: ResultReader, result: ResultFile) -> tuple[Raster, Description]:
-        """Read a raster's first band, at most `SAMPLED` pixels long; raise as `png` does."""
+    def small(
+        self, reader: ResultReader, result: ResultFile, band: int = 0
+    ) -> tuple[Raster, Description]:
+        """Read a band of a raster, at most `SAMPLED` pixels long; raise as `png` does."""
         with self._drawing:
-            return _read(reader, result, SAMPLED)
+            return _read(reader, result, SAMPLED, band)
 
     def pixel(
         self, reader: ResultReader, result: ResultFile, lon: float, lat: float
@@ -96,9 +98,11 @@ class Pictures:
         )
 
 
-def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:
+def _read(
+    reader: ResultReader, result: ResultFile, side: int, band: int = 0
+) -> tuple[Raster, Description]:
     from portal.web.picture_reading import read_picture, refused
 
     if not is_raster(result):
         raise refused(result, "it is not a raster")
-    return read_picture(reader, result, side)
+    return read_picture(reader, result, side, band)

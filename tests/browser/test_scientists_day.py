@@ -130,6 +130,24 @@ def test_a_click_gives_values_and_a_series_as_csv(page: Page, day: tuple[LivePor
     assert all(0 < float(line.rpartition(",")[2]) < 10 for line in lines[1:])
 
 
+def test_another_band_of_a_layer_is_drawn(
+    page: Page, day: tuple[LivePortal, str], tmp_path: Path
+) -> None:
+    portal, _name = day
+    name = submitted(portal.runtime)
+    data = raster_bytes(tmp_path, counted=True)
+    file = f"MCD15A2.005.Lai_1km.{DAYS[0]}.tif"
+    put_result(portal.runtime, name, "MCD15A2.005/Lai_1km", file, data)
+    set_row(portal.runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    open_map(page, (portal, name))
+    page.select_option("#band", label="count")
+    expect(page.locator("#legend")).to_contain_text("granules with a value")
+    expect(page.get_by_label("Shares of the classes").locator("li")).to_have_count(2)
+    page.locator("#result-map").press("Enter")
+    expect(page.locator("#map-value")).to_contain_text("m2 m-2 at the marked place")
+    expect(page.locator("#map-problem")).to_be_hidden()
+
+
 def test_two_layers_are_compared(page: Page, day: tuple[LivePortal, str]) -> None:
     open_map(page, day)
     expect(page.locator("#swipe")).to_be_hidden()

@@ -116,8 +116,13 @@ def live_runtime(clock: Clock | None = None) -> Runtime:
     return memory_runtime(clock or SystemClock())
 
 
-def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 160) -> bytes:
-    """A small COG as Swathmill writes them: a hill of leaf area with a lake of no data."""
+def raster_bytes(
+    folder: Path, seed: int = 0, width: int = 280, height: int = 160, *, counted: bool = False
+) -> bytes:
+    """A small COG as Swathmill writes them: a hill of leaf area with a lake of no data.
+
+    `counted`: with a band that counts the granules with a value, 1 but in the lake.
+    """
     grid = Grid(
         crs="EPSG:4326", transform=(0.05, 0.0, -8.0, 0.0, -0.05, 58.5), width=width, height=height
     )
@@ -127,14 +132,14 @@ def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 16
     data = np.clip(hill, 0, 100).astype(np.uint8)
     data[(cols - 200) ** 2 + (rows_ - 60) ** 2 < 900] = 255
     raster = Raster(
-        data=data[np.newaxis],
+        data=np.stack([data, (data != 255).astype(np.uint8)] if counted else [data]),
         grid=grid,
         nodata=255,
         scale=0.1,
         offset=0.0,
         units="m2 m-2",
         kind="continuous",
-        bands=(Band(name="Lai_1km"),),
+        bands=(Band(name="Lai_1km"), Band(name="count", role="count"))[: 1 + counted],
         provenance=Provenance(
             product="MCD15A2",
             collection="5",

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from tasks.model.plan import Gap
 from tasks.request.document import parse_request
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
-from tests.portal.scripted import LivePortal, put_result, set_row
+from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row
 from tests.portal.submissions import DOCUMENT, submitted
 
 LAI = "MCD15A2.005/Lai_1km"
@@ -141,6 +142,31 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
     assert value in point
     assert "2 of 2 dates have a value" in point
     assert "outside the results" in outside
+
+
+def test_each_band_has_a_legend_and_statistics_of_its_own(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    name = submitted(runtime)
+    data = raster_bytes(tmp_path, counted=True)
+    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        base, of_counts = f"/requests/{name}/map", {"layer": LAYER, "band": "1"}
+        first = client.get(f"{base}/layer", params={"layer": LAYER}).json()
+        second = client.get(f"{base}/layer", params=of_counts).json()
+        assert first["bands"] == second["bands"] == ["Lai_1km", "count"]
+        assert (first["continuous"], first["band"]) == (True, 0)
+        assert (second["continuous"], second["band"]) == (False, 1)
+        assert [value for value, _ in second["classes"]] == [0, 1]
+        legend = client.get(f"{base}/legend", params=of_counts).text
+        assert "granules with a value" in legend
+        assert "m2 m-2" not in legend
+        said = client.get(f"{base}/statistics", params={**of_counts, "date": "2012-01-01"}).text
+        shares = re.findall(r"<b>([\d.]+)%</b>", said)
+        assert sum(map(float, shares)) == 100.0
+        assert len(shares) == 2
+        assert client.get(f"{base}/layer", params={"layer": LAYER, "band": 2}).status_code == 404
 
 
 def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runtime) -> None:
