@@ -200,4 +200,4 @@ def test_the_mail_says_that_it_goes_on() -> None:
     mail = compose(row, (), (), to="a@example.org", portal_url="http://x", now=0.0)
     assert mail is not None
     assert f"It goes on from request {name} with new data." in " ".join(mail.body.split())
-    assert "its page ends that" in mail.body
+    assert "stop it on its page" in mail.body

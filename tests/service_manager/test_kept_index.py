@@ -1,12 +1,12 @@
 """A manager on an empty disk finds the archive's index in storage."""
 
+import shutil
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from archives.kinds.folder import FolderArchive
-from reprojection.sample.sample import write_sample_archive
 from service_manager.tasks.kept_index import EVERY, KeptIndex
 from tasks.errors import StoreError
 from tasks.storage.blobs import GRANULES, MemoryBlobs
@@ -34,8 +34,8 @@ class Disk:
         return FolderArchive(self.archive, index_path=self.path).refresh().added
 
 
-def test_the_next_manager_reads_only_what_is_new(tmp_path: Path) -> None:
-    write_sample_archive(tmp_path / "archive")
+def test_the_next_manager_reads_only_what_is_new(sample_archive: Path, tmp_path: Path) -> None:
+    shutil.copytree(sample_archive, tmp_path / "archive")
     blobs, clock = MemoryBlobs(), ManualClock()
     first = Disk(tmp_path / "one", tmp_path / "archive", blobs, clock)
     first.kept.restore()
@@ -67,9 +67,9 @@ def test_the_next_manager_reads_only_what_is_new(tmp_path: Path) -> None:
 
 
 def test_without_storage_the_index_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_sample_archive(tmp_path / "archive")
+    shutil.copytree(sample_archive, tmp_path / "archive")
     blobs, clock = MemoryBlobs(), ManualClock()
     disk = Disk(tmp_path / "one", tmp_path / "archive", blobs, clock)
 

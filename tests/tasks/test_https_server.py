@@ -189,7 +189,7 @@ def test_a_file_comes_over_a_checked_connection(
     [
         ("/round", "redirects too often"),
         ("/elsewhere", r"nothing may be fetched from other\.example\.org"),
-        ("/plain", "no plain https address"),
+        ("/plain", "not a plain https address"),
         ("/metadata", "addresses cannot be named"),
         ("/broken", "broke off after 10 of 1,000 bytes"),
         ("/secret", "answers 401"),
