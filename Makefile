@@ -91,6 +91,14 @@ $(STAMP)/mutmut: requirements-mutmut.lock $(STAMP)/venv
 	@$(PIP) --target build/mutmut -r requirements-mutmut.lock
 	@touch $@
 
+# Apart from .venv: what others' programs need would double it.
+$(STAMP)/clients: requirements-clients.lock $(STAMP)/venv
+	@echo "Installing programs of others"
+	@$(BIN)/python -m venv .venv-clients
+	@.venv-clients/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r requirements-clients.lock
+	@touch $@
+
 # --- Use ---
 
 .PHONY: demo
@@ -181,6 +189,10 @@ test-container-kills: $(STAMP)/dev tested-image ## Kill a manager and a host in 
 .PHONY: schemathesis
 schemathesis: $(STAMP)/dev ## Hold the HTTP API to its description, as scientist, operator, nobody [EXAMPLES=n]
 	$(BIN)/python -m tests.portal.fuzz $(EXAMPLES)
+
+.PHONY: test-clients
+test-clients: $(STAMP)/dev $(STAMP)/clients ## Run programs of others against a live portal: the STAC API validator, odc-stac, GDAL
+	$(BIN)/python -m tests.portal.clients .venv-clients/bin/python
 
 .PHONY: simulate
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n] [STEPS=yes: of steps alone]
@@ -308,6 +320,7 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 	printf 'furo>=2024.8\nmyst-parser>=4\nsphinx>=8\n' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-docs.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
+	printf 'odc-stac>=0.5\nstac-api-validator>=0.6.8\n' | $(LOCK) - --output-file requirements-clients.lock
 	printf '%s\n' blinker boto3 flask flask-cors moto py-partiql-parser responses s3transfer xmltodict | \
 	    $(LOCK) - --no-deps --constraint requirements-dev.lock --output-file requirements-moto.lock
 	echo 'mutmut>=3.8' | \

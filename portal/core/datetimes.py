@@ -1,6 +1,7 @@
 """Read the parameter `datetime` of OGC API: a time or an interval (RFC 3339)."""
 
 import datetime as dt
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,6 +10,7 @@ from portal.core.problems import BadCallError
 _FIRST = dt.datetime.min.replace(tzinfo=dt.UTC)
 _LAST = dt.datetime.max.replace(tzinfo=dt.UTC)
 _OPEN = ("", "..")
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +24,7 @@ class Interval:
     def parse(cls, text: str) -> Self:
         """Read "TIME", "TIME/TIME", "../TIME" or "TIME/.."; "" is all time.
 
-        A day stands for all of it. Raises BadCallError for anything else.
+        Raises BadCallError for anything else: days alone are none of the standard's.
         """
         if not text:
             return cls()
@@ -32,8 +34,8 @@ class Interval:
         if (first in _OPEN and last in _OPEN) or "/" in last:
             raise _wrong(text)
         try:
-            start = _FIRST if first in _OPEN else _moment(first, end=False)
-            end = _LAST if last in _OPEN else _moment(last, end=True)
+            start = _FIRST if first in _OPEN else _moment(first)
+            end = _LAST if last in _OPEN else _moment(last)
         except ValueError:
             raise _wrong(text) from None
         if end < start:
@@ -45,19 +47,16 @@ class Interval:
         return start <= self.end and end >= self.start
 
 
-def _moment(text: str, *, end: bool) -> dt.datetime:
-    if len(text) == len("2012-04-14"):
-        day = dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
-        return day + dt.timedelta(days=1, microseconds=-1) if end else day
-    moment = dt.datetime.fromisoformat(text.upper())
-    if moment.tzinfo is None:
+def _moment(text: str) -> dt.datetime:
+    if not _RFC_3339.fullmatch(text.upper()):
         raise ValueError(text)
-    return moment.astimezone(dt.UTC)
+    return dt.datetime.fromisoformat(text.upper()).astimezone(dt.UTC)
 
 
 def _wrong(text: str) -> BadCallError:
     return BadCallError(
-        f"{text!r} is neither a time nor an interval.",
-        "Write 2012-04-14T00:00:00Z, or 2012-04-01/2012-04-30, with .. for an open end.",
+        f"{text!r} is neither a time of RFC 3339 nor an interval of such times.",
+        "Write 2012-04-14T00:00:00Z, or 2012-04-01T00:00:00Z/2012-04-30T23:59:59Z, with .. for an "
+        "open end.",
         field="datetime",
     )

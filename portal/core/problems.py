@@ -5,7 +5,7 @@ other errors of a request document.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 import structlog
@@ -314,6 +314,9 @@ _KINDS = (
     Exception,
 )
 
+_BAD_BODIES = ("/search",)
+"""Addresses where a wrong body is a bad request: STAC API - Item Search has it so."""
+
 ErrorPage = Callable[[Request, Problem], Response]
 
 
@@ -327,6 +330,8 @@ def register_problems(
 
     async def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
+        if isinstance(error, RequestValidationError) and request.url.path in _BAD_BODIES:
+            problem = replace(problem, status=HTTPStatus.BAD_REQUEST)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("call failed", path=request.url.path, exc_info=error)
         if wants_page(request):

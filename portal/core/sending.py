@@ -31,7 +31,12 @@ class Compressed:
         await (self._plain if plain else self._packing)(scope, receive, send)
 
 
-_TAGGED = ("text/html", "application/json", "application/geo+json")
+_TAGGED = (
+    "text/html",
+    "application/json",
+    "application/geo+json",
+    "application/vnd.oai.openapi+json",
+)
 
 
 class Unchanged:

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from portal.core import identity
@@ -33,6 +34,7 @@ REQUEST_BODY: Schema = {
     }
 }
 _PROBLEM = {"$ref": "#/components/schemas/ProblemAnswer"}
+OPENAPI_30 = "application/vnd.oai.openapi+json;version=3.0"
 _SIGNED_IN: set[Callable[..., Any]] = {identity.person, identity.reader, identity.operator}
 _SCHEMES = {
     "token": {
@@ -128,9 +130,9 @@ def _statuses(
 
 
 @router.get("/api/openapi-3.0.json")
-def older(request: Request) -> Schema:
+def older(request: Request) -> JSONResponse:
     """Return the description as OpenAPI 3.0, which many generators and OGC's tools want."""
-    return _older(request.app)
+    return JSONResponse(_older(request.app), media_type=OPENAPI_30)
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import shapely
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from shapely.errors import ShapelyError
 from shapely.geometry.base import BaseGeometry
 
@@ -32,7 +32,10 @@ _LOOKED_AT = 50  # requests whose items one search reads
 
 router = APIRouter(tags=["stac"], dependencies=STRICT)
 
-Limit = Annotated[int, Query(ge=1, le=MOST)]
+_Capped = AfterValidator(lambda limit: min(limit, MOST))
+Limit = Annotated[
+    int, Query(ge=1, description=f"Items on a page; {MOST:,} at most are sent."), _Capped
+]
 BoxText = Annotated[str, Query(description="West, south, east, north in degrees.")]
 When = Annotated[str, Query(description="A time or an interval; `..` is an open end.")]
 Token = Annotated[str, Query(description="From the link `next`.")]
@@ -99,7 +102,7 @@ class Search(BaseModel):
     )
     intersects: dict[str, JsonValue] | None = Field(None, description="A GeoJSON geometry.")
     datetime: str = Field("", description="A time or an interval; `..` is an open end.")
-    limit: int = Field(10, ge=1, le=MOST)
+    limit: Annotated[int, _Capped] = Field(10, ge=1)
     token: str = Field("", description="From the link `next`.")
 
 

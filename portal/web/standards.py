@@ -15,9 +15,7 @@ from portal.core.addresses import base_url
 from portal.core.problems import BadCallError, wants_page
 from portal.core.stac import GEOJSON, VERSION, Object, link
 from portal.web.context import CurrentPortal
-
-OPENAPI_30 = "application/vnd.oai.openapi+json;version=3.0"
-OPENAPI_31 = "application/vnd.oai.openapi+json;version=3.1"
+from portal.web.openapi import OPENAPI_30
 
 _PROCESSES = "http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/"
 _FEATURES = "http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/"
@@ -90,7 +88,7 @@ def landing_page(
         link("self", f"{base}/"),
         link("root", f"{base}/"),
         link("service-desc", f"{base}/api/openapi-3.0.json", OPENAPI_30),
-        link("service-desc", f"{base}/api/openapi.json", OPENAPI_31),
+        link("service-desc", f"{base}/api/openapi.json"),
         link("service-doc", f"{base}/docs", "text/html"),
         link("conformance", f"{base}/conformance"),
         link(f"{rel}/conformance", f"{base}/conformance"),
