@@ -65,6 +65,17 @@
       setTimeout(() => { copy.textContent = was; }, 2000);
     }
   });
+  // Tables of measurements are read into their field; a site is named as the files of networks name it.
+  document.querySelector("[data-into]")?.addEventListener("change", async (event) => {
+    const field = document.getElementById(event.target.dataset.into);
+    const texts = await Promise.all([...event.target.files].map(async (one) => {
+      const site = /(?:FLX|AMF|FLUXNET)_([A-Z]{2}-[A-Za-z0-9]{3})_/.exec(one.name)?.[1];
+      const text = await one.text();
+      return site && !/^# *Site:/m.test(text) ? `# Site: ${site}\n${text}` : text;
+    }));
+    field.value = texts.map((text) => text.endsWith("\n") ? text : `${text}\n`).join("");
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+  });
   // A file is dropped on the region: it is chosen, as if by hand.
   const file = document.getElementById("region-file");
   const where = file.closest("fieldset");

@@ -84,7 +84,7 @@ class Form:
     package: str = ""
     window: str = "month"
     parameters: str = ""
-    steps: str = ""  # as YAML, if there is more to them than the fields above show
+    steps: str = ""  # as YAML, where `package` is STEPS
     deliver: str = "both"
     measured: str = ""
     measured_sites: str = ""
@@ -99,6 +99,9 @@ class Form:
     standing: str = "0"
     submission: str = field(default_factory=lambda: secrets.token_hex(8))
 
+
+STEPS = "*steps*"
+"""In place of a package: the reduction is written as text."""
 
 WINDOWS = (
     ("date", "day"),
@@ -255,7 +258,7 @@ def _with_choices(form: Form, request: Request) -> Form:
         form = replace(form, qa=request.qa)
     if request.steps and not _is_plain(request.steps):
         steps = request.model_dump(mode="json", exclude_defaults=True)["reduction"]
-        return replace(form, steps=yaml.safe_dump(steps, sort_keys=False))
+        return replace(form, package=STEPS, steps=yaml.safe_dump(steps, sort_keys=False))
     for step in request.steps:
         form = replace(
             form,
@@ -328,7 +331,7 @@ def read_document(form: Form) -> Read:
         "cube": form.cube or "none",
         "weight": form.weight or "none",
         "on_missing": form.on_missing or "skip",
-        "deliver": (form.deliver if form.package or form.steps else "") or "both",
+        "deliver": (form.deliver if form.package else "") or "both",
         "notify": form.notify,
         "labels": labels_in(form.labels),
         "group": form.group,
@@ -459,7 +462,11 @@ def _is_plain(steps: Sequence[Reduction]) -> bool:
 
 
 def _reduction(form: Form) -> object:
-    if form.steps:
+    if form.package == STEPS:
+        if not form.steps.strip():
+            raise NotFilledError(
+                "reduction", "has no step.", "Write the steps, or choose a package or None."
+            )
         return _yaml_mapping("reduction", form.steps)
     if not form.package:
         return None
@@ -513,7 +520,7 @@ def _product(index: int, card: ProductCard, form: Form) -> Document:
         made["day_night"] = card.day_night
     if card.overpasses != "merged" and form.region_kind != "sites":
         made["overpasses"] = card.overpasses
-    if (form.package or form.steps) and card.use != "same-day":
+    if form.package and card.use != "same-day":
         made["use"] = card.use
         for name in LOOKS.get(card.use, ()):
             if value := getattr(card, name):

@@ -23,6 +23,7 @@ from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems, problems_of, slots_of
 from portal.web.forms import (
     STANDING,
+    STEPS,
     WINDOWS,
     Form,
     ProductCard,
@@ -286,6 +287,7 @@ def new_page(
         methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,
         windows=WINDOWS,
+        steps=STEPS,
         every=STANDING,
         groups=portal.runtime.groups.of(caller.owner),
         packages=offered(portal.runtime, portal.local_packages, caller.owner),

@@ -8,7 +8,7 @@ import yaml
 from starlette.datastructures import FormData
 
 from portal.core.documents import decode
-from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml
+from portal.web.forms import STEPS, Form, form_of, new_card, read_form, request_of, request_yaml
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Request, parse_request
 
@@ -186,7 +186,8 @@ def filled() -> Form:
         ),
         ({"qa": "rule"}, "qa", "keeps no value"),
         ({"qa": "rule", "qa_rule": "[" * 65 + "]" * 65}, "qa", "cannot be read"),
-        ({"steps": "[" * 65 + "]" * 65}, "reduction", "cannot be read"),
+        ({"package": STEPS, "steps": "[" * 65 + "]" * 65}, "reduction", "cannot be read"),
+        ({"package": STEPS}, "reduction", "has no step"),
         ({"notify": "nobody"}, "notify", "not an e-mail address"),
     ],
 )
