@@ -13,17 +13,18 @@ from portal.core.results import ResultFile
 from reprojection.read.completeness import WHOLE
 from tasks.model.gaps import in_percent
 from tasks.model.plan import Gap
+from tasks.request import windows
 from tasks.tables.task_rows import Interest
 
-_WHEN = re.compile(r"[._-]?(\d{4}(-\d\d){0,2}(T\d{4}|_\d{4}-\d\d-\d\d)?)$")
+_WHEN = re.compile(rf"[._-]?(\d{{4}}-\d\d-\d\dT\d{{4}}|{windows.NAME})$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultLayer:
     """One layer of the results: its folder, the start of its files' names, its rasters by date.
 
-    A date is "2012-01-09", "2012-01" or "2012", of an overpass that began at 10:35
-    "2012-01-09T1035"; it is "" for a raster without one.
+    A date is "2012-01-09", or the name of another window ("2012-01", "2012-041", "DJF"); of an
+    overpass that began at 10:35 "2012-01-09T1035"; it is "" for a raster without one.
     """
 
     folder: str
@@ -46,11 +47,12 @@ class ResultLayer:
     @property
     def dates(self) -> tuple[str, ...]:
         """The dates, the earliest first."""
-        return tuple(sorted(self.rasters))
+        return tuple(sorted(self.rasters, key=_order))
 
     def nearest(self, day: str) -> str:
         """Return a date of the layer: this one, else the last before it, else the first."""
-        return max((one for one in self.dates if one <= day), default=self.dates[0])
+        before = [one for one in self.dates if _order(one) <= _order(day)]
+        return before[-1] if before else self.dates[0]
 
 
 def result_layers(files: Iterable[ResultFile]) -> dict[str, ResultLayer]:
@@ -124,18 +126,26 @@ def selected(
 ) -> dict[str, ResultFile]:
     """Select results by layer id and by date, inclusive; "" and no layers select everything.
 
-    A file without a date is selected by its layer's folder alone. The last day's overpasses count.
+    A file without a date is selected by its layer's folder alone. Windows count by their first day,
+    those of all years always. The last day's overpasses count.
     """
     folders = {layer.rpartition("/")[0] for layer in layers}
     found = {}
     for path, file in files.items():
         folder, name, when = _parts(path)
         of_layer = f"{folder}/{name}".lstrip("/") in layers or (not when and folder in folders)
-        early = bool(start and when) and when < start[: len(when)]
-        late = bool(end and when) and when[: len(end)] > end[: len(when)]
+        at = windows.begin(when)
+        dated = bool(when) and not at.startswith("0000")
+        early = bool(start) and dated and at < start[: len(at)]
+        late = bool(end) and dated and at[: len(end)] > end[: len(at)]
         if (of_layer or not layers) and not early and not late:
             found[path] = file
     return found
+
+
+def _order(when: str) -> tuple[str, str]:
+    """Return what puts dates and windows in the order of time."""
+    return windows.begin(when), when
 
 
 def _parts(path: str) -> tuple[str, str, str]:
@@ -185,7 +195,7 @@ def matrix(
     every = {day for layer in layers for day in layer.rasters}
     every |= {day for product, day in absent if product in products}
     every |= {day for _, day in failed}
-    dates = sorted(every)
+    dates = sorted(every, key=_order)
     notes: dict[str, int] = {}
     counts: dict[str, int] = defaultdict(int)
 
@@ -236,8 +246,9 @@ def _failed(failures: Iterable[Interest]) -> dict[tuple[str, str], str]:
     """Return the reasons by folder and date of the results that failed."""
     found: dict[tuple[str, str], str] = {}
     for interest in failures:
-        days = re.findall(r"\d{4}-\d\d(?:-\d\d)?(?:T\d{4})?", interest.name)
-        if interest.output and days:
+        days = re.findall(r"\d{4}-\d\d(?!\d)(?:-\d\d)?(?:T\d{4})?", interest.name)
+        days = days or [_parts(f"{interest.name}.tif")[2]]
+        if interest.output and days[-1]:
             category = interest.category.value if interest.category else "failed"
             why = f"{category}: {interest.message}" if interest.message else category
             found[interest.output.strip("/"), days[-1]] = why

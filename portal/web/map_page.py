@@ -25,6 +25,7 @@ from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Description, Raster
+from tasks.request import windows
 from tasks.storage.blobs import SigningBlobs
 from tasks.tables.request_table import RequestRow
 
@@ -306,7 +307,7 @@ def _first(layers: Mapping[str, ResultLayer]) -> ResultLayer:
 
 def _minute(date: str) -> int:
     """Return the first minute of a result's date, counted from 1970."""
-    day, _, clock = date.partition("T")
+    day, _, clock = windows.begin(date).partition("T")
     moment = np.datetime64(f"{day}T{clock[:2]}:{clock[2:]}" if clock else day)
     return int(moment.astype("datetime64[m]").astype(int))
 

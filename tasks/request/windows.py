@@ -114,3 +114,33 @@ def _around(day: date, kind: str, span: Time) -> tuple[str, date, date]:
 
 def _month_end(year: int, month: int) -> date:
     return date(year, month, monthrange(year, month)[1])
+
+
+NAME = (
+    r"\d{4}(?:-\d\d){0,2}(?:_\d{4}-\d\d-\d\d)?|\d{4}-\d{3}|(?:\d{4}-)?(?:DJF|MAM|JJA|SON)"
+    r"|day-\d{3}|month-\d\d"
+)
+"""A window's name, as a pattern."""
+
+
+def begin(name: str) -> str:
+    """Return where a window of this name begins, to sort and place it: an ISO date, or its front.
+
+    Windows of all years are of the year 0000. Other names come back as they are.
+    """
+    year, _, part = name.rpartition("-")
+    if part in _SEASONS:
+        number = _SEASONS.index(part)
+        if not year or number:
+            return f"{year or '0000'}-{3 * number or 1:02d}"
+        return f"{int(year) - 1:04d}-12"
+    if year in ("day", "month"):
+        year, part = "0000", part
+    if len(part) == 3 and part.isdigit() and len(year) == 4:
+        # Of a year of 366 days, so that there is a day of each number; 0000 is one, too.
+        known = int(year) if int(year) else 2000
+        at = date(known, 1, 1) + timedelta(days=int(part) - 1)
+        return f"{year}-{at:%m-%d}"
+    if year == "0000":
+        return f"{year}-{part}"
+    return name.partition("_")[0]

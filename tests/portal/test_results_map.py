@@ -97,6 +97,32 @@ def test_overpasses_are_dates_of_a_layer_and_belong_to_their_day() -> None:
     assert rows["2012-01-10T0140"][0].state == "failed"
 
 
+@pytest.mark.parametrize(
+    ("whens", "taken"),
+    [
+        (("2012-001", "2012-097", "2012-105"), 1),  # 8 days, from 6 April
+        (("2012-DJF", "2012-MAM", "2012-JJA", "2012-SON"), 1),  # from March
+        (("DJF", "MAM", "JJA", "SON"), 4),  # of all years
+        (("day-001", "day-097", "day-361"), 3),
+        (("month-01", "month-10"), 2),
+        (("2012-01-01_2012-04-30",), 0),
+        (("2012-03", "2012-04"), 2),
+    ],
+)
+def test_windows_are_dates_of_a_layer_in_the_order_of_time(
+    whens: tuple[str, ...], taken: int
+) -> None:
+    files = {path: result(path) for path in (f"{LAYER}.{when}.tif" for when in reversed(whens))}
+    (layer,) = result_layers(files.values()).values()
+    assert layer.dates == whens
+    assert [when for when, _ in matrix([layer], [], [], 1, 50).rows] == [*whens]
+    assert layer.nearest(whens[-1]) == whens[-1]
+    assert len(selected(files, [], "2012-03-01", "2012-04-10")) == taken
+    series = Series(dates=whens, values=tuple(float(n) for n, _ in enumerate(whens)))
+    places = [x for _, _, x, _ in series.points(100, 50)]
+    assert places == sorted(places)
+
+
 def test_a_series_places_overpasses_by_their_minute() -> None:
     dates = ("2012-01-09T0000", "2012-01-09T1200", "2012-01-10")
     points = Series(dates=dates, values=(1.0, 2.0, 3.0)).points(100, 10)
