@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Query, Request
 
 from portal.core.board import Board
+from portal.core.explaining import Explainer
 from portal.core.holdings import KnownHoldings
 from portal.core.kept import Kept, Shared
 from portal.core.layers import Arranged
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 MOST_WAITING = 8  # API calls that wait for planning at once
 MOST_UPLOADING = 2  # uploaded packages and rasters that are read at once
 MOST_READING = 2  # region files that are read at once
+MOST_EXPLAINING = 4  # calls that explain a pixel or wait for their turn
 MOST_COPYING = 2  # calls that copy results at once
 
 
@@ -79,6 +81,10 @@ class Portal:
     )
     uploading: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_UPLOADING)
+    )
+    explainer: Explainer = field(default_factory=Explainer)
+    explaining: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_EXPLAINING)
     )
     copying: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_COPYING)

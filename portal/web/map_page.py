@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastapi import APIRouter, Query, Response
 
 from portal.core.downloads import attachment
+from portal.core.explaining import NotExplainedError
 from portal.core.identity import Reader
 from portal.core.layers import ResultLayer
 from portal.core.legends import Entry, Legend
@@ -249,7 +250,37 @@ def point_part(
         units=next((said.units for each, said, _ in values if each.id == found.id), ""),
         series=_series(portal, row, found, lon, lat, _MOST_DATES) if values else None,
         file=found.rasters[day].path.rpartition("/")[2],
+        granules=next(
+            (said.provenance.granules for each, said, _ in values if each.id == found.id), ()
+        ),
     )
+
+
+@router.get("/requests/{request_id}/map/explained")
+def explained_part(
+    request_id: str,
+    caller: Reader,
+    portal: CurrentPortal,
+    layer: str,
+    date: str,
+    lon: Lon,
+    lat: Lat,
+) -> Response:
+    """Render which granule, row and column a value came from, with its quality decoded."""
+    row, layers = _layers(portal, caller, request_id)
+    found = _layer(layers, layer)
+    result = _current(portal, row, found.rasters[found.nearest(date)])
+    reader = portal.results.reader(portal.runtime, row)
+    try:
+        if not portal.explaining.acquire(blocking=False):
+            raise NotExplainedError("Other pixels are being explained.", "Try again in a minute.")
+        try:
+            made = portal.explainer.explain(portal.runtime, reader, result, lon, lat)
+        finally:
+            portal.explaining.release()
+    except NotExplainedError as error:
+        return portal.pages.part("explained.html", problem=error)
+    return portal.pages.part("explained.html", problem=None, found=made)
 
 
 @router.get("/requests/{request_id}/map/series.csv")

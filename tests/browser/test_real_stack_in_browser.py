@@ -91,6 +91,13 @@ def test_a_request_by_the_form_makes_files_to_download(chromium: Browser, link: 
     rasters = [name for name in archive.namelist() if name.endswith(".tif")]
     expect(page.locator(".results tbody tr")).to_have_count(len(rasters))
     assert any("mean" in name for name in archive.namelist())
+    page.get_by_role("link", name="Map, time series, statistics").click()
+    expect(page.locator("[data-results-map][data-lines]")).to_be_attached(timeout=15_000)
+    page.locator("#result-map").press("Enter")
+    page.get_by_role("button", name="Where the value came from").click()
+    explained = page.locator("#explained")
+    expect(explained).to_contain_text(re.compile(r"MCD15A2\.A2012\d+\.h1"), timeout=60_000)
+    expect(explained).to_contain_text("FparLai_QC")
     page.get_by_role("link", name="Operations").click()
     expect(page.get_by_role("region", name="Workers")).to_contain_text("worker-1")
     expect(page.get_by_role("region", name="Executions")).to_contain_text("success")

@@ -191,6 +191,12 @@ def test_each_band_has_a_legend_and_statistics_of_its_own(
         said = client.get(f"{base}/statistics", params={**of_counts, "date": "2012-01-01"}).text
         shares = re.findall(r"<b>([\d.]+)%</b>", said)
         assert sum(map(float, shares)) == 100.0
+        at = {"layer": LAYER, "date": "2012-01-01", "lon": "-7.9", "lat": "58.4"}
+        assert ">sample</li>" in client.get(f"{base}/point", params=at).text
+        said = client.get(f"{base}/explained", params=at).text
+        assert "made of few granules" in said  # this one is made of none
+    with portal.client("eve@example.org") as client:
+        assert client.get(f"{base}/explained", params=at).status_code == 404
         assert len(shares) == 2
         assert client.get(f"{base}/layer", params={"layer": LAYER, "band": 2}).status_code == 404
 
