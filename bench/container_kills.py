@@ -198,7 +198,7 @@ def remove(engine: list[str], container: str) -> None:
     """Remove a container with its volumes, and print its last lines when something has failed."""
     if sys.exc_info()[0] is not None:
         subprocess.run([*engine, "logs", "--tail", "20", container], check=False)
-    do(engine, "rm", "--force", "--volumes", container)
+    subprocess.run([*engine, "rm", "--force", "--volumes", container], capture_output=True)
     for volume in do(engine, "volume", "ls", "--quiet").split():
         if volume.startswith(f"{container}-"):
             do(engine, "volume", "rm", "--force", volume)
