@@ -17,7 +17,7 @@ param name string = 'swathmill'
 @minLength(1)
 param image string
 
-@description('Registry that the identity pulls the image from, as in REGISTRY.azurecr.io; empty: the image is public. The identity needs AcrPull there.')
+@description('Registry that the identity pulls the image from, as in REGISTRY.azurecr.io; empty: the image is public. The identities of the service, of the workers and of the reduction pool need AcrPull there.')
 param registryServer string = ''
 
 @description('Key that signs sign-in links and sessions; at least 32 characters. Empty with keepSecrets: the one in the vault.')
