@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -113,7 +114,6 @@ class Running:
         return done.stdout
 
     def stop(self) -> None:
-        """Stop the stack, which sends the last spans."""
         self.process.send_signal(signal.SIGINT)
         self.process.wait(LIMIT)
 
@@ -222,7 +222,13 @@ def test_prometheus_reads_all_processes(running: Running, request_id: str, tmp_p
 
 def test_a_trace_is_whole_from_submission_to_commit(running: Running, request_id: str) -> None:
     status = json.loads(running.swathmill("status", request_id, "--json"))
-    running.stop()
+    done = sum(phase["done"] for phase in status["phases"].values())
+
+    def arrived() -> bool:
+        found = Counter(span.name for _, span in running.collector.of(trace_of(request_id)))
+        return found["request"] > 0 and min(found["commit"], found["process end"]) >= done
+
+    until(arrived, LIMIT, "all spans are sent")
     spans = running.collector.of(trace_of(request_id))
     assert running.collector.headers == {"ours"}
     by_id = {span.span_id.hex(): span for _, span in spans}
@@ -238,7 +244,6 @@ def test_a_trace_is_whole_from_submission_to_commit(running: Running, request_id
     assert of["swathmill-worker"] >= PARTS
 
     (root,) = roots
-    done = sum(phase["done"] for phase in status["phases"].values())
     attempts = [span for _, span in spans if span.name.startswith("attempt ")]
     assert len(attempts) == done > 5
     for attempt in attempts:
