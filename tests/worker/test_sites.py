@@ -1,15 +1,21 @@
 """From granules to the table of sites: the phases that a worker runs."""
 
 import io
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+import pytest
 
 from tasks.model.spec import ExtractSpec, Input, SitesSpec, TableSpec
 from tasks.request.sites import COLUMNS, parse_sites, sites_text
 from tests.worker.mill import Mill, leaf_area
+from worker.phases import table as table_phase
+from worker.phases.extract import schema
 
 SITES = parse_sites(
     "id,latitude,longitude,cover\nMoor,56.6,-6.7,shrubs\nBeech,51.5,-2.2,forest\nFar,-30,100,\n"
@@ -64,3 +70,33 @@ def test_dates_become_one_tidy_table_with_equal_bytes(sample_archive: Path, tmp_
     assert {(r["mean"], r["std"]) for r in classes} == {(None, None)}
     table = pyarrow.csv.read_csv(io.BytesIO(files["sites.csv"]))
     assert table.num_rows == 8
+
+
+@pytest.mark.parametrize(("count", "pictures"), [(12, [12]), (13, [12, 1]), (30, [12])])
+def test_each_site_has_a_panel_unless_there_are_very_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, pictures: list[int]
+) -> None:
+    monkeypatch.setattr(table_phase, "_MOST_PLOTTED", 24)
+    lines = "".join(f"s{n},50,{n}\n" for n in range(count))
+    sites = parse_sites(f"id,latitude,longitude\n{lines}")
+    texts = {name: ["x"] * count for name, kind in _kinds() if kind == "text"}
+    columns: dict[str, Any] = {name: texts.get(name, [None] * count) for name, _ in _kinds()}
+    columns |= {"n": [*range(count)], "date": [day_of(105)] * count, "value": [1.0] * count}
+    rows = pa.table(columns).cast(schema())
+    pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
+    drawn: dict[str, list[str]] = {}
+
+    def note(_title: str, series: Sequence[Any], path: Path) -> None:
+        drawn[path.name] = [one.site for one in series]
+
+    monkeypatch.setattr(table_phase, "_panels", note)
+    table_phase.plot(table_phase.joined([tmp_path / "rows.parquet"], sites), sites, tmp_path)
+    assert [*drawn] == ["x.x.x.png", "x.x.x.2.png"][: len(pictures)]
+    assert [len(one) for one in drawn.values()] == pictures
+    assert [name for one in drawn.values() for name in one] == [
+        f"s{n}" for n in range(sum(pictures))
+    ]
+
+
+def _kinds() -> list[tuple[str, str]]:
+    return [(one.name, "text" if pa.types.is_dictionary(one.type) else "") for one in schema()]

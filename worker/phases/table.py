@@ -21,7 +21,8 @@ from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.extract import LAST, ROWS, schema, sites_among
 
-_MOST_PANELS = 12
+_PANELS = 12  # of a picture
+_MOST_PLOTTED = 240  # sites; of more the first few are plotted
 _PANEL, _STEP = (3.6, 1.2), (3.8, 1.7)  # width and height of a panel, and from one to the next
 _LAYER = ["product", "collection", "layer", "units"]
 Floats = npt.NDArray[np.float64]
@@ -139,7 +140,7 @@ class _Series:
 
 
 def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
-    """Plot the values of each layer over time, a panel for each of the first sites."""
+    """Plot the values of each layer over time, a panel for each site, in pictures of some."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -150,7 +151,8 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
         of_layer = there.filter(_equal(there, what))
         names = of_layer["site"].combine_chunks()
         with_value = [names.dictionary[n].as_py() for n in pc.unique(names.indices).to_pylist()]
-        shown = sorted(with_value, key=order.__getitem__)[:_MOST_PANELS]
+        with_value.sort(key=order.__getitem__)
+        shown = with_value if len(with_value) <= _MOST_PLOTTED else with_value[:_PANELS]
         drawn = of_layer.filter(pc.is_in(names.cast(pa.string()), pa.array(shown)))
         text = f"{what['product']} {what['layer']}"
         text += f" ({what['units']})" if what["units"] else ""
@@ -161,8 +163,13 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
         values = drawn["value"].to_numpy()
         named = filter(None, (what["product"], what["collection"], what["layer"]))
         file = file_name(".".join(named))
-        series = [_Series(site=n, days=days[of == n], values=values[of == n]) for n in shown]
-        _panels(text, series, folder / f"{file}.png")
+        for first in range(0, len(shown), _PANELS):
+            series = [
+                _Series(site=name, days=days[of == name], values=values[of == name])
+                for name in shown[first : first + _PANELS]
+            ]
+            number = f".{first // _PANELS + 1}" if first else ""
+            _panels(text, series, folder / f"{file}{number}.png")
 
 
 def _panels(title: str, series: Sequence[_Series], path: Path) -> None:
