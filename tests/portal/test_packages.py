@@ -302,6 +302,10 @@ WAYS: dict[str, tuple[Call, Call]] = {
         at("POST", "/api/packages/{id}/versions/1/deprecate?why=x"),
         at("POST", f"/api/packages/{NONE}/versions/1/deprecate?why=x"),
     ),
+    "deprecate by page": (
+        at("POST", "/packages/{id}/deprecate", data={"version": "1", "why": "x"}),
+        at("POST", f"/packages/{NONE}/deprecate", data={"version": "1", "why": "x"}),
+    ),
     "delete": (at("DELETE", "/api/packages/{id}"), at("DELETE", f"/api/packages/{NONE}")),
     "delete a version": (
         at("DELETE", "/api/packages/{id}/versions/1"),
@@ -360,6 +364,20 @@ def test_a_private_package_is_to_others_as_one_that_does_not_exist(
         left = ada.get(f"/api/packages/{made['id']}").json()
     assert (left["visibility"], left["newest"], len(left["versions"])) == ("private", "1", 1)
     assert left["versions"][0]["digest"] == made["versions"][0]["digest"]
+
+
+@pytest.mark.parametrize("way", [one for one in WAYS if one.startswith(("share", "de"))])
+def test_only_its_owner_changes_a_package_that_everyone_sees(portal: LivePortal, way: str) -> None:
+    made = push(portal)
+    with portal.client() as ada:
+        shared = f"/api/packages/{made['id']}"
+        ada.post(f"{shared}/share?visibility=everyone").raise_for_status()
+        before = ada.get(shared).json()
+        with portal.browser(BEN) if "page" in way else portal.client(BEN) as ben:
+            assert ben.get(f"/packages/{made['id']}" if "page" in way else shared).is_success
+            tried, _ = WAYS[way]
+            assert tried(ben, made).status_code == 404
+        assert ada.get(shared).json() == before
 
 
 def test_neither_a_guest_nor_an_operator_sees_a_private_package(
