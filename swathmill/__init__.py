@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reprojection.read.raster import Raster
     from reprojection.reproject import Driver, Options, keep_granules, reproject
     from reprojection.write.write import read_grid, read_raster, write_cog
+    from swathmill.async_client import AsyncClient, AsyncJob
     from swathmill.client import Client
     from swathmill.job import Job
     from tasks.request.document import Request, load_request
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AsyncClient",
+    "AsyncJob",
     "Client",
     "Driver",
     "Explanation",
@@ -41,6 +44,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncClient": "swathmill.async_client",
+    "AsyncJob": "swathmill.async_client",
     "Client": "swathmill.client",
     "Driver": "reprojection.reproject",
     "Explanation": "reprojection.explain.explain",

@@ -294,19 +294,29 @@ class Client:
             request_id: Its id.
         """
         last: RequestStatus | None = None
+        for status in self.looks(request_id):
+            if status is not last:
+                yield status
+            last = status
+
+    def looks(self, request_id: str) -> Iterator[RequestStatus]:
+        """Yield the same after each look of up to 20 s, changed or not, until it has ended.
+
+        Args:
+            request_id: Its id.
+        """
+        last: RequestStatus | None = None
         heard = time.monotonic()
         while last is None or not last.state.ended:
             try:
-                status = self.status(request_id, unlike=last)
+                last = self.status(request_id, unlike=last)
             except ApiError:
                 if time.monotonic() - heard > UNREACHABLE_SECONDS:
                     raise
                 time.sleep(AGAIN_SECONDS)
                 continue
             heard = time.monotonic()
-            if status is not last:
-                yield status
-            last = status
+            yield last
 
     def preview(self, request: Request) -> Preview:
         """Ask what a request would take: granules, tasks, bytes, gaps. Nothing is kept.

@@ -62,11 +62,30 @@ class Job:
         status = self.status
         for status in self.client.follow(self.id):
             progress(status)
-            if status.state is RequestState.HELD:
-                raise JobFailedError(
-                    f"Request {self.id} waits for confirmation. {status.message}".rstrip(),
-                    f'Confirm it with client.order("{self.id}", "confirm"), then watch it again.',
-                )
+            self.check_confirmed(status)
+        return self.ended_as(status)
+
+    def check_confirmed(self, status: RequestStatus) -> None:
+        """Raise JobFailedError if the request waits for somebody to confirm it.
+
+        Args:
+            status: Where it stands.
+        """
+        if status.state is RequestState.HELD:
+            raise JobFailedError(
+                f"Request {self.id} waits for confirmation. {status.message}".rstrip(),
+                f'Confirm it with client.order("{self.id}", "confirm"), then watch it again.',
+            )
+
+    def ended_as(self, status: RequestStatus) -> Job:
+        """Return the job as it ended.
+
+        Args:
+            status: Where it stands.
+
+        Raises:
+            JobFailedError: it has not been made, with or without gaps.
+        """
         if status.state not in _MADE:
             raise JobFailedError(
                 f"Request {self.id} is {status.state.value}. {status.message}".rstrip(),

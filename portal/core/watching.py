@@ -20,7 +20,13 @@ log = structlog.get_logger(__name__)
 
 SOON, LATE = 0.2, 1.0
 """Seconds between two looks: with few requests to follow, and with many."""
+SPREAD = 0.8
+"""Seconds over which the followers of one request are told, when there are a thousand of them: told
+at once, they would keep all other calls waiting."""
 _A_SECOND = 100  # requests looked at in a second, while that is not later than `LATE`
+
+
+_GOLDEN = 0.618034  # multiples of it lie evenly between whole numbers
 
 
 class Followed:
@@ -49,6 +55,7 @@ class Following:
         self._followed = followed
         self._known = followed.changes
         self._stopping = stopping
+        self._turn = followed.followers * _GOLDEN % 1.0
 
     @property
     def etag(self) -> str:
@@ -67,6 +74,8 @@ class Following:
                 return False
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._followed.changed.wait(), left)
+        # Few are told at once.
+        await asyncio.sleep(self._turn * SPREAD * min(1.0, self._followed.followers // 50 / 20))
         self._known = self._followed.changes
         return True
 

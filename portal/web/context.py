@@ -43,15 +43,9 @@ MOST_COPYING = 2  # calls that copy results at once
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The part of a request's page that follows it, as all who look at the page get it.
+    """What a request's page is sent, the same for all who look at it: a server-sent event."""
 
-    `mark` changes when other parts of the page are out of date, too; `saying` is for those who hear
-    the page.
-    """
-
-    html: str
-    mark: str
-    saying: str
+    event: str
     ended: bool
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
 
@@ -240,7 +240,7 @@ async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Resp
 async def _events(
     portal: Portal, caller: Person, request_id: str, *, mine: bool
 ) -> AsyncIterator[str]:
-    """Yield server-sent events, each with a `Progress` as JSON."""
+    """Yield server-sent events."""
     now = portal.runtime.clock.monotonic
     end = now() + _STREAM_SECONDS
     sent: Progress | None = None
@@ -259,7 +259,7 @@ async def _events(
             except (StoreError, NotFoundError):
                 return  # the browser asks again
             # What is the same is told, too: a proxy takes a silent connection for dead.
-            yield ": the same\n\n" if found == sent else f"data: {json.dumps(asdict(found))}\n\n"
+            yield ": the same\n\n" if found == sent else found.event
             if found.ended:
                 return
             sent = found
@@ -267,10 +267,15 @@ async def _events(
 
 
 def _shown_progress(portal: Portal, row: RequestRow, mine: bool) -> Progress:
+    """Render the part that follows a request; its mark changes when other parts are out of date."""
     values = _held_to(_progress(portal, row), mine=mine)
-    html = portal.pages.text("progress.html", **{**values, "polled": True})
-    mark, saying = str(values["mark"]), str(values["saying"])
-    return Progress(html=html, mark=mark, saying=saying, ended=row.state.ended)
+    said = {
+        "html": portal.pages.text("progress.html", **{**values, "polled": True}),
+        "mark": values["mark"],
+        "saying": values["saying"],
+        "ended": row.state.ended,
+    }
+    return Progress(event=f"data: {json.dumps(said)}\n\n", ended=row.state.ended)
 
 
 @router.get("/requests/{request_id}/lacks")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from portal.core.kept import Shared
-from portal.core.watching import RequestWatch
+from portal.core.watching import SPREAD, Followed, Following, RequestWatch
 from tasks.errors import StoreError
 from tasks.model.model import Phase, RequestState
 from tasks.run import reader_links
@@ -82,6 +83,33 @@ def test_all_who_follow_a_request_are_told_by_the_same_looks(
         assert set(looks.wanted) == {1}, "nobody follows the other request"
 
     run(watching, runtime)
+
+
+def test_a_crowd_is_told_one_after_the_other() -> None:
+    followed, stopping = Followed(), threading.Event()
+    crowd = []
+    for number in range(1000):
+        followed.followers = number + 1
+        crowd.append(Following(followed, stopping))
+    waits: list[float] = []
+
+    async def told(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def telling(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(asyncio, "sleep", told)
+        followed.tell("another")
+        assert all([await one.next(PATIENCE) for one in crowd])
+        followed.followers = 40
+        followed.tell("a third one")
+        assert await crowd[0].next(PATIENCE)
+
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(telling(patch))
+    assert (min(waits[:1000]) < 0.01, 0.7 < max(waits[:1000]) < SPREAD) == (True, True)
+    tenths = Counter(int(10 * one / SPREAD) for one in waits[:1000])
+    assert all(95 <= number <= 105 for number in tenths.values()), tenths
+    assert waits[1000] == 0.0, "few are told at once"
 
 
 def test_looking_ends_with_the_last_follower_and_begins_again(

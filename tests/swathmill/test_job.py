@@ -1,5 +1,6 @@
 """A request held by a Python program: submitted, watched, downloaded and opened in xarray."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from portal.core import tokens
-from swathmill import Client, Job, read_raster
+from swathmill import AsyncClient, AsyncJob, Client, Job, read_raster
 from swathmill.client import RequestStatus
 from swathmill.errors import ArgumentError, JobFailedError
 from tasks.model.model import RequestState
@@ -58,6 +59,63 @@ def test_a_request_is_submitted_watched_and_opened(tmp_path: Path) -> None:
         assert job.state is RequestState.COMPLETE
         assert seen[-1] == job.status
         assert len(job.download(tmp_path / "out")) == len(job.results()) == 3
+
+
+def test_a_request_is_followed_on_asyncio(tmp_path: Path) -> None:
+    runtime = live_runtime()
+    manager = ScriptedManager(runtime, tmp_path)
+    token = tokens.issue(SECRET, ADA, tokens.Role.SCIENTIST)
+
+    async def follow(client: AsyncClient) -> tuple[AsyncJob, list[RequestStatus]]:
+        turns = 0
+        seen: list[RequestStatus] = []
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(count())
+        job = await (await client.submit(DOCUMENT)).watch(seen.append)
+        assert turns > 100, "others had their turns on the loop meanwhile"
+        other.cancel()
+        files = await job.download(tmp_path / "out")
+        assert len(files) == len(await job.results()) == 3
+        assert (await client.job(job.id)).state is job.state
+        assert await client.call(Client.gaps, job.id) == []
+        return job, seen
+
+    with live_portal(runtime, settings()) as portal, manager.running():
+        made = AsyncClient(client=Client(url=portal.url, token=token))
+        job, seen = asyncio.run(follow(made))
+    assert job.state is RequestState.COMPLETE
+    assert seen[-1] == job.job.status
+
+
+def test_a_dataset_is_opened_on_asyncio(complete: Job) -> None:
+    opened = asyncio.run(AsyncJob(job=complete).to_xarray(["Fpar_1km"], since=DATES[2]))
+    assert (set(opened.data_vars), opened.sizes["time"]) == ({"Lai_1km"}, 1)
+
+
+def test_watching_on_asyncio_is_cancelled_and_refused_as_it_is_in_turn() -> None:
+    runtime = live_runtime()
+    token = tokens.issue(SECRET, ADA, tokens.Role.SCIENTIST)
+
+    async def watch(client: AsyncClient) -> None:
+        job = await client.submit(DOCUMENT)
+        seen = asyncio.Event()
+        watching = asyncio.create_task(job.watch(lambda _: seen.set()))
+        await seen.wait()
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        set_row(runtime, job.id, state=RequestState.HELD, message="It is large.")
+        with pytest.raises(JobFailedError, match="It is large"):
+            await job.watch()
+
+    with live_portal(runtime, settings()) as portal:
+        asyncio.run(watch(AsyncClient(client=Client(url=portal.url, token=token))))
 
 
 def test_layers_become_variables_over_time_in_physical_units(complete: Job, tmp_path: Path) -> None:
