@@ -69,9 +69,7 @@ class Settings(BaseSettings):
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
     portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
-    probe_host: str = Field(
-        "127.0.0.1", description="Address at which a process answers probes and metrics."
-    )
+    probe_host: str = Field("127.0.0.1", description="Address at which processes answer probes.")
     probe_port: int = Field(
         0,
         ge=0,

@@ -53,7 +53,7 @@ _VALUED = (Action.LIMIT_PHASE, Action.LIMIT_OWNER, Action.QUOTA_OWNER)
 class AuditedAction:
     """The row of an action in the audit, and what came of it."""
 
-    entry: audit.AuditEntry
+    entry: audit.AuditRow
     result: str = "done"
 
 
@@ -155,7 +155,7 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
     return _restriction_words(runtime, order)
 
 
-def act(runtime: Runtime, who: str, order: Order, reason: str) -> audit.AuditEntry:
+def act(runtime: Runtime, who: str, order: Order, reason: str) -> audit.AuditRow:
     """Do what an order says, once, and write it into the audit, whose row it returns.
 
     Raises PortalError where it cannot be done; StoreError.

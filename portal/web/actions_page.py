@@ -48,7 +48,7 @@ class AuditEntryAnswer(BaseModel):
     result: str
 
     @classmethod
-    def of(cls, entry: audit.AuditEntry) -> Self:
+    def of(cls, entry: audit.AuditRow) -> Self:
         """Build the answer for a row of the audit."""
         return cls(
             at=moment(entry.at),

@@ -87,8 +87,7 @@ RULES: dict[Category, Rule] = {
     Category.SOURCE_BLOB_MISSING: Rule(
         cause="An input recorded as made is no longer in storage.",
         retry=Retry.HEAL,
-        remedy="The input is made again automatically, then this task runs; for a package, submit "
-        "again.",
+        remedy="It is made again automatically, then this task runs. For packages, submit again.",
     ),
     Category.UNREADABLE_INPUT_FILE: Rule(
         cause="The granule is damaged or truncated, or lacks the layer or geolocation asked for.",
@@ -103,8 +102,7 @@ RULES: dict[Category, Rule] = {
     Category.TRANSPORT_ERROR: Rule(
         cause="An answer broke the protocol (truncated or malformed HTTP or FTP).",
         retry=Retry.BACK_OFF,
-        remedy="Retried automatically. If it persists, look for a proxy between here and the "
-        "server.",
+        remedy="Retried automatically. If it persists, look for a proxy before the server.",
     ),
     Category.STORAGE_CLIENT_ERROR: Rule(
         cause="Storage refused a call as wrong (4xx): a limit, a name, a permission.",
@@ -119,8 +117,7 @@ RULES: dict[Category, Rule] = {
     Category.EXECUTION_TIMEOUT: Rule(
         cause="The attempt passed its time limit (4x the mean of its class), or was about to.",
         retry=Retry.BACK_OFF,
-        remedy="Retried automatically with twice the time. If it persists, look at the attempt's "
-        "log.",
+        remedy="Retried automatically with twice the time. If it persists, see the attempt's log.",
     ),
     Category.UNKNOWN: Rule(
         cause="Nothing we know of; the traceback is in the attempt's log.",

@@ -19,7 +19,7 @@ _TEXT = 500  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditEntry:
+class AuditRow:
     """What an operator did to what, when and why, and what came of it."""
 
     id: str
@@ -31,28 +31,26 @@ class AuditEntry:
     result: str = ""
 
 
-_CODEC = Codec(
-    AuditEntry, "audit entry", {name: cut(_TEXT) for name in ("subject", "reason", "result")}
-)
+_CODEC = Codec(AuditRow, "audit", {name: cut(_TEXT) for name in ("subject", "reason", "result")})
 
 
-def begin(runtime: Runtime, who: str, action: str, subject: str, reason: str) -> AuditEntry:
+def begin(runtime: Runtime, who: str, action: str, subject: str, reason: str) -> AuditRow:
     """Write down what is about to be done. Raises StoreError: then do not do it."""
     now = runtime.clock.now()
     name = f"{_LATEST - int(now * 1000):014d}|{new_id(runtime.random)}"
-    entry = AuditEntry(id=name, at=now, who=who, action=action, subject=subject, reason=reason)
+    entry = AuditRow(id=name, at=now, who=who, action=action, subject=subject, reason=reason)
     runtime.store.transact(TABLE, PARTITION, [Insert(row=name, entity=_CODEC.dump(entry))])
     return entry
 
 
-def complete(store: Store, entry: AuditEntry, result: str) -> AuditEntry:
+def complete(store: Store, entry: AuditRow, result: str) -> AuditRow:
     """Write down what came of it. Raises StoreError."""
     done = replace(entry, result=result)
     store.transact(TABLE, PARTITION, [Upsert(row=entry.id, entity=_CODEC.dump(done))])
     return done
 
 
-def entries(store: Store, limit: int | None = None, skip: int = 0) -> Iterator[AuditEntry]:
+def entries(store: Store, limit: int | None = None, skip: int = 0) -> Iterator[AuditRow]:
     """Yield what was done, the newest first. Raises StoreError."""
     rows = store.scan(TABLE, PARTITION, "", "\uffff", None if limit is None else skip + limit)
     return map(_CODEC.load, itertools.islice(rows, skip, None))
