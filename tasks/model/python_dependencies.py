@@ -162,8 +162,7 @@ def _checked(text: str, where: str, *, exact: bool = False) -> str:
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
-        problem = f"{where}: {text!r} is not a requirement; write 'name>=1.2'"
-        raise DeclarationError(problem) from None
+        raise DeclarationError(f"{where}: {text!r} is not a requirement; write 'x>=1.2'") from None
     if requirement.url:
         raise DeclarationError(
             f"{where}: {requirement.name} is given by an address; name it as the registry does"
