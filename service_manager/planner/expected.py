@@ -54,6 +54,10 @@ class WindowLacks:
         tiled = [one for one in self._wanted if one.geometry == "tile"]
         return tiled[0].layout.place_tiles if tiled else ()
 
+    def has_none_by_calendar(self, wanted: ProductLayers) -> bool:
+        """Whether no date of a product begins in the window, whatever the archive has."""
+        return wanted.join.use == "same-day" and not self._days[wanted.number]
+
     def at(self, place: int, made: Iterable[tuple[int, date]]) -> list[Lack]:
         """List what is missing in a place, apart from the choices and days that were `made`."""
         there = set(made)

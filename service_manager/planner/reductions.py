@@ -258,12 +258,16 @@ class Groups:
         used = chosen.used(wanted)
         picked = {one.number: one.join.pick(window, self._days.get(one.number, ())) for one in used}
         without = [one for one in used if not picked[one.number]]
-        self._tell_none(window, without)
         lacks = WindowLacks(wanted, chosen, window, seen)
         there = _There(course, window, self._layout, lacks)
-        if chosen.requires.dates == "all" and without:
+        needs_all = chosen.requires.dates == "all"
+        if needs_all and any(lacks.has_none_by_calendar(one) for one in without):
+            pass  # such as the second of 16 days: no window of this product, and no gap
+        elif needs_all and without:
+            self._tell_none(window, without)
             self._tell_lacking(course, window.name, [one.product for one in without])
         else:
+            self._tell_none(window, without)
             for one in used:
                 for day, weight in picked[one.number]:
                     for place, time, layer, key in self._planned(one, day, draft):

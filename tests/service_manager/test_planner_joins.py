@@ -198,6 +198,26 @@ def test_a_window_that_lacks_a_product_is_a_named_gap_and_no_run(make: Make) -> 
     ]
 
 
+def test_a_product_of_16_days_decides_which_days_are_run(make: Make) -> None:
+    """Six dates in three months, one of which is missing: 5 runs and 2 gaps, not 86."""
+    ndvi = {"name": "MOD13A2", "collection": "6", "layers": ["1 km 16 days NDVI"]}
+    dates = [day for day in days("2012-01-01", "2012-03-21", 16) if day != dt.date(2012, 2, 2)]
+    there = [
+        *(tile_granule(day, 18, 3, "MOD13A2", "6") for day in dates),
+        *records(days("2012-01-01", "2012-03-31")),
+    ]
+    span = {"start": "2012-01-01", "end": "2012-03-31"}
+    found = make(there, ndvi, SNOW | {"use": "nearest"}, time=span)
+    assert [*bands(found)] == [str(day) for day in dates]
+    assert told(found) == [
+        "MOD13A2.006 2012-02-02: the archive has no granule of this date",
+        "own 2012-02-02: not run: own needs every product, and MOD13A2.006 has no date",
+    ]
+    # Who takes the composite that covers a day has a window each day.
+    found = make(there, ndvi | {"use": "covering"}, SNOW, time=span)
+    assert len(bands(found)) == 91 - 16
+
+
 def test_a_product_without_a_date_near_is_told_for_each_window(make: Make) -> None:
     there = records(days("2012-01-02", "2012-01-04"), cover=[dt.date(2009, 1, 1)])
     with pytest.raises(RequestRefusedError):
