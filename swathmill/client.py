@@ -123,6 +123,11 @@ class RequestStatus(_Answer):
     gaps: tuple[Gap, ...] = ()
     failures: tuple[Failure, ...] = ()
     retry_of: str = ""
+    labels: tuple[str, ...] = ()
+    group: str = ""
+    standing: int = 0
+    continues: str = ""
+    continued_as: str = ""
     etag: str = Field("", exclude=True)
 
 
@@ -483,6 +488,31 @@ class Client:
             parameters={"category": category, "task": task},
         )
         return self._read(_STATUS, answer)
+
+    def change(
+        self,
+        request_id: str,
+        *,
+        labels: Sequence[str] | None = None,
+        group: str | None = None,
+        standing: int | None = None,
+    ) -> RequestStatus:
+        """Change what is said of a request besides its document; return the request.
+
+        Args:
+            request_id: Its id.
+            labels: Its labels; None, the default, leaves them as they are.
+            group: The group whose members may read it; "" is nobody, None, the default, as it is.
+            standing: Days after which it goes on with new data, at the earliest; 0 ends that, None,
+                the default, leaves it as it is.
+        """
+        given = {
+            "labels": None if labels is None else [*labels],
+            "group": group,
+            "standing": standing,
+        }
+        body = json.dumps({name: value for name, value in given.items() if value is not None})
+        return self._read(_STATUS, self._call("PATCH", _path(request_id), document=body))
 
     def inputs(self, task: str, to: Path, *, request: str = "") -> None:
         """Download what a run of a reduction was given, as a ZIP, whole or not at all.

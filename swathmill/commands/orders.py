@@ -1,4 +1,4 @@
-"""Commands that give orders about a request: pause, resume, cancel, confirm, retry."""
+"""Commands that give orders about a request: pause, resume, cancel, confirm, retry, change."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.command()(cancel)
     app.command()(confirm)
     app.command()(retry)
+    app.command()(change)
 
 
 def pause(
@@ -103,6 +104,41 @@ def retry(
         _say(f"{request_id} tries again.")
     else:
         _say(f"{request_id} has ended; {found.id} tries it again.")
+
+
+def change(
+    request_id: IdArgument,
+    labels: Annotated[
+        str | None, typer.Option(help="Its labels, with commas between; empty: none.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Group whose members may read it; empty: nobody.")
+    ] = None,
+    standing: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=366, help="Days after which it goes on with new data; 0: it does not."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Change a request's labels, who else may read it, and whether it goes on with new data."""
+    if labels is None and group is None and standing is None:
+        raise typer.BadParameter("name what is to change: --labels, --group or --standing")
+    client = client_for(data_folder(data), token)
+    named = None if labels is None else [one for one in map(str.strip, labels.split(",")) if one]
+    with about(request_id):
+        found = client.change(request_id, labels=named, group=group, standing=standing)
+    if as_json:
+        print_json(client.as_json(found.id))
+        return
+    stands = f"goes on each {found.standing} days at most" if found.standing else "does not go on"
+    _say(
+        f"{found.id}: labels {', '.join(found.labels) or 'none'}; "
+        f"read by {f'the group {found.group}' if found.group else 'nobody else'}; {stands}."
+    )
 
 
 def _order(

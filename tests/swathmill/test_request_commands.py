@@ -273,3 +273,16 @@ def test_the_program_tells_its_version_its_help_and_completes_words() -> None:
         assert "Usage: swathmill" in said(*words)
     completed = said(_SWATHMILL_COMPLETE="complete_bash", COMP_WORDS="swathmill st", COMP_CWORD="1")
     assert completed.split() == ["status", "storage"]
+
+
+@pytest.mark.usefixtures("portal")
+def test_labels_and_standing_are_changed_and_what_is_not_named_stays(runtime: Runtime) -> None:
+    name = submitted(runtime)
+    said = run("change", name, "--labels", "thesis, drought", "--standing", "7").stdout
+    assert "labels thesis, drought; read by nobody else; goes on each 7 days" in said
+    assert run("change", name, "--standing", "0").stdout.endswith("does not go on.\n")
+    row = request_operations.load(runtime, name)
+    assert (row.labels, row.standing) == (("thesis", "drought"), 0)
+    assert json.loads(run("change", name, "--labels", "", "--json").stdout)["labels"] == []
+    with pytest.raises(RefusedError, match="there is no group none"):
+        run("change", name, "--group", "none")
