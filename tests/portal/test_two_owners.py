@@ -103,6 +103,7 @@ WAYS = [
             f"/map/legend?{LAYER}",
             f"/map/statistics?{LAYER}&date=2012-01-01",
             f"/map/point?{LAYER}&date=2012-01-01&lon=0&lat=52",
+            f"/map/explained?{LAYER}&date=2012-01-01&lon=0&lat=52",
             f"/map/series.csv?{LAYER}&lon=0&lat=52",
         )
     ),
