@@ -16,11 +16,11 @@ from tasks.errors import ConflictError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.model import State, Task, TaskOutcome
 from tasks.model.task_keys import SHARDS, shard
-from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation
+from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation, Replace
 from tasks.tables import history
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.task_table import note_counted, record_outcome, returned
+from tasks.tables.task_table import note_counted, record_outcome, replace_task, returned
 
 log = structlog.get_logger("manager.completion_events")
 
@@ -177,23 +177,25 @@ class CompletionEvents:
 
         The last part deletes the event if it may.
         """
-        merges, outcomes = self._merges(event)
-        most = BATCH_OPERATIONS - 1
+        merges, outcomes, fence = self._merges(event)
+        most = BATCH_OPERATIONS - 2
         parts = [merges[at : at + most] for at in range(0, len(merges), most)] or [[]]
         seen = note_counted(event)
         for part in parts[:-1]:
-            yield _Record(event=event, merges=part, end=seen)
+            yield _Record(event=event, merges=part, fence=fence, end=seen)
         etag = event.etag if len(parts) == 1 else None  # the parts before have changed it
         if merges or not kept or not event.counted:
             end = seen if kept else Delete(row=event.row, etag=etag)
-            yield _Record(event=event, merges=parts[-1], end=end, outcomes=outcomes)
+            yield _Record(event=event, merges=parts[-1], fence=fence, end=end, outcomes=outcomes)
 
-    def _merges(self, event: CompletionEvent) -> tuple[list[MergeEntity], list[_Outcome]]:
+    def _merges(
+        self, event: CompletionEvent
+    ) -> tuple[list[MergeEntity], list[_Outcome], Replace | None]:
         merges: list[MergeEntity] = []
         outcomes: list[_Outcome] = []
-        outcome = self._outcome(event)
+        outcome, failed = self._outcome(event)
         if outcome is None:
-            return merges, outcomes
+            return merges, outcomes, None
         for request in event.interests:
             live = self._cache.requests.get(request)
             merge = record_outcome(
@@ -215,7 +217,7 @@ class CompletionEvents:
             if entry is not None and entry.outcome in (None, outcome):
                 merges.append(merge)
                 outcomes.append((live, event, outcome))
-        return merges, outcomes
+        return merges, outcomes, replace_task(failed) if failed and merges else None
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
         """Return what is recorded of a task for the request.
@@ -228,19 +230,25 @@ class CompletionEvents:
                 live.note(interest)
         return live.ledger.get(key)
 
-    def _outcome(self, event: CompletionEvent) -> TaskOutcome | None:
-        """Return the outcome to record: none while the task goes on, or once it was revived."""
+    def _outcome(self, event: CompletionEvent) -> tuple[TaskOutcome | None, Task | None]:
+        """Return the outcome to record: none while the task goes on, or once it was revived.
+
+        A failure comes with the task as it was read: it may be recorded only while that is so.
+        """
         if event.state is State.DONE:
-            return TaskOutcome.DONE
-        if event.state is not State.FAILED:
-            return None
-        task = self._tasks.task(event.key)
-        if task is None or task.state is not State.FAILED:
-            return None
+            return TaskOutcome.DONE, None
+        task = self._failed(event.key) if event.state is State.FAILED else None
+        if task is None:
+            return None, None
         if task.fallback:
-            return TaskOutcome.SUPERSEDED
+            return TaskOutcome.SUPERSEDED, task
         upstream = event.category is Category.UPSTREAM_FAILED
-        return TaskOutcome.GAP if upstream else TaskOutcome.FAILED
+        return TaskOutcome.GAP if upstream else TaskOutcome.FAILED, task
+
+    def _failed(self, key: str) -> Task | None:
+        """Return a task if it has failed, and was not revived."""
+        task = self._tasks.task(key)
+        return task if task is not None and task.state is State.FAILED else None
 
     def _unrecorded(self, event: CompletionEvent, request: str, outcome: TaskOutcome) -> bool:
         """Whether an outcome must be recorded for a request that is not in the cache.
@@ -290,38 +298,56 @@ class CompletionEvents:
         if not etag or known not in (None, etag):
             # Another manager has processed the event, or a call of ours whose answer was lost. A
             # retry may have reset it since, so that what the interests say counts.
-            for live, event, _ in record.outcomes:
-                self._ledger(live, event.key, afresh=True)
-            self._again.add(number)
+            self._look_again(number, record)
             return
         seen = note_counted(record.event)
-        end = Delete(row=record.end.row) if isinstance(record.end, Delete) else seen
-        alone: list[list[Operation]] = [[merge, seen] for merge in record.merges]
-        alone.append([end])
-        for operations in alone:
+        for merge in record.merges:
+            operations: list[Operation] = [merge, seen]
+            if record.fence is not None:
+                task = self._failed(record.event.key)
+                if task is None:  # revived
+                    self._look_again(number, record)
+                    return
+                operations.append(replace_task(task))
             try:
                 self._tasks.transact(number, operations)
-            except ConflictError as gone:
-                log.debug("row gone", row=operations[0].row, error=str(gone))
+            except ConflictError as error:
+                log.debug("outcome refused", row=merge.row, error=str(error))
+                if self._tasks.etag(number, merge.row):
+                    self._look_again(number, record)
+                    return
+        end = Delete(row=record.end.row) if isinstance(record.end, Delete) else seen
+        try:
+            self._tasks.transact(number, [end])
+        except ConflictError as gone:
+            log.debug("row gone", row=end.row, error=str(gone))
         _note(record.outcomes)
+
+    def _look_again(self, number: str, record: "_Record") -> None:
+        """Read what the interests say now, and process the event again if it is still there."""
+        for live, event, _ in record.outcomes:
+            self._ledger(live, event.key, afresh=True)
+        self._again.add(number)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Record:
     """Part of what a completion event leads to.
 
-    It has the interests to change, in one transaction with the event, which must be as it was read;
-    and what the cached requests learn by it.
+    It has the interests to change, in one transaction with the event and, of a failure, with the
+    task, which must both be as they were read: a write that arrives late must not undo a retry. And
+    it has what the cached requests learn by it.
     """
 
     event: CompletionEvent
     merges: Sequence[MergeEntity]
+    fence: Replace | None  # of the task
     end: MergeEntity | Delete  # of the event
     outcomes: Sequence[_Outcome] = ()
 
     @property
     def operations(self) -> list[Operation]:
-        return [*self.merges, self.end]
+        return [*self.merges, *([self.fence] if self.fence else ()), self.end]
 
 
 def _note(outcomes: Iterable[_Outcome]) -> None:

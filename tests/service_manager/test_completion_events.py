@@ -12,7 +12,7 @@ from tasks.model.categories import Category
 from tasks.model.model import RequestState, State, TaskOutcome
 from tasks.model.spec import CollectSpec
 from tasks.model.task_keys import shard
-from tasks.storage.store import Delete, Operation
+from tasks.storage.store import Delete, MergeEntity, Operation
 from tasks.tables import history, task_table, transitions
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.scene import Scene
@@ -146,6 +146,32 @@ def test_an_event_of_an_end_before_a_retry_tells_nothing(
     scene.run(A, again)
     scene.process()
     assert scene.recorded("r", A).outcome is (TaskOutcome.FAILED if again else TaskOutcome.DONE)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_failure_that_is_written_late_does_not_undo_a_retry(scene: Scene, gone: bool) -> None:
+    """Another manager obeys the retry while the write is on its way; the event is as it was."""
+    scene.request("other")
+    scene.write(A, "r", "other")
+    scene.run(A, Category.BAD_IMAGE_FORMAT)
+    interest = scene.recorded("r", A)
+    row = task_table.record_outcome("r", A.key, TaskOutcome.FAILED).row
+    other = task_table.record_outcome("other", A.key, TaskOutcome.FAILED).row
+
+    def retried(_table: str, operations: Sequence[Operation]) -> None:
+        if any(isinstance(one, MergeEntity) and one.row == row for one in operations):
+            scene.store.before = lambda _table, _operations: None
+            if gone:  # so that each interest is written by itself
+                scene.tasks.transact(shard(A.key), [Delete(row=other)])
+            scene.change(A, lambda task: transitions.retry(task, [interest], 0))
+
+    scene.store.before = retried
+    scene.process()
+    assert scene.task(A).state is State.READY
+    assert scene.recorded("r", A).outcome is None
+    scene.run(A)
+    scene.process()
+    assert scene.recorded("r", A).outcome is TaskOutcome.DONE
 
 
 def test_events_that_have_to_be_kept_do_not_hide_those_after_them(
