@@ -158,6 +158,23 @@ def test_the_form_offers_rasters_with_their_layers(portal: LivePortal, dem: Path
         assert "You may name no raster so." in card
 
 
+def test_only_its_owner_changes_a_raster_that_everyone_sees(portal: LivePortal, dem: Path) -> None:
+    at = f"/rasters/{push(portal, dem).json()['id']}"
+    with portal.client() as ada, portal.client(BEN) as ben, portal.browser(BEN) as page:
+        ada.post(f"/api{at}/share?visibility=everyone").raise_for_status()
+        before = ada.get(f"/api{at}").json()
+        assert page.get(at).is_success
+        for refused in (
+            ben.post(f"/api{at}/share?visibility=private"),
+            ben.delete(f"/api{at}"),
+            ben.delete(f"/api{at}/versions/1"),
+            page.post(f"{at}/share", data={"visibility": "private"}),
+            page.post(f"{at}/delete"),
+        ):
+            assert refused.status_code == 404, refused.url
+            assert ada.get(f"/api{at}").json() == before
+
+
 def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
     assert push(portal, dem).status_code == 201
     products = [*DOCUMENT["products"], {"name": "raster:hills", "layers": ["hills"]}]
