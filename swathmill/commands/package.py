@@ -27,6 +27,7 @@ from swathmill.commands.sharing import (
     Visibility,
     confirm_deletion,
     names_version,
+    tell_deleted,
     tell_link,
     tell_seen,
 )
@@ -146,12 +147,16 @@ def inputs(
     request: Annotated[
         str, typer.Option(help="Its request; by default one of your newest.", show_default=False)
     ] = "",
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Download what a run of a reduction was given, for `swathmill package try --on`."""
     to = out or Path(f"inputs-{task[-12:]}.zip")
     client_for(data_folder(data), token).inputs(task, to, request=request)
+    if as_json:
+        print_json({"file": str(to), "task": task})
+        return
     plain_console().print(str(to), markup=False)
 
 
@@ -242,27 +247,34 @@ def share(
         Visibility, typer.Option("--with", help="Who sees it, may run and download it.")
     ],
     renew: Annotated[bool, typer.Option(help="Make a new link, and end the old one.")] = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Say who sees your package; print its link, if it has one."""
     client = client_for(data_folder(data), token)
-    tell_seen(client.share_package(client.package(reference), visibility.value, renew=renew))
+    shared = client.share_package(client.package(reference), visibility.value, renew=renew)
+    (print_json if as_json else tell_seen)(shared)
 
 
 def open_link(
     link: Annotated[str, typer.Argument(help="The link that its owner gave you.")],
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Take up a package that somebody shares by a link; print what a request names."""
     opened = client_for(data_folder(data), token).open_package(link)
+    if as_json:
+        print_json(opened)
+        return
     plain_console().print(opened.reference, markup=False)
 
 
 def deprecate(
     reference: Annotated[str, typer.Argument(help="NAME@VERSION.")],
     why: Annotated[str, typer.Option(help="The reason; empty takes it back.")],
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
@@ -271,6 +283,9 @@ def deprecate(
     found = client.package(reference)
     version = _one_version(reference, found)
     after = client.deprecate_package(found, version.version, why)
+    if as_json:
+        print_json(after)
+        return
     now = f"is now version {after.newest}" if after.newest else "has no recommended version"
     plain_console().print(f"{after.name} {now}.", markup=False)
 
@@ -278,6 +293,7 @@ def deprecate(
 def download(
     reference: Reference,
     to: Annotated[Path, typer.Argument(help="The file to write, a tar.")],
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
@@ -287,12 +303,16 @@ def download(
     wanted = [one for one in found.versions if one.version == found.newest]
     version = _one_version(reference, found) if names_version(reference) else wanted[0]
     client.download_package(version, to)
+    if as_json:
+        print_json({"file": str(to), "package": found.reference, "version": version})
+        return
     plain_console().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
 
 
 def rm(
     reference: Reference,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
@@ -302,7 +322,7 @@ def rm(
     version = _one_version(reference, found).version if names_version(reference) else ""
     what = confirm_deletion(found.name, version, yes=yes)
     client.delete_package(found, version)
-    plain_console().print(f"Deleted: {what}.", markup=False)
+    tell_deleted(found, version, what, as_json=as_json)
 
 
 def packed(folder: Path) -> bytes:

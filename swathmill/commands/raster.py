@@ -24,6 +24,7 @@ from swathmill.commands.sharing import (
     Visibility,
     confirm_deletion,
     names_version,
+    tell_deleted,
     tell_link,
     tell_seen,
 )
@@ -165,27 +166,34 @@ def share(
         Visibility, typer.Option("--with", help="Who sees it, and may name it in requests.")
     ],
     renew: Annotated[bool, typer.Option(help="Make a new link, and end the old one.")] = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Say who sees your raster; print its link, if it has one."""
     client = client_for(data_folder(data), token)
-    tell_seen(client.share_raster(client.raster(reference), visibility.value, renew=renew))
+    shared = client.share_raster(client.raster(reference), visibility.value, renew=renew)
+    (print_json if as_json else tell_seen)(shared)
 
 
 def open_link(
     link: Annotated[str, typer.Argument(help="The link that its owner gave you.")],
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Take up a raster that somebody shares by a link; print what a request names."""
     opened = client_for(data_folder(data), token).open_raster(link)
+    if as_json:
+        print_json(opened)
+        return
     plain_console().print(opened.reference, markup=False)
 
 
 def rm(
     reference: Reference,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
@@ -195,7 +203,7 @@ def rm(
     version = found.versions[0].version if names_version(reference) else ""
     what = confirm_deletion(found.name, version, yes=yes)
     client.delete_raster(found, version)
-    plain_console().print(f"Deleted: {what}.", markup=False)
+    tell_deleted(found, version, what, as_json=as_json)
 
 
 def _name_of(file: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from swathmill.client import SharedPackage, SharedRaster
-from swathmill.commands.options import plain_console
+from swathmill.commands.options import plain_console, print_json
 
 SEEN_BY = {"private": "you alone", "link": "those with its link", "everyone": "everyone"}
 
@@ -48,3 +48,13 @@ def confirm_deletion(name: str, version: str, *, yes: bool) -> str:
     if not yes:
         typer.confirm(f"Delete {what}?", abort=True)
     return what
+
+
+def tell_deleted(
+    shared: SharedPackage | SharedRaster, version: str, what: str, *, as_json: bool
+) -> None:
+    """Print what was deleted: in words, or as JSON with an empty version for all."""
+    if as_json:
+        print_json({"deleted": shared.reference, "version": version})
+        return
+    plain_console().print(f"Deleted: {what}.", markup=False)

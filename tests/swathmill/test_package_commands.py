@@ -1,6 +1,8 @@
 """The commands about packages, against a real portal."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from tests.swathmill.conftest import Command
 from tests.tasks.package_files import folder_of
@@ -33,6 +35,22 @@ def test_a_package_goes_its_way_by_commands(command: Command, tmp_path: Path) ->
     assert "version 2" in command("package", "rm", "own@2", "--yes")
     assert "own with all versions" in command("package", "rm", "own", "--yes")
     assert "no package" in command("package", "show", "own", status=2)
+
+
+def test_commands_about_packages_answer_in_json(command: Command, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "own")
+    command("package", "push", str(folder))
+
+    def said(*words: str, owner: str = "ada@example.org") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(command("package", *words, "--json", owner=owner))
+        return found
+
+    shared = said("share", "own", "--with", "link")
+    assert said("open", shared["link"], owner="ben@example.org")["owner"] == "ada@example.org"
+    assert said("deprecate", "own@1", "--why", "wrong")["versions"][0]["deprecated"] == "wrong"
+    to = tmp_path / "one.tar"
+    assert said("download", "own@1", str(to))["version"]["size"] == to.stat().st_size
+    assert said("rm", "own@1", "--yes")["version"] == "1"
 
 
 def test_what_cannot_be_pushed_is_said(command: Command, tmp_path: Path) -> None:
