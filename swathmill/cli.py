@@ -27,7 +27,7 @@ COMMANDS = {
     "run": ("run",),
     "up": ("up",),
     "requests": ("submit", "status", "results"),
-    "orders": ("pause", "resume", "cancel", "confirm", "retry"),
+    "orders": ("pause", "resume", "cancel", "confirm", "retry", "change"),
     "package": ("package", "inputs"),
     "raster": ("raster",),
     "granules": ("sample", "reproject"),

@@ -253,9 +253,9 @@ async def _events(
             # The outlook changes with other requests and with the workers.
             key = f"{request_id} {following.etag} {mine} {int(now() / _OUTLOOK_SECONDS)}"
             try:
-                if sent is not None and not mine:  # a link or a group may have come to an end
-                    await run_in_threadpool(read_for, portal.runtime, caller, request_id)
                 found = await portal.progress.get(key if following.etag else "", read)
+                if not mine:  # what was read after a link or a group came to an end is not told
+                    await run_in_threadpool(read_for, portal.runtime, caller, request_id)
             except (StoreError, NotFoundError):
                 return  # the browser asks again
             # What is the same is told, too: a proxy takes a silent connection for dead.

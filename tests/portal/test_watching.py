@@ -21,6 +21,7 @@ from tasks.tables.request_table import PhaseCount
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
 from tests.portal.submissions import submitted
+from tests.waiting import run_async
 
 PATIENCE = 20.0
 
@@ -54,7 +55,7 @@ def run(watching: Callable[[RequestWatch], Awaitable[None]], runtime: Runtime) -
         stopping = threading.Event()
         await asyncio.wait_for(watching(RequestWatch(runtime, stopping)), PATIENCE)
 
-    asyncio.run(main())
+    run_async(main())
 
 
 async def told(watch: RequestWatch, request: str, ready: asyncio.Semaphore) -> bool:
@@ -105,7 +106,7 @@ def test_a_crowd_is_told_one_after_the_other() -> None:
         assert await crowd[0].next(PATIENCE)
 
     with pytest.MonkeyPatch.context() as patch:
-        asyncio.run(telling(patch))
+        run_async(telling(patch))
     assert (min(waits[:1000]) < 0.01, 0.7 < max(waits[:1000]) < SPREAD) == (True, True)
     tenths = Counter(int(10 * one / SPREAD) for one in waits[:1000])
     assert all(95 <= number <= 105 for number in tenths.values()), tenths
@@ -182,7 +183,7 @@ def test_what_many_ask_for_at_once_is_made_once() -> None:
         assert await asyncio.gather(*(shared.get("a", make) for _ in range(20))) == [2] * 20
         assert [await shared.get("b", make), await shared.get("a", make)] == [3, 4], "one is kept"
 
-    asyncio.run(asking())
+    run_async(asking())
 
 
 def events(client: httpx.Client, request: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from tests.portal.scripted import (
     settings,
 )
 from tests.portal.submissions import DOCUMENT, submitted
+from tests.waiting import run_async
 
 ADA = "ada@example.org"
 DATES = ("2012-01-01", "2012-01-09", "2012-01-17")
@@ -88,13 +89,13 @@ def test_a_request_is_followed_on_asyncio(tmp_path: Path) -> None:
 
     with live_portal(runtime, settings()) as portal, manager.running():
         made = AsyncClient(client=Client(url=portal.url, token=token))
-        job, seen = asyncio.run(follow(made))
+        job, seen = run_async(follow(made))
     assert job.state is RequestState.COMPLETE
     assert seen[-1] == job.job.status
 
 
 def test_a_dataset_is_opened_on_asyncio(complete: Job) -> None:
-    opened = asyncio.run(AsyncJob(job=complete).to_xarray(["Fpar_1km"], since=DATES[2]))
+    opened = run_async(AsyncJob(job=complete).to_xarray(["Fpar_1km"], since=DATES[2]))
     assert (set(opened.data_vars), opened.sizes["time"]) == ({"Lai_1km"}, 1)
 
 
@@ -115,7 +116,7 @@ def test_watching_on_asyncio_is_cancelled_and_refused_as_it_is_in_turn() -> None
             await job.watch()
 
     with live_portal(runtime, settings()) as portal:
-        asyncio.run(watch(AsyncClient(client=Client(url=portal.url, token=token))))
+        run_async(watch(AsyncClient(client=Client(url=portal.url, token=token))))
 
 
 def test_layers_become_variables_over_time_in_physical_units(complete: Job, tmp_path: Path) -> None:
