@@ -154,31 +154,10 @@ def portal() -> Iterator[str]:
 def test_slurm_gets_as_many_workers_as_are_wanted_and_not_there(
     portal: str, tmp_path: Path, there: int, most: int, submitted: str
 ) -> None:
-    program = {
-        "squeue": "".join(f"echo job_{number}\n" for number in range(there)),
-        "sbatch": f'echo "$@" > {tmp_path}/submitted\n',
-    }
-    for name, body in program.items():
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{body}")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    done = subprocess.run(
-        ["sh", str(SLURM / "scale.sh"), "2", str(most)],
-        env={
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "SWATHMILL_PORTAL_URL": portal,
-            "SWATHMILL_TOKEN": "tok",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = tmp_path / "submitted"
-    words = said.read_text().split() if said.exists() else []
-    assert [word for word in words if word.startswith("--array=")] == (
-        [f"--array={submitted}"] if submitted else []
-    )
+    queued = "".join(f"echo job_{number}\n" for number in range(there))
+    put_programs(tmp_path, {"squeue": queued, "sbatch": ""})
+    calls = calls_of(SLURM, "2", str(most), folder=tmp_path, portal=portal)
+    assert re.findall(r"--array=(\S+)", calls) == ([submitted] if submitted else [])
 
 
 def put_programs(folder: Path, programs: dict[str, str]) -> None:
@@ -188,6 +167,23 @@ def put_programs(folder: Path, programs: dict[str, str]) -> None:
         path = folder / name
         path.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n{body}')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def calls_of(fleet: Path, *words: str, folder: Path, portal: str) -> str:
+    """Run a fleet's `scale.sh` with the programs in a folder; return what they were given."""
+    done = subprocess.run(
+        ["sh", str(fleet / "scale.sh"), *words],
+        env={
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "SWATHMILL_PORTAL_URL": portal,
+            "SWATHMILL_TOKEN": "tok",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return (folder / "calls").read_text()
 
 
 @pytest.mark.parametrize(
@@ -209,19 +205,8 @@ def test_a_scale_set_gets_the_machines_that_are_wanted_and_loses_those_that_ende
     )
     (tmp_path / "listed").write_text(listed)
     put_programs(tmp_path, {"az": f'[ "$2" != list-instances ] || cat {tmp_path}/listed\n'})
-    done = subprocess.run(
-        ["sh", str(SCALE_SET / "scale.sh"), "mill", "mill-workers", "2", str(most)],
-        env={
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "SWATHMILL_PORTAL_URL": portal,
-            "SWATHMILL_TOKEN": "tok",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    calls = (tmp_path / "calls").read_text()
+    words = ("mill", "mill-workers", "2", str(most))
+    calls = calls_of(SCALE_SET, *words, folder=tmp_path, portal=portal)
     assert re.findall(r"--instance-ids ([\d ]+) --output", calls) == ([deleted] if deleted else [])
     assert re.findall(r"--new-capacity (\d+)", calls) == ([scaled] if scaled else [])
 
