@@ -14,6 +14,7 @@ bench/out/portal.json.
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -194,9 +195,9 @@ def late(run: Run) -> list[float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of them does not exceed."""
+    """Return the value that a share of them does not exceed; of no values infinity."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.inf
 
 
 def told(pairs: Sequence[tuple[Run, Run]], slots: int) -> dict[str, Any]:

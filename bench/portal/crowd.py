@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
-_DONE = re.compile(r"(\d[\d,]*) of \d[\d,]*")
+_DONE = re.compile(r'"soft">(\d[\d,]*) of \d[\d,]*')  # the label of the bar says it once more
 _PATIENCE = 30.0
 READY = "all pages are open"
 
