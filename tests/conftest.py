@@ -40,6 +40,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _logs_as_before() -> Iterator[None]:
+    """Let no file of tests silence the logs of those that run after it in this process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
 MOTO = Path(__file__).parent.parent / "build" / "moto"
 SLOWEST = ("slow", "integration", "browser")
 
