@@ -4,11 +4,12 @@ import datetime as dt
 import email
 import email.policy
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -67,20 +68,60 @@ class Delivery:
     picture: Path | None
 
 
-def fetch_results(
-    client: Client, request_id: str, folder: Path, *, tick: Callable[[], None]
-) -> list[tuple[ResultFile, Path]]:
-    """Download every finished result of a request into a folder, several at once."""
-    results = client.results(request_id)
-    with ThreadPoolExecutor(_AT_ONCE) as downloads:
-        files = [downloads.submit(client.download, result, folder) for result in results]
-        try:
-            while wait(files, timeout=POLL_SECONDS).not_done:
-                tick()
-        except BaseException:
-            downloads.shutdown(wait=False, cancel_futures=True)
-            raise
+class ResultFetcher:
+    """Downloads a request's results into a folder, several at once, from the first one on."""
+
+    def __init__(self, client: Client, request_id: str, folder: Path) -> None:
+        self._client = client
+        self._request = request_id
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
+        self._listing: Future[None] | None = None
+        self._listed = 0  # how many results there were when they were listed last
+        self._files: dict[ResultFile, Future[Path]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Begin no further download, and wait for none."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, status: RequestStatus) -> None:
+        """Begin to download what was made since the last look.
+
+        A list names all results, so it is asked for only when there are a tenth more.
+        """
+        listing = self._listing is not None and not self._listing.done()
+        if status.delivered > 1.1 * self._listed and not listing:
+            self._listed = status.delivered
+            self._listing = self._pool.submit(self._list)
+
+    def finish(self, *, tick: Callable[[], None]) -> list[tuple[ResultFile, Path]]:
+        """Download the rest, and again what failed before; return every result and its file."""
+        if self._listing is not None:
+            self._await([self._listing], tick)
+        self._await([*self._files.values()], tick)
+        results = self._client.results(self._request)
+        files = [self._download(result) for result in results]
+        self._await(files, tick)
         return [(result, file.result()) for result, file in zip(results, files, strict=True)]
+
+    def _list(self) -> None:
+        for result in self._client.results(self._request):
+            self._download(result)
+
+    def _download(self, result: ResultFile) -> Future[Path]:
+        begun = self._files.get(result)
+        if begun is None or (begun.done() and begun.exception()):
+            begun = self._pool.submit(self._client.download, result, self._folder)
+            self._files[result] = begun
+        return begun
+
+    @staticmethod
+    def _await(futures: Sequence[Future[Any]], tick: Callable[[], None]) -> None:
+        while wait(futures, timeout=POLL_SECONDS).not_done:
+            tick()
 
 
 def collect_mails(

@@ -20,11 +20,15 @@ TICK_SECONDS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Follower:
-    """Follows one request, and calls `tick` meanwhile to look after the stack."""
+    """Follows one request, and calls `tick` meanwhile to look after the stack.
+
+    Each change is given to `view`, and to `changed`.
+    """
 
     client: Client
     tick: Callable[[], None]
     view: ProgressView
+    changed: Callable[[RequestStatus], None] = lambda _: None
 
     def until_ended(self, request_id: str) -> RequestStatus:
         """Show each change until the request has ended; wait while the portal is being restarted.
@@ -43,6 +47,7 @@ class Follower:
             if isinstance(news, SwathmillError):
                 raise news
             self.view.show(news, now=time.monotonic())
+            self.changed(news)
             if news.state.ended:
                 return news
 

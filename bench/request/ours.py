@@ -17,7 +17,7 @@ from bench.request.meter import Spent
 from bench.request.probe import sitecustomize
 from swathmill.access import local_client
 from swathmill.client import Client
-from swathmill.delivery import fetch_results
+from swathmill.delivery import ResultFetcher
 from swathmill.following import Follower
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
@@ -134,14 +134,17 @@ class RunningStack:
             client = self.client
             view = ProgressView(Console(quiet=True))
             made = client.submit(request)
-            follower = Follower(client=client, tick=lambda: None, view=view)
-            status = follower.until_ended(made.id)
-            if status.state is not RequestState.COMPLETE:
-                raise RuntimeError(f"{request.title}: {status.state.value}: {status.message}")
-            assert status.ended is not None
-            assert status.submitted is not None
-            complete = (status.ended - status.submitted).total_seconds()
-            fetch_results(client, made.id, out, tick=lambda: None)
+            with ResultFetcher(client, made.id, out) as fetcher:
+                follower = Follower(
+                    client=client, tick=lambda: None, view=view, changed=fetcher.begin
+                )
+                status = follower.until_ended(made.id)
+                if status.state is not RequestState.COMPLETE:
+                    raise RuntimeError(f"{request.title}: {status.state.value}: {status.message}")
+                assert status.ended is not None
+                assert status.submitted is not None
+                complete = (status.ended - status.submitted).total_seconds()
+                fetcher.finish(tick=lambda: None)
 
         spent = meter.measure(act)
         after = meter.by_part(self.pid)

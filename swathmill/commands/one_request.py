@@ -10,8 +10,8 @@ from swathmill.delivery import (
     EXIT_CODES,
     EXIT_FAILED,
     Delivery,
+    ResultFetcher,
     collect_mails,
-    fetch_results,
     read_mail,
     write_summary,
 )
@@ -53,15 +53,16 @@ def carry_out(
         request_id = client.submit(_unrehearsed(document)).id
         unfinished.remember(request_id)
         console.print(f"Request {request_id}: {document.title or 'no title'}", markup=False)
-    with ProgressView(console) as view:
-        follower = Follower(client=client, tick=stack.tick, view=view)
-        status = follower.until_ended(request_id)
-    failed = any(count.failed for count in status.phases.values()) or status.gap_count
-    if failed:  # the status has the first of them
-        gaps, failures = tuple(client.gaps(request_id)), tuple(client.failures(request_id))
-        status = status.model_copy(update={"gaps": gaps, "failures": failures})
-    unfinished.forget()
-    files = fetch_results(client, request_id, out, tick=stack.tick)
+    with ResultFetcher(client, request_id, out) as fetcher:
+        with ProgressView(console) as view:
+            follower = Follower(client=client, tick=stack.tick, view=view, changed=fetcher.begin)
+            status = follower.until_ended(request_id)
+        failed = any(count.failed for count in status.phases.values()) or status.gap_count
+        if failed:  # the status has the first of them
+            gaps, failures = tuple(client.gaps(request_id)), tuple(client.failures(request_id))
+            status = status.model_copy(update={"gaps": gaps, "failures": failures})
+        unfinished.forget()
+        files = fetcher.finish(tick=stack.tick)
     mails = collect_mails(
         options.folder.mail,
         caught,

@@ -1,0 +1,82 @@
+"""Results are downloaded while their request still runs."""
+
+from collections import Counter
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from swathmill.client import Client, RequestStatus, ResultFile
+from swathmill.delivery import ResultFetcher
+from swathmill.errors import ApiError
+from tasks.model.model import RequestState
+from tests.waiting import until
+
+
+class _Results:
+    """A client whose portal has results that a test adds, and fails as it says."""
+
+    def __init__(self) -> None:
+        self.made: list[ResultFile] = []
+        self.lists = 0
+        self.downloads: Counter[str] = Counter()
+        self.fails: set[str] = set()
+
+    def make(self, *names: str) -> RequestStatus:
+        """Add results; return the status that tells of them."""
+        self.made += [ResultFile(name=name, size=1, sha256=name, url="") for name in names]
+        return RequestStatus(
+            id="r", state=RequestState.RUNNING, title="", message="", delivered=len(self.made)
+        )
+
+    def results(self, _request_id: str) -> list[ResultFile]:
+        self.lists += 1
+        return list(self.made)
+
+    def download(self, result: ResultFile, folder: Path) -> Path:
+        self.downloads[result.name] += 1
+        if result.name in self.fails:
+            raise ApiError("It broke off.", "Try again.")
+        path = folder / result.name
+        path.write_text(result.name)
+        return path
+
+
+def fetching(results: _Results, folder: Path) -> ResultFetcher:
+    return ResultFetcher(cast(Client, results), "r", folder)
+
+
+def test_each_result_is_downloaded_once_and_before_the_end(tmp_path: Path) -> None:
+    client = _Results()
+    with fetching(client, tmp_path) as fetcher:
+        fetcher.begin(client.make("a.tif"))
+        until((tmp_path / "a.tif").is_file)
+        client.make("b.tif")
+        files = fetcher.finish(tick=lambda: None)
+    assert [path.name for _, path in files] == ["a.tif", "b.tif"]
+    assert client.downloads == {"a.tif": 1, "b.tif": 1}
+
+
+def test_what_failed_while_the_request_ran_is_tried_again_at_its_end(tmp_path: Path) -> None:
+    client = _Results()
+    client.fails = {"a.tif"}
+    with fetching(client, tmp_path) as fetcher:
+        fetcher.begin(client.make("a.tif"))
+        until(lambda: client.downloads["a.tif"] > 0)
+        client.fails = set()
+        assert len(fetcher.finish(tick=lambda: None)) == 1
+        client.fails = {"b.tif"}
+        client.make("b.tif")
+        with pytest.raises(ApiError, match="broke off"):
+            fetcher.finish(tick=lambda: None)
+
+
+def test_results_are_not_listed_at_each_change(tmp_path: Path) -> None:
+    client = _Results()
+    with fetching(client, tmp_path) as fetcher:
+        for number in range(300):
+            fetcher.begin(client.make(f"{number}.tif"))
+            until(lambda: sum(client.downloads.values()) > 0)
+        assert client.lists < 60
+        assert len(fetcher.finish(tick=lambda: None)) == 300
+    assert set(client.downloads.values()) == {1}
