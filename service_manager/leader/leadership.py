@@ -34,20 +34,21 @@ class Leadership:
 
         def change(old: Lease) -> Lease:
             nonlocal free
-            if old.holder == self._holder:
-                self.epoch, free = old.epoch, True
-                return old
             if self._seen is None or self._seen[0] != old:
                 self._seen = (old, now)
-            free = not old.holder or now - self._seen[1] > self._lease
-            if not free:
-                return old
-            self.epoch = old.epoch + 1
-            return Lease(epoch=self.epoch, holder=self._holder, beat=0)
+            free = old.holder in ("", self._holder) or now - self._seen[1] > self._lease
+            return self._take(old) if free else old
 
         self._change(change)
         self._renewed = now
         return free
+
+    def _take(self, old: Lease) -> Lease:
+        """Return the lease as this manager's; it is already if an earlier answer got lost."""
+        if old.holder == self._holder:
+            return old
+        self.epoch = old.epoch + 1
+        return Lease(epoch=self.epoch, holder=self._holder)
 
     def renew(self) -> None:
         """Say that this manager still acts, when a third of the lease has gone by.
@@ -81,13 +82,7 @@ class Leadership:
         if self.acquire():
             return
 
-        def change(old: Lease) -> Lease:
-            if old.holder == self._holder:
-                return old
-            self.epoch = old.epoch + 1
-            return Lease(epoch=self.epoch, holder=self._holder, beat=0)
-
-        self._change(change)
+        self._change(self._take)
         self._renewed = begun = self._runtime.clock.monotonic()
         while self._runtime.clock.monotonic() < begun + self._lease:
             self._runtime.clock.sleep(min(1.0, self._lease / 6))
@@ -100,7 +95,7 @@ class Leadership:
         def change(old: Lease) -> Lease:
             if old.holder != self._holder:
                 return old
-            return Lease(epoch=self.epoch, holder="", beat=0)
+            return Lease(epoch=self.epoch)
 
         self._change(change)
 

@@ -86,13 +86,8 @@ class Sweep:
             del known[key]
         for key, running in found.items():
             old = known.get(key)
-            if old is None or old.claim != running.claim:
+            if old is None or old.claim != running.claim:  # a marker stays as its claim wrote it
                 known[key] = running
-            else:
-                old.sponsor = running.sponsor
-                old.retries = running.retries
-                old.attempt = running.attempt
-                old.claimed_at = running.claimed_at
 
 
 def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, WatchedAttempt]:

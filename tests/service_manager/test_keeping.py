@@ -6,10 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from service_manager.leader.lease_keeper import LONGEST_ROUND, Keeper
+from service_manager.leader.lease_keeper import LONGEST_ROUND, Keeper, beside_rounds
 from tasks.errors import FencedError
 from tasks.storage.clock import ManualClock
+from tasks.tables import manager_lease
 from tasks.tables.runtime import Runtime, memory_runtime
+from tests.waiting import until
 
 LEASE = 30.0
 
@@ -94,3 +96,33 @@ def test_a_lease_that_is_given_up_is_free_at_once(runtime: Runtime, acting: Lead
     runtime.clock.sleep(LEASE)
     with pytest.raises(FencedError):
         acting.renew()
+
+
+def test_it_gives_up_only_after_the_longest_round(runtime: Runtime, acting: Leadership) -> None:
+    keeper = Keeper(acting, runtime.clock, LEASE)
+    runtime.clock.sleep(LONGEST_ROUND * LEASE)
+    keeper.look()
+    assert manager_lease.read(runtime).beat == 1
+
+
+def test_it_looks_six_times_in_a_lease(runtime: Runtime, acting: Leadership) -> None:
+    waits: list[float] = []
+
+    class End(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return len(waits) == 3
+
+    keeper = Keeper(acting, runtime.clock, LEASE)
+    keeper._end = End()
+    keeper._go_on()
+    assert waits == [LEASE / 6] * 3
+
+
+def test_a_manager_of_its_own_process_renews_beside_its_rounds(
+    runtime: Runtime, acting: Leadership
+) -> None:
+    with beside_rounds(runtime.clock, 0.06)(acting) as turn:
+        runtime.clock.sleep(LEASE / 3)
+        turn()
+        until(lambda: manager_lease.read(runtime).beat > 0, 30, "the lease is renewed")

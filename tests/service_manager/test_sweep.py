@@ -15,7 +15,7 @@ from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.model import State
 from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import shard
+from tasks.model.task_keys import SHARDS, shard
 from tasks.tables import transitions, workers
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.transitions import RetryPolicy
@@ -98,6 +98,112 @@ def test_a_sweep_forgets_attempts_that_are_over_and_tells_the_next_from_them(
     scene.change(A, lambda task: transitions.give_back(task, second))
     sweeping.run(SHARD)
     assert scene.cache.running == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "read", "fills"), [(1, 1, False), (2, 2, False), (3, 3, True), (7, 3, True)]
+)
+def test_of_a_request_that_fills_a_page_no_more_is_read(
+    scene: Scene,
+    sweeping: Sweep,
+    monkeypatch: pytest.MonkeyPatch,
+    first: int,
+    read: int,
+    fills: bool,
+) -> None:
+    monkeypatch.setattr(sweep, "_PAGE", 3)
+    for i, spec in enumerate(HERE[: first + 1]):
+        scene.write(spec, "a" if i < first else "b")
+    found, last = sweeping._ready(SHARD)
+    assert list(found) == [spec.key for spec in (*HERE[:read], HERE[first])]
+    assert last == ({"a": HERE[2].key} if fills else {})
+
+
+def test_each_shard_is_swept_once_in_a_period_and_the_longest_unread_first(
+    scene: Scene, sweeping: Sweep
+) -> None:
+    clock, order = scene.runtime.clock, [*SHARDS[3:], *SHARDS[:3]]
+    clock.sleep(-clock.monotonic())
+    for number in order:
+        assert sweeping.due()
+        sweeping.run(number)
+        clock.sleep(1.0)
+    assert sweeping.due() is None
+    clock.sleep(30.0 - len(order))
+    for number in order:
+        assert sweeping.due() == number
+        sweeping.run(number)
+        assert sweeping.due() is None
+        clock.sleep(1.0)
+
+
+def test_a_shard_whose_sweep_failed_is_due_again(
+    scene: Scene, sweeping: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(scene.store, "scan", away)
+    due = sweeping.due()
+    assert due is not None
+    with pytest.raises(StoreError):
+        sweeping.run(due)
+    assert sweeping.due() == due
+
+
+def test_a_sweep_forgets_what_is_no_longer_ready_or_running_in_its_shard_alone(
+    scene: Scene, dispatch: Dispatch, sweeping: Sweep
+) -> None:
+    other = next(spec for spec in MANY if shard(spec.key) != SHARD)
+    for spec in (A, other):
+        scene.write(spec)
+        scene.claim(spec)
+        sweeping.run(shard(spec.key))
+        scene.change(spec, lambda task: transitions.give_back(task, task.claim))
+        sweeping.run(shard(spec.key))
+        scene.claim(spec)
+    assert sorted(dispatch.known()) == sorted([A.key, other.key])
+    scene.cache.running = read_running(scene.tasks, shard(other.key), 0.0)
+    sweeping.run(SHARD)
+    assert dispatch.known() == [other.key]
+    assert set(scene.cache.running) == {A.key, other.key}
+
+
+def test_a_sweep_keeps_what_is_known_of_an_attempt(scene: Scene, sweeping: Sweep) -> None:
+    scene.write(A)
+    scene.claim(A)
+    scene.runtime.clock.sleep(7.0)
+    sweeping.run(SHARD)
+    known = scene.cache.running[A.key]
+    assert known.since == scene.runtime.clock.monotonic()
+    known.begun = True
+    scene.runtime.clock.sleep(7.0)
+    sweeping.run(SHARD)
+    assert scene.cache.running[A.key] is known
+    assert known.since == scene.runtime.clock.monotonic() - 7.0
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_of_a_request_that_is_not_in_memory_whole_some_is_read_of_each_shard(
+    scene: Scene, number: int
+) -> None:
+    dispatch = Dispatch(window=1, resend=30.0)
+    sweeping = Sweep(scene.runtime, scene.cache, dispatch, 30.0)
+    elsewhere = next(spec for spec in MANY if shard(spec.key) != SHARD)
+    scene.write(HERE[-1], "another")
+    for spec in (*HERE[:number], elsewhere):
+        scene.write(spec)
+    scene.run(HERE[0], Category.CANCELLED, RetryPolicy())  # so that it goes into no batch
+    assert scene.task(HERE[0]).alone
+    dispatch.reconcile(SHARD, {}, {"r": "0"})
+    assert dispatch.hungry() == ["r"]
+    sweeping.feed("r")
+    assert dispatch.known() == [spec.key for spec in (*HERE[: min(number, 3)], elsewhere)]
+    assert dispatch._ready["r"].more is (number > 2)
+    for spec in HERE[:2]:
+        task = dispatch._tasks[spec.key]
+        found = (task.sponsor, task.task_class, task.alone)
+        assert found == ("r", spec.task_class, spec is HERE[0])
 
 
 # --- attempts ---

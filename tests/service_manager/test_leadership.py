@@ -1,0 +1,137 @@
+"""The row of the manager that acts: taken after a lease of silence, renewed, seized, given up."""
+
+from dataclasses import replace
+
+import pytest
+
+from service_manager.leader.leadership import Leadership
+from tasks.errors import FencedError
+from tasks.storage.clock import ManualClock
+from tasks.tables import manager_lease, request_table
+from tasks.tables.manager_lease import Lease
+from tasks.tables.runtime import Runtime, memory_runtime
+from tests.service_manager.scene import Meddling
+
+LEASE = 30.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def runtime(clock: ManualClock) -> Runtime:
+    return replace(memory_runtime(clock), store=Meddling())
+
+
+@pytest.fixture
+def acting(runtime: Runtime) -> Leadership:
+    one = Leadership(runtime, LEASE)
+    assert one.acquire()
+    return one
+
+
+def row(runtime: Runtime) -> Lease:
+    return manager_lease.read(runtime)
+
+
+def test_who_takes_the_lease_has_it_until_another_saw_it_silent_for_longer(
+    runtime: Runtime, clock: ManualClock, acting: Leadership
+) -> None:
+    first = row(runtime)
+    assert (first.epoch, first.beat, first.wanted_slots) == (1, 0, 0)
+    assert first.holder
+    assert acting.acquire()
+    assert row(runtime) == first
+    standby = Leadership(runtime, LEASE)
+    assert not standby.acquire()
+    assert standby.epoch == 0
+    clock.sleep(LEASE)
+    assert not standby.acquire()
+    clock.sleep(0.5)
+    assert standby.acquire()
+    assert (standby.epoch, row(runtime).epoch) == (2, 2)
+    assert row(runtime).holder not in ("", first.holder)
+
+
+@pytest.mark.parametrize("taking", ["acquire", "seize"])
+def test_an_own_row_whose_writing_was_not_answered_is_not_taken_again(
+    runtime: Runtime, acting: Leadership, taking: str
+) -> None:
+    assert isinstance(runtime.store, Meddling)
+    other = Leadership(runtime, LEASE)
+    if taking == "acquire":
+        acting.release()
+    runtime.store.lost = [request_table.TABLE]
+    list(other.seize())
+    assert runtime.store.lost == []
+    assert (other.epoch, row(runtime).epoch) == (2, 2)
+
+
+def test_a_renewal_is_written_at_each_third_of_the_lease_and_tells_the_wanted_slots(
+    runtime: Runtime, clock: ManualClock, acting: Leadership
+) -> None:
+    before = row(runtime)
+    clock.sleep(9.5)
+    acting.renew()
+    assert row(runtime) == before
+    acting.wanted_slots = 7
+    for beat in (1, 2, 3):
+        clock.sleep(0.5 if beat == 1 else 10.0)
+        acting.renew()
+        assert row(runtime) == replace(before, beat=beat, wanted_slots=7, renewed=clock.now())
+        acting.renew()
+        assert row(runtime).beat == beat
+    clock.sleep(9.5)
+    acting.renew()
+    assert row(runtime).beat == 3
+
+
+def test_a_renewal_before_the_fleet_was_looked_at_wants_no_slots(
+    runtime: Runtime, clock: ManualClock, acting: Leadership
+) -> None:
+    clock.sleep(10.0)
+    acting.renew()
+    assert row(runtime).wanted_slots == 0
+
+
+@pytest.mark.parametrize(("lease", "items"), [(30.0, 30), (3.0, 6)])
+def test_who_seizes_the_lease_waits_until_the_other_has_noticed_and_renews_meanwhile(
+    runtime: Runtime, clock: ManualClock, lease: float, items: int
+) -> None:
+    acting, seizing, third = (Leadership(runtime, lease) for _ in range(3))
+    assert acting.acquire()
+    begun = clock.monotonic()
+    for number, _ in enumerate(seizing.seize(), 1):
+        assert clock.monotonic() == begun + number * lease / items
+        assert not third.acquire()
+    assert clock.monotonic() == begun + lease
+    assert row(runtime).beat == 3
+    with pytest.raises(FencedError):
+        acting.renew()
+    assert (seizing.epoch, row(runtime).epoch) == (2, 2)
+    assert list(seizing.seize()) == []
+
+
+def test_a_lease_that_was_given_up_keeps_its_epoch_for_the_next(
+    runtime: Runtime, clock: ManualClock, acting: Leadership
+) -> None:
+    clock.sleep(10.0)
+    acting.wanted_slots = 7
+    acting.renew()
+    acting.release()
+    assert row(runtime) == Lease(epoch=1, renewed=clock.now())
+    standby = Leadership(runtime, LEASE)
+    assert standby.acquire()
+    assert standby.epoch == 2
+
+
+def test_each_answer_of_storage_is_dated(runtime: Runtime, clock: ManualClock) -> None:
+    clock.sleep(100.0)
+    one, standby = Leadership(runtime, LEASE), Leadership(runtime, LEASE)
+    assert one.confirmed == clock.monotonic()
+    assert one.acquire()
+    clock.sleep(5.0)
+    assert not standby.acquire()
+    assert (one.confirmed, standby.confirmed) == (clock.monotonic() - 5.0, clock.monotonic())
