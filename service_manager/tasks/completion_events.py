@@ -269,65 +269,68 @@ class CompletionEvents:
         touched = [(live, event.key) for one in batch for live, event, _ in one.outcomes]
         for live, key in touched:
             live.unsure.add(key)
-        try:
-            self._tasks.transact(number, operations)
-        except ConflictError as error:
-            log.debug("batch refused", shard=number, error=str(error))
-            for record in batch:
-                self._write_one(number, record)
-        else:
+        if self._accepted(number, operations):
             for record in batch:
                 _note(record.outcomes)
+        else:
+            for record in batch:
+                self._write_one(number, record)
         for live, key in touched:
             live.unsure.discard(key)
 
     def _write_one(self, number: str, record: "_Record") -> None:
-        """Write what one event leads to.
+        """Write what one event leads to: together, or else each interest by itself.
 
-        If it is refused, the event is gone, or the interest of a request to notify is.
+        Where more has changed than that interests were withdrawn, read them, and process the event
+        again if it is still there.
         """
-        try:
-            self._tasks.transact(number, record.operations)
-        except ConflictError as error:
-            log.debug("completion event refused", shard=number, error=str(error))
-        else:
+        if self._accepted(number, record.operations) or (
+            self._as_read(number, record) and self._apart(number, record)
+        ):
             _note(record.outcomes)
             return
+        for live, event, _ in record.outcomes:
+            self._ledger(live, event.key, afresh=True)
+        self._again.add(number)
+
+    def _as_read(self, number: str, record: "_Record") -> bool:
+        """Whether the event of a record that was refused is there as it was read.
+
+        If not, another manager has processed it, or a call of ours whose answer was lost; a retry
+        may have cleared the outcomes since.
+        """
         etag = self._tasks.etag(number, record.end.row)
         known = record.end.etag if isinstance(record.end, Delete) else None
-        if not etag or known not in (None, etag):
-            # Another manager has processed the event, or a call of ours whose answer was lost. A
-            # retry may have reset it since, so that what the interests say counts.
-            self._look_again(number, record)
-            return
+        return bool(etag) and known in (None, etag)
+
+    def _apart(self, number: str, record: "_Record") -> bool:
+        """Write each interest that is still there, and then the end of the event.
+
+        Return False if a write is refused for another reason: the task was revived.
+        """
         seen = note_counted(record.event)
         for merge in record.merges:
             operations: list[Operation] = [merge, seen]
             if record.fence is not None:
                 task = self._failed(record.event.key)
-                if task is None:  # revived
-                    self._look_again(number, record)
-                    return
+                if task is None:
+                    return False
                 operations.append(replace_task(task))
-            try:
-                self._tasks.transact(number, operations)
-            except ConflictError as error:
-                log.debug("outcome refused", row=merge.row, error=str(error))
-                if self._tasks.etag(number, merge.row):
-                    self._look_again(number, record)
-                    return
+            if not self._accepted(number, operations) and self._tasks.etag(number, merge.row):
+                return False
+        # Without its ETag: the writes before have changed it.
         end = Delete(row=record.end.row) if isinstance(record.end, Delete) else seen
-        try:
-            self._tasks.transact(number, [end])
-        except ConflictError as gone:
-            log.debug("row gone", row=end.row, error=str(gone))
-        _note(record.outcomes)
+        self._accepted(number, [end])
+        return True
 
-    def _look_again(self, number: str, record: "_Record") -> None:
-        """Read what the interests say now, and process the event again if it is still there."""
-        for live, event, _ in record.outcomes:
-            self._ledger(live, event.key, afresh=True)
-        self._again.add(number)
+    def _accepted(self, number: str, operations: Sequence[Operation]) -> bool:
+        """Write in one transaction; False if it is refused. Raises StoreError."""
+        try:
+            self._tasks.transact(number, operations)
+        except ConflictError as error:
+            log.debug("transaction refused", shard=number, error=str(error))
+            return False
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
