@@ -19,11 +19,12 @@ from swathmill.stack import ports
 from tasks.errors import BlobMissingError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, State
+from tasks.model.packages import blob_of
 from tasks.model.spec import ReduceSpec
 from tasks.run.classify import AttemptError
 from tasks.run.connect import connect_storage
 from tasks.settings import Settings
-from tasks.storage.blobs import ARTIFACTS, MemoryBlobs
+from tasks.storage.blobs import ARTIFACTS, PACKAGES, MemoryBlobs
 from tasks.tables import workers
 from tests.waiting import until
 from tests.worker.processes import (
@@ -39,7 +40,17 @@ from tests.worker.processes import (
 )
 from worker.pool.runner import PLACE_SECONDS
 from worker.sandbox.admission import LONGEST_WAIT
-from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Succeeded, encode
+from worker.sandbox.messages import (
+    Ended,
+    Failed,
+    Job,
+    Message,
+    Postponed,
+    Progress,
+    Succeeded,
+    encode,
+)
+from worker.slots import remote
 from worker.slots.lent_blobs import LentBlobs
 from worker.slots.orders import PLACE, Order
 from worker.slots.remote import Pool
@@ -199,10 +210,10 @@ def job(blobs: MemoryBlobs, folder: Path) -> Job:
 class Scripted:
     """A runner that says what it is told to once it has read the order, and then hangs up."""
 
-    def __init__(self, say: bytes, *, place: bool = True) -> None:
+    def __init__(self, say: bytes, *, place: bool = True, hangs: bool = False) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
-        self._say, self._place = say, place
+        self._say, self._place, self._hangs = say, place, hangs
         self.order: Order | None = None
         self.bytes = b""
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -212,6 +223,7 @@ class Scripted:
         with suppress(OSError):
             while True:
                 connection, _ = self._server.accept()
+                connection.settimeout(5)
                 with connection, connection.makefile("rwb") as stream:
                     if self._place:
                         self._carry_out(connection, stream)
@@ -223,7 +235,8 @@ class Scripted:
         self.bytes = stream.read(sum(one.size for one in self.order.lent if not one.link))
         stream.write(self._say)
         stream.flush()
-        connection.shutdown(socket.SHUT_WR)
+        if not self._hangs:
+            connection.shutdown(socket.SHUT_WR)
         stream.read(1)  # until the worker has read it
 
     def __enter__(self) -> Self:
@@ -242,8 +255,9 @@ def line(message: Message) -> bytes:
 ENDED = Ended(exit_code=0, peak_memory=1, over_memory=False, log="said")
 
 
-def made(name: str, size: int, blob: str = "artifacts/of/another") -> Succeeded:
-    return Succeeded(files=(ArtifactFile(name=name, blob=blob, size=size, sha256="0" * 64),))
+def made(name: str, size: int, number: int = 1) -> Succeeded:
+    file = ArtifactFile(name=name, blob="artifacts/of/another", size=size, sha256="0" * 64)
+    return Succeeded(files=(file,) * number)
 
 
 def heard(blobs: MemoryBlobs, folder: Path, say: bytes) -> tuple[list[Message], Ended]:
@@ -273,6 +287,7 @@ def test_what_a_runner_sends_is_stored_under_this_attempt_by_its_bytes(tmp_path:
         pytest.param(line(made("../out.txt", 1)) + b"x", id="a name that leads elsewhere"),
         pytest.param(line(made("out.txt", 101)) + b"x" * 101, id="more bytes than allowed"),
         pytest.param(line(made("out.txt", 50)) + b"x", id="fewer bytes than announced"),
+        pytest.param(line(made("a", 0, number=1001)), id="more files than there may be"),
         pytest.param(b"no message\n", id="no message"),
         pytest.param(b"", id="nothing"),
         pytest.param(b'{"kind":"progress","fraction":2}\n', id="no fraction"),
@@ -294,6 +309,23 @@ def test_inputs_are_made_again_only_if_they_are_lost(tmp_path: Path, lost: bool)
     assert isinstance(said, Failed)
     assert said.healing == (1 if lost else 0)
     assert said.category is (Category.CORRUPT_BLOB_READ if lost else Category.BLOB_READ_FAILED)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_inputs_are_made_again_only_if_they_are_damaged(tmp_path: Path, damaged: bool) -> None:
+    class Changing(MemoryBlobs):
+        """Has other content once the input was lent."""
+
+        def stream(self, container: str, name: str, *_: object) -> Iterator[bytes]:
+            yield self.get_bytes(container, name)
+            if damaged:
+                self.delete(container, name)
+                self.put_bytes(container, name, b"PIXELS")
+
+    failed = Failed(category=Category.CORRUPT_BLOB_READ, message="damaged", healing=0b1)
+    (said,), _ = heard(Changing(), tmp_path / "a", line(failed) + line(ENDED))
+    assert isinstance(said, Failed)
+    assert said.healing == damaged
 
 
 class Losing(MemoryBlobs):
@@ -326,6 +358,72 @@ def test_an_attempt_that_waits_for_a_place_can_be_killed(tmp_path: Path) -> None
         timer.start()
         assert attempt.follow(lambda _: None).exit_code is None
         timer.join()
+
+
+def started(
+    scripted: Scripted, folder: Path, blobs: MemoryBlobs | None = None
+) -> remote.RemoteAttempt:
+    blobs = blobs or MemoryBlobs()
+    pool = Pool(host="127.0.0.1", port=scripted.port, blobs=blobs, most_bytes=100)
+    return pool.start(job(blobs, folder))
+
+
+def test_an_attempt_that_was_killed_is_not_lost(tmp_path: Path) -> None:
+    with Scripted(line(Progress(fraction=0.5)), hangs=True) as scripted:
+        attempt = started(scripted, tmp_path / "a")
+        assert attempt.follow(lambda _: attempt.kill()).exit_code is None
+
+
+def test_an_attempt_that_was_killed_while_it_connected_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Scripted(line(ENDED)) as scripted:
+        attempt = started(scripted, tmp_path / "a")
+        connect = socket.create_connection
+
+        def late(*given: object, **more: object) -> socket.socket:
+            attempt.kill()
+            return connect(*given, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(socket, "create_connection", late)
+        assert attempt.follow(lambda _: None).exit_code is None
+        assert scripted.order is None
+
+
+def test_a_runner_that_is_silent_counts_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "SILENT_SECONDS", 0.2)
+    with (
+        pytest.raises(AttemptError, match="timed out") as raised,
+        Scripted(b"", hangs=True) as scripted,
+    ):
+        started(scripted, tmp_path / "a").follow(lambda _: None)
+    assert raised.value.category is Category.WORKER_LOST
+
+
+def test_an_input_of_another_length_is_not_lent(tmp_path: Path) -> None:
+    class Short(MemoryBlobs):
+        def stream(self, container: str, name: str, *_: object) -> Iterator[bytes]:
+            yield self.get_bytes(container, name)[:-1]
+
+    blobs = Short()
+    with Scripted(line(ENDED)) as scripted, pytest.raises(AttemptError, match="has not 6 bytes"):
+        started(scripted, tmp_path / "a", blobs).follow(lambda _: None)
+
+
+def test_a_run_is_lent_its_inputs_its_package_and_what_that_needs_once_each(tmp_path: Path) -> None:
+    blobs = MemoryBlobs()
+    given = job(blobs, tmp_path / "a")
+    assert isinstance(given.spec, ReduceSpec)
+    blobs.put_bytes(PACKAGES, blob_of(given.spec.digest), b"package")
+    blobs.put_bytes(PACKAGES, blob_of("e" * 64), b"of another")
+    pool = Pool(host="", port=0, blobs=blobs, most_bytes=1)
+    twice = replace(given, inputs={0: given.inputs[0], 1: given.inputs[0]})
+    assert [(one.blob, one.size, one.link) for one in pool.lend(twice, given.spec)] == [
+        (f"{ARTIFACTS}/in/a.tif", len(INPUT), ""),
+        (f"{PACKAGES}/{blob_of(given.spec.digest)}", 7, ""),
+    ]
 
 
 def test_all_waits_for_a_run_are_shorter_than_the_least_time_limit() -> None:
