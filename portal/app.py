@@ -4,7 +4,7 @@ import threading
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
@@ -131,11 +131,8 @@ _ROUTERS = (
     docs_page.router,
     openapi.router,
 )
-# FastAPI works out a router's routes once for each router that includes it: for this one once, for
-# all applications of the process.
-_ALL = APIRouter(generate_unique_id_function=openapi.operation_id)
-for _router in _ROUTERS:
-    _ALL.include_router(_router)
+# Not included as routers: a call would be matched with a router's routes twice, and wrapped again.
+_ROUTES = tuple(route for router in _ROUTERS for route in router.routes)
 
 
 def create_app(
@@ -152,7 +149,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        routes=_ALL.routes,
+        routes=list(_ROUTES),
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
     results = ResultIndex()
@@ -180,7 +177,7 @@ def create_app(
 
     def description() -> dict[str, Any]:
         if not described:
-            described.update(describe(app, _ROUTERS))
+            described.update(describe(app, _ROUTES))
         return described
 
     app.openapi = description  # type: ignore[method-assign] # as FastAPI's documentation has it
@@ -221,12 +218,11 @@ def _methods(request: Request) -> set[str]:
     """Return the methods that the address of a call has."""
     address = ""
     found: set[str] = set()
-    for router in _ROUTERS:
-        for route in router.routes:
-            if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE:
-                # `/api/packages/open` is also an `/api/packages/{id}`: the first one counts.
-                address = address or route.path_format
-                found |= (route.methods or set()) if route.path_format == address else set()
+    for route in _ROUTES:
+        if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE:
+            # `/api/packages/open` is also an `/api/packages/{id}`: the first one counts.
+            address = address or route.path_format
+            found |= (route.methods or set()) if route.path_format == address else set()
     return found
 
 

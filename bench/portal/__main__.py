@@ -4,11 +4,12 @@
 
 `swathmill up` runs four requests of leaf area side by side, each on another grid, so that all is
 work. In each pair they run once alone and once with a crowd: N open pages that follow them, and N
-API calls a second. The order is reversed in every second pair. A call counts from when it was due
-to its last byte; an event, at most, from the last look at the request's row before it changed to
-when a page had it. The pace of the workers is tasks a second. Where other programs share the
-machine, paces and waits say little: CPU seconds are told, too, and what the loss would be where the
-cores are the stack's own and its slots never wait (`loss by CPU, at most`). The results go to
+API calls a second. All pages are opened at once; calls begin, and pace counts, when each has shown
+how things stand. The order is reversed in every second pair. A call counts from when it was due to
+its last byte; an event, at most, from the last look at the request's row before it changed to when
+a page had it. The pace of the workers is tasks a second. Where other programs share the machine,
+paces and waits say little: CPU seconds are told, too, and what the loss would be where the cores
+are the stack's own and its slots never wait (`loss by CPU, at most`). The results go to
 bench/out/portal.json.
 """
 
@@ -109,6 +110,7 @@ class Bench:
         self._until(lambda: self._done(names, rows) > 0)
         crowd = self._crowd(names) if crowded else None
         rows.clear()
+        self._looked.clear()
         begun, at, before = time.monotonic(), self._done(names, rows), self._cpu()
         self._until(lambda: self._done(names, rows) >= 0 and self._ended(names))
         seconds, after = time.monotonic() - begun, self._cpu()
@@ -230,6 +232,7 @@ def told(pairs: Sequence[tuple[Run, Run]], slots: int) -> dict[str, Any]:
             "median s": round(statistics.median(events), 2) if events else None,
             "p99 s": round(percentile(events, 0.99), 2),
         },
+        "all pages open after s": [round(run.seen["opened"], 2) for run in crowded],
         "tasks a second, alone and crowded": [
             [round(alone.pace, 2), round(busy.pace, 2)] for alone, busy in pairs
         ],

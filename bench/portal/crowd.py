@@ -46,6 +46,7 @@ class Seen:
     statuses: dict[str, int] = field(default_factory=dict)
     events: list[tuple[float, str, int]] = field(default_factory=list)
     lost: int = 0
+    opened: float = 0.0  # seconds until all pages had shown how things stand
 
 
 class Crowd:
@@ -62,16 +63,17 @@ class Crowd:
 
     async def until(self, stopped: asyncio.Event) -> Seen:
         """Be there until the event."""
-        names = self._order.requests
+        names, began = self._order.requests, time.monotonic()
         tasks = [
             asyncio.create_task(self._page(names[number % len(names)]))
             for number in range(self._order.pages)
         ]
         for _ in tasks:
             await self._opened.acquire()
+        opened = time.monotonic() - began
         sys.stdout.write(f"{READY}\n")
         sys.stdout.flush()
-        self._seen = Seen()
+        self._seen = Seen(opened=opened)
         tasks.append(asyncio.create_task(self._calls()))
         await stopped.wait()
         for task in tasks:
@@ -91,12 +93,12 @@ class Crowd:
                     {"Cookie": order.cookie, "Accept": "text/event-stream"},
                 )
                 await reader.readuntil(b"\r\n\r\n")
-                self._opened.release()
                 while line := await reader.readline():
                     if line.startswith(b"data: "):
                         at, said = time.time(), json.loads(line[6:])
                         done = sum(int(n.replace(",", "")) for n in _DONE.findall(said["html"]))
                         self._seen.events.append((at, request, done))
+                        self._opened.release()
                         if said["ended"]:
                             writer.close()
                             return

@@ -10,6 +10,7 @@ new secret invalidates all of them.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from urllib.parse import quote
 
 from itsdangerous import BadData, URLSafeTimedSerializer
@@ -107,6 +108,7 @@ def sign_in_link(portal_url: str, secret: str, owner: str, role: str = Role.SCIE
     return f"{portal_url.rstrip('/')}/sign-in?token={quote(token)}"
 
 
+@lru_cache(maxsize=16)  # making one takes as long as reading a token
 def _serializer(secret: str, use: Use) -> URLSafeTimedSerializer:
     if len(secret) < SHORTEST_SECRET:
         raise ValueError(

@@ -14,6 +14,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from portal.core import identity
 from portal.core.problems import PROBLEM_JSON, ProblemAnswer
@@ -51,13 +52,8 @@ _SCHEMES = {
 }
 
 
-def operation_id(route: APIRoute) -> str:
-    """Name a call after its tag and function, as generated clients name their functions."""
-    return f"{route.tags[0]}_{route.name}" if route.tags else route.name
-
-
-def describe(app: FastAPI, routers: Iterable[APIRouter]) -> Schema:
-    """Return the description of an application's API (OpenAPI 3.1), which has these routers."""
+def describe(app: FastAPI, routes: Iterable[BaseRoute]) -> Schema:
+    """Return the description of an application's API (OpenAPI 3.1), which has these routes."""
     schema = get_openapi(
         title=app.title,
         version=app.version,
@@ -73,7 +69,9 @@ def describe(app: FastAPI, routers: Iterable[APIRouter]) -> Schema:
     schema["components"]["securitySchemes"] = _SCHEMES
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    for route in _routes(routers):
+    for route in routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
         for method in route.methods or ():
             call = schema["paths"].get(route.path_format, {}).get(method.lower())
             if call is not None:
@@ -81,14 +79,13 @@ def describe(app: FastAPI, routers: Iterable[APIRouter]) -> Schema:
     return schema
 
 
-def _routes(routers: Iterable[APIRouter]) -> Iterator[APIRoute]:
-    for router in routers:
-        for route in router.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
-                yield route
-
-
 def _complete(call: Schema, route: APIRoute, method: str) -> None:
+    # By this name generated clients name their functions.
+    call["operationId"] = f"{route.tags[0]}_{route.name}" if route.tags else route.name
+    for answer in call["responses"].values():
+        for body in answer.get("content", {}).values():
+            if body.get("schema", {}).get("title", "").startswith("Response "):
+                del body["schema"]["title"]  # FastAPI's, which says nothing
     signed_in = bool(_SIGNED_IN & set(_calls(route.dependant)))
     call["security"] = [{"token": []}, {"session": []}] if signed_in else []
     call["responses"].pop("422", None)

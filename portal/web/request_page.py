@@ -44,6 +44,7 @@ _DATES = 50  # dates per page of the matrix
 _LARGE = 2000  # number of tasks beyond which a page comes before its results are read
 _OUTLOOK_SECONDS = 20.0  # after which a page's outlook is worked out again
 _STREAM_SECONDS = 900.0  # then the caller has to be signed in still
+_RETRY_MILLISECONDS = 8000  # within which a browser asks again for a stream that broke
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +245,8 @@ async def _events(
     now = portal.runtime.clock.monotonic
     end = now() + _STREAM_SECONDS
     sent: Progress | None = None
+    # Pages that lost their stream together, as when the portal starts again, do not come together.
+    yield f"retry: {portal.runtime.random.randrange(1000, _RETRY_MILLISECONDS)}\n\n"
 
     def read() -> Progress:
         return _shown_progress(portal, request_operations.load(portal.runtime, request_id), mine)

@@ -30,7 +30,7 @@ CONFORMANCE = (
 )
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuse a query parameter that the address does not have (OGC API - Features, 7.5)."""
     route = request.scope["route"]
     known = {parameter.alias for parameter in route.dependant.query_params}

@@ -45,7 +45,7 @@ def event_of(client: httpx.Client, request: str) -> dict[str, Any]:
     """The first event of a request's page: what it shows now."""
     with client.stream("GET", f"/requests/{request}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
-        line = next(stream.iter_lines())
+        line = next(line for line in stream.iter_lines() if line.startswith("data: "))
     found: dict[str, Any] = json.loads(line.removeprefix("data: "))
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pytest
 from fastapi.routing import APIRoute
 
-from portal.app import _ROUTERS
+from portal.app import _ROUTES
 from tasks.model.categories import Category
 from tasks.tables import request_operations
 from tests.portal.scripted import (
@@ -182,11 +182,10 @@ def test_each_address_of_requests_and_tasks_is_among_the_ways() -> None:
     assert len(WAYS) >= 60
     assert len(set(WAYS)) == len(WAYS)
     tried = {(method, way.partition(" ")[0].partition("?")[0]) for method, way in WAYS}
-    for router in _ROUTERS:
-        for route in router.routes:
-            if not isinstance(route, APIRoute) or not _NAMED.search(route.path_format):
-                continue
-            pattern = re.compile(_PARTS.sub(".+", re.sub(r"\.", r"\\.", route.path_format)))
-            for method in route.methods or ():
-                found = any(one == method and pattern.fullmatch(path) for one, path in tried)
-                assert found, (method, route.path_format)
+    for route in _ROUTES:
+        if not isinstance(route, APIRoute) or not _NAMED.search(route.path_format):
+            continue
+        pattern = re.compile(_PARTS.sub(".+", re.sub(r"\.", r"\\.", route.path_format)))
+        for method in route.methods or ():
+            found = any(one == method and pattern.fullmatch(path) for one, path in tried)
+            assert found, (method, route.path_format)

@@ -187,9 +187,11 @@ def test_what_many_ask_for_at_once_is_made_once() -> None:
 
 
 def events(client: httpx.Client, request: str) -> Iterator[str]:
-    """What the stream of a page says, a line each."""
+    """What the stream of a page says after when to ask again, a line each."""
     with client.stream("GET", f"/requests/{request}/events") as stream:
-        yield from (line for line in stream.iter_lines() if line)
+        lines = (line for line in stream.iter_lines() if line)
+        assert next(lines).startswith("retry: ")
+        yield from lines
 
 
 def test_a_stream_tells_each_change_once_and_ends_with_the_request(
@@ -206,6 +208,19 @@ def test_a_stream_tells_each_change_once_and_ends_with_the_request(
                 said.append(json.loads(line.removeprefix("data: "))["saying"])
                 set_row(runtime, name, state=RequestState.COMPLETE, ended=1e9)
     assert said == ["submitted, 0 percent", "running, 50 percent", "complete"]
+
+
+def test_streams_that_broke_together_are_not_asked_for_together(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    waits = set[int]()
+    with portal.browser() as client:
+        for _ in range(5):
+            with client.stream("GET", f"/requests/{name}/events") as stream:
+                waits.add(int(next(stream.iter_lines()).removeprefix("retry: ")))
+    assert len(waits) > 1
+    assert all(1000 <= wait <= 8000 for wait in waits)
 
 
 def test_streams_end_when_the_portal_stops(portal: LivePortal, runtime: Runtime) -> None:
