@@ -111,12 +111,14 @@ except OSError as error:
         (f"{FILL}\nsys.exit('no picture')", Category.OUT_OF_DISK),
         (f"{FILL}\nfile.truncate(0)\nraise told", Category.OUT_OF_DISK),
         (f"{FILL}\nfile.truncate(0)\nsys.exit('no picture')", Category.USER_CODE_FAILED),
+        (FILL, Category.OUT_OF_DISK),
+        (f"{FILL}\nfile.truncate(0)\nprint(told)", Category.OUT_OF_DISK),
     ],
 )
 def test_a_program_that_ends_because_the_disk_is_full_has_not_failed_itself(
     tmp_path: Path, script: str, category: Category
 ) -> None:
-    """The disk is full still, or the program says that it was."""
+    """The disk is full still, or the program says that it was, also when it ends well."""
     with disk_of(tmp_path / "disk", "2m") as disk:
         folders = [disk / name for name in ("package", "input", "output", "temporary")]
         for folder in folders:

@@ -234,7 +234,8 @@ def _run(
         last_line = run.last_line()
         full = is_full(last_line) or _room(places.outputs) < _LEAST_ROOM
     code = process.returncode or 0
-    if code != 0 and full:
+    # Also of a program that ends well: GDAL leaves a raster cut off, and rasterio raises nothing.
+    if full:
         raise AttemptError(Category.OUT_OF_DISK, f"the disk is full; {called} said: {last_line}")
     if code != 0:
         how = f"exit code {code}"
