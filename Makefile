@@ -191,7 +191,7 @@ schemathesis: $(STAMP)/dev ## Hold the HTTP API to its description, as scientist
 	$(BIN)/python -m tests.portal.fuzz $(EXAMPLES)
 
 .PHONY: test-clients
-test-clients: $(STAMP)/dev $(STAMP)/clients ## Run programs of others against a live portal: the STAC API validator, odc-stac, GDAL
+test-clients: $(STAMP)/dev $(STAMP)/clients ## Run programs of others against a live portal: the STAC API validator, odc-stac, GDAL, a generated client
 	$(BIN)/python -m tests.portal.clients .venv-clients/bin/python
 
 .PHONY: simulate
@@ -320,7 +320,7 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 	printf 'furo>=2024.8\nmyst-parser>=4\nsphinx>=8\n' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-docs.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
-	printf 'odc-stac>=0.5\nstac-api-validator>=0.6.8\n' | $(LOCK) - --output-file requirements-clients.lock
+	printf 'odc-stac>=0.5\nopenapi-python-client>=0.29\nstac-api-validator>=0.6.8\n' | $(LOCK) - --output-file requirements-clients.lock
 	printf '%s\n' blinker boto3 flask flask-cors moto py-partiql-parser responses s3transfer xmltodict | \
 	    $(LOCK) - --no-deps --constraint requirements-dev.lock --output-file requirements-moto.lock
 	echo 'mutmut>=3.8' | \

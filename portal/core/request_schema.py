@@ -10,20 +10,31 @@ _LINE = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
 Schema = dict[str, Any]
 
 
-@lru_cache(maxsize=1)
-def request_schema() -> Schema:
-    """Return the schema, self-contained; each field has the description of the model's docstring.
+PARTS = "#/components/schemas/Request{model}"  # an API has other schemas of the same names
 
-    The caller must not change it.
+
+@lru_cache(maxsize=1)
+def request_schemas() -> dict[str, Schema]:
+    """Return the schema of the document, `Request`, and those of its parts, for an API.
+
+    Each field has the description of the model's docstring. The caller must not change them.
     """
-    schema = Request.model_json_schema()
+    schema = Request.model_json_schema(ref_template=PARTS)
     text = schema.pop("description", "")
     told = {_key(name): " ".join(words.split()) for name, words in _LINE.findall(text)}
-    defined = schema.pop("$defs", {})
-    inlined: Schema = _inlined(schema, defined)
-    for name, field in inlined["properties"].items():
+    parts = {f"Request{name}": part for name, part in schema.pop("$defs", {}).items()}
+    for name, field in schema["properties"].items():
         field["description"] = told[name].replace("`", "")
-    return {**inlined, "title": "Request", "description": text.partition("\n")[0]}
+    schema |= {"title": "Request", "description": text.partition("\n")[0]}
+    return {"Request": schema, **parts}
+
+
+@lru_cache(maxsize=1)
+def request_schema() -> Schema:
+    """Return the schema of the document, self-contained. The caller must not change it."""
+    schemas = request_schemas()
+    inlined: Schema = _inlined(schemas["Request"], schemas)
+    return inlined
 
 
 def _key(name: str) -> str:

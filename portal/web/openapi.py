@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute
 
 from portal.core import identity
 from portal.core.problems import PROBLEM_JSON, ProblemAnswer
-from portal.core.request_schema import request_schema
+from portal.core.request_schema import request_schemas
 
 router = APIRouter(include_in_schema=False)
 
@@ -62,7 +62,8 @@ def describe(app: FastAPI, routes: Iterable[BaseRoute]) -> Schema:
         separate_input_output_schemas=False,
     )
     schemas = schema["components"]["schemas"]
-    schemas["Request"] = request_schema()
+    # Generated clients name types after titles.
+    schemas |= {name: {**part, "title": name} for name, part in request_schemas().items()}
     problem = ProblemAnswer.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs")
     schemas["ProblemAnswer"] = problem

@@ -1,9 +1,10 @@
 """Run programs of others, unchanged, by `python -m tests.portal.clients PYTHON`.
 
-PYTHON has what `requirements-clients.lock` names: the STAC API validator, odc-stac and rasterio,
-whose GDAL reads STACIT and /vsicurl. They are apart from the environment of the tests, which they
-would double; pystac-client and OWSLib are in it (test_standards.py). If there is a `gdalinfo` on
-PATH, it is run, too.
+PYTHON has what `requirements-clients.lock` names: the STAC API validator, odc-stac, rasterio, whose
+GDAL reads STACIT and /vsicurl, and openapi-python-client, which generates a client from the
+portal's description: it submits a request and reads it back. They are apart from the environment of
+the tests, which they would double; pystac-client and OWSLib are in it (test_standards.py). If there
+is a `gdalinfo` on PATH, it is run, too.
 """
 
 import json
@@ -58,6 +59,34 @@ with rasterio.Env(**reading):
         assert (raster.read(1) == whole).all()
 print(f"GDAL {{rasterio.__gdal_version__}}: {{whole.shape}} equal pixels")
 """
+GENERATED = """
+import datetime
+from generated import AuthenticatedClient
+from generated.api.requests import requests_result, requests_results, requests_status
+from generated.api.requests import requests_submit
+from generated.models import ProblemAnswer, Request, RequestAnswer, RequestGridChoice
+from generated.models import RequestProductChoice, RequestRegion, RequestTime
+url, token, finished, layer = sys.argv[1:]
+wanted = Request(
+    title="By a generated client",
+    products=[RequestProductChoice(name="MCD15A2", collection="5", layers=[layer])],
+    region=RequestRegion(bbox=[-8.0, 50.5, 6.0, 58.5]),
+    time=RequestTime(start=datetime.date(2012, 1, 1), end=datetime.date(2012, 4, 30)),
+    grid=RequestGridChoice(crs="EPSG:4326", resolution=0.01),
+)
+with AuthenticatedClient(base_url=url, token=token) as client:
+    made = requests_submit.sync(client=client, body=wanted)
+    assert isinstance(made, RequestAnswer) and made.state == "submitted", made
+    assert requests_status.sync(made.id, client=client) == made
+    wanted.grid.crs = "EPSG:99999"
+    refused = requests_submit.sync(client=client, body=wanted)
+    assert isinstance(refused, ProblemAnswer) and refused.field == "grid.crs", refused
+    results = requests_results.sync(finished, client=client)
+    for one in results:
+        file = requests_result.sync_detailed(finished, one.name, client=client)
+        assert len(file.content) == one.size, one
+print(f"a request submitted and read back, {len(results)} results read, one error with its field")
+"""
 
 
 def main(python: Path) -> int:
@@ -86,12 +115,35 @@ def _programs(
         "stac-api-validator": lambda: _validate(python, portal, collection, token),
         "odc-stac": lambda: _ran([str(python), "-c", CUBE, *address]),
         "GDAL, STACIT and /vsicurl": lambda: _ran([str(python), "-c", STACIT, *address]),
+        "a generated client": lambda: _generated(python, address),
     }
     gdalinfo = shutil.which("gdalinfo")
     if gdalinfo is not None:
         words = f'STACIT:"{portal.url}/search?collections={collection}":asset={LAYER}'
         found["gdalinfo"] = lambda: _ran([gdalinfo, words], token)
     return found
+
+
+def _generated(python: Path, address: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Generate a client from the portal's description, and use it."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [str(python.with_name("openapi-python-client")), "generate", "--meta=none"]
+        words += [f"--url={address[0]}/api/openapi.json", f"--output-path={folder}/generated"]
+        made = _ran(words)
+        left_out = [
+            line for line in made.stdout.splitlines() if "omitted" in line or "will not" in line
+        ]
+        if made.returncode or left_out:
+            return subprocess.CompletedProcess(words, 1, made.stdout)
+        return _ran(
+            [
+                str(python),
+                "-Wignore",
+                "-c",
+                f"import sys; sys.path.insert(0, {folder!r}){GENERATED}",
+                *address,
+            ]
+        )
 
 
 def _validate(

@@ -34,6 +34,16 @@ def test_the_schema_of_a_request_is_the_model_s() -> None:
     assert "$ref" not in json.dumps(schema)
 
 
+def test_types_of_generated_clients_have_names_of_their_own(portal: LivePortal) -> None:
+    """As `make test-clients` generates one: by titles, and not for a type whose name is taken."""
+    with portal.client() as client:
+        schemas = client.get("/api/openapi.json").json()["components"]["schemas"]
+    titles = [schema["title"] for schema in schemas.values() if "title" in schema]
+    assert sorted(titles) == sorted(set(titles))
+    parts = {name for name in schemas if f'schemas/{name}"' in json.dumps(schemas["Request"])}
+    assert {"RequestProductChoice", "RequestRegion", "RequestTime", "RequestGridChoice"} <= parts
+
+
 def test_each_call_has_its_security_and_its_problems(portal: LivePortal) -> None:
     with portal.client() as client:
         described = client.get("/api/openapi.json").json()
@@ -67,9 +77,9 @@ def test_the_older_description_has_nothing_of_openapi_31(portal: LivePortal) -> 
         assert not isinstance(part.get("const"), str)
         assert "prefixItems" not in part
         assert part.get("exclusiveMinimum") in (None, True)
-    resolution = older["components"]["schemas"]["Request"]["properties"]["grid"]["properties"]
-    assert resolution["resolution"]["nullable"] is True
-    assert (resolution["resolution"]["minimum"], resolution["modis"]["nullable"]) == (0, True)
+    grid = older["components"]["schemas"]["RequestGridChoice"]["properties"]
+    assert grid["resolution"]["nullable"] is True
+    assert (grid["resolution"]["minimum"], grid["modis"]["nullable"]) == (0, True)
 
 
 @pytest.mark.parametrize(
