@@ -158,8 +158,12 @@ class Attempts:
         running.ordered = self._clock.monotonic()
 
     def _hold(self, order: DrainOrder) -> None:
-        hold = order.hold.value or "released"
-        log.warning("worker held", worker=order.worker, hold=hold, why=order.why)
+        log.warning(
+            "worker held",
+            worker=order.worker,
+            hold=order.hold.value or "released",
+            why=order.why,
+        )
         workers.order_hold(
             self._store,
             self._clock,

@@ -78,8 +78,6 @@ class CompletionEvents:
             FencedError: a manager of a higher epoch acts.
         """
         self._read_unsure()
-        result = Processed()
-        fresh: set[str] = set()  # shards that get events by this round
         limit = min(ROWS, _TOGETHER // max(1, len(self._shards)))
         events = {
             number: self._tasks.events(number, limit, self._after.get(number))
@@ -87,8 +85,7 @@ class CompletionEvents:
         }
         # All shards' together: a dependent of inputs in many gets one transaction.
         informed = self._inform([one for some in events.values() for one in some])
-        result.ready += informed.ready
-        fresh.update(shard(key) for key in informed.ended)
+        result = Processed(ready=informed.ready)
         for number, some in events.items():
             self._settle(number, some, informed)
             self._counted -= {history.attempt_id(n) for n in some}
@@ -106,7 +103,7 @@ class CompletionEvents:
         again = self._again - self._after.keys()
         self._again -= again
         result.more = result.more or bool(again)
-        self.notice(fresh | again)
+        self.notice(again | set(map(shard, informed.ended)))  # which get events by this round
         return result
 
     def _read_unsure(self) -> None:
@@ -133,10 +130,7 @@ class CompletionEvents:
                 self._again.add(shard(one.key))
             elif one.state is State.WAITING:  # again, or its attempt met an input that is gone
                 lost = one.category is not None and RULES[one.category].retry is Retry.HEAL
-                more = self._dependents.examine(one.key, look=lost)
-                informed.ready += more.ready
-                informed.ended += more.ended
-                informed.kept |= more.kept
+                informed.add(self._dependents.examine(one.key, look=lost))
         return informed
 
     def _count(self, batch: Sequence[CompletionEvent]) -> None:

@@ -44,6 +44,11 @@ class Informed:
     ended: list[str] = field(default_factory=list)  # keys
     kept: set[str] = field(default_factory=set)  # keys of inputs
 
+    def add(self, more: "Informed") -> None:
+        """Add what examining one task led to; that keeps no event."""
+        self.ready += more.ready
+        self.ended += more.ended
+
 
 @dataclass
 class _Ends:
@@ -150,7 +155,7 @@ class Dependents:
             if task is not None and task.state is State.READY:
                 informed.ready.append(task)
             elif task is not None and task.state is State.WAITING:
-                self._merge(informed, self.examine(key))
+                informed.add(self.examine(key))
         if task is not None and task.state.live:
             task = self._link(key, edge)
         return task.state if task else None
@@ -218,7 +223,7 @@ class Dependents:
             revived = self._revived(task, spec)
             if revived:
                 change_task(self._runtime, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
-                self._merge(informed, self.examine(key))
+                informed.add(self.examine(key))
                 return
             try:
                 planned = self._plan_fallback(task, spec, informed)
@@ -311,7 +316,7 @@ class Dependents:
         if current is not None and current.state is State.READY:
             informed.ready.append(current)
         elif current is not None and current.state is State.WAITING:
-            self._merge(informed, self.examine(new.key))
+            informed.add(self.examine(new.key))
         return new.key, etag
 
     def _wanting(self, task: Task, among: Sequence[Live]) -> list[tuple[Live, Interest]]:
@@ -436,11 +441,6 @@ class Dependents:
 
     def _link(self, key: str, edge: Edge) -> Task | None:
         return change_task(self._runtime, key, lambda task: _link(task, edge))
-
-    def _merge(self, informed: Informed, more: Informed) -> None:
-        informed.ready += more.ready
-        informed.ended += more.ended
-        informed.kept |= more.kept
 
 
 def _inputs_ended(ends: _Ends, task: Task) -> Change:

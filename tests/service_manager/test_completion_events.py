@@ -169,6 +169,7 @@ def test_a_failure_that_is_written_late_does_not_undo_a_retry(scene: Scene, gone
     scene.process()
     assert scene.task(A).state is State.READY
     assert scene.recorded("r", A).outcome is None
+    assert scene.cache.requests["r"].ledger.get(A.key).outcome is None  # type: ignore[union-attr]
     scene.run(A)
     scene.process()
     assert scene.recorded("r", A).outcome is TaskOutcome.DONE

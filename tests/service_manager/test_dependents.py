@@ -188,6 +188,7 @@ def test_an_artifact_that_was_made_again_meanwhile_is_not_made_once_more(scene: 
     )
     assert protocol.fail(scene.runtime, attempt, transitions.RetryPolicy(), healing=1)
     scene.process()
+    assert blobs.scene is None  # storage was looked into
     assert (scene.task(A).state, scene.task(A).generation) == (State.DONE, 1)
     assert scene.task(CELL).state is State.READY
 
