@@ -135,13 +135,13 @@ class CompletionEvents:
 
     def _count(self, batch: Sequence[CompletionEvent]) -> None:
         owners = {n.sponsor: self._owner(n.sponsor) for n in batch}
-        for tries in range(5):
+        for left in reversed(range(5)):
             try:
                 history.count(
                     self._store, batch, epoch=self._epoch, keep=self._counted, owners=owners
                 )
             except ConflictError:
-                if tries == 4:
+                if not left:
                     raise
             else:
                 return

@@ -154,6 +154,18 @@ def test_an_interest_that_is_gone_is_not_told(scene: Scene, known: bool) -> None
     assert scene.cache.requests["r"].ledger.get(A.key).outcome is TaskOutcome.FAILED  # type: ignore[union-attr]
 
 
+def test_an_interest_that_is_gone_of_a_request_that_is_not_in_memory_costs_no_write(
+    scene: Scene,
+) -> None:
+    scene.write(A, "r", "unread")
+    scene.run(A)
+    withdraw(scene, "unread")
+    transactions = written(scene)
+    scene.process()
+    assert len(transactions) == 1
+    assert scene.recorded("r", A).outcome is TaskOutcome.DONE
+
+
 @pytest.mark.parametrize(
     ("had", "files", "told"),
     [
@@ -222,6 +234,7 @@ def test_a_task_of_very_many_requests_is_told_in_parts(
     transactions = written(scene)
     assert not scene.process().more
     assert max(map(len, transactions)) <= 5
+    assert category or [len(one) for one in transactions] == [4, 4, 2]
     for some in transactions:
         told = [one for one in some if isinstance(one, MergeEntity) and "outcome" in one.entity]
         fenced = any(isinstance(one, Replace) for one in some)
@@ -447,13 +460,13 @@ def counted(scene: Scene) -> int:
 
 
 def test_attempts_are_counted_in_as_few_transactions_as_can_be(scene: Scene) -> None:
-    some = MANY[: history.BATCH + 1]
+    some = MANY[: 2 * history.BATCH + 1]
     for spec in some:
         scene.write(spec)
         scene.run(spec)
     transactions = written(scene, history.TABLE)
     scene.process()
-    assert len(transactions) == 2
+    assert len(transactions) == 3
     assert counted(scene) == len(some)
 
 
