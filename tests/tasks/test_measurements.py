@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import RequestRefusedError
+from tasks.request import measurements
 from tasks.request.checks import check_request, request_notes
 from tasks.request.compared import compared_layers, comparison_of
 from tasks.request.document import dump_request, load_request, parse_request
@@ -112,11 +113,31 @@ def test_local_standard_time_is_the_nearest_hour_of_the_sun(longitude: float, ho
         ("# UTC_OFFSET: -5\nsite,time,x\nA,0001-01-01T00:00+14:00,1\n", "cannot be read"),
         pytest.param('site,time,x\nA,2012-04-13,"' + "1" * 200_000, "cannot be read", id="quote"),
         ("site,time,x\nA,2012-04-13,inf\n", "nothing measures"),
+        ("# UTC_OFFSET: +14:30\nsite,time,x\nA,2012-04-13,1\n", "is not a time zone"),
+        ("# UTC_OFFSET: -12:30\nsite,time,x\nA,2012-04-13,1\n", "is not a time zone"),
     ],
 )
 def test_what_is_no_table_of_measurements(text: str, problem: str) -> None:
     with pytest.raises(MeasurementsError, match=problem):
         read_measurements(text, ("x",))
+
+
+def test_tables_have_no_more_rows_than_a_request_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurements, "MOST_ROWS", 3)
+    table = "site,time,x\nA,2012-04-13,1\nA,2012-04-14,2\n"
+    assert read_measurements(table, ("x",))
+    with pytest.raises(MeasurementsError, match="more than 3 rows"):
+        read_measurements(f"{table}# Site: B\n{table}", ("x",))
+
+
+@pytest.mark.parametrize(
+    "own", ["# Site: Own\ntime,x\n2012-04-13,1\n", "site,time,x\nOwn,2012-04-13,1\n"]
+)
+def test_a_table_that_names_its_site_is_not_renamed_by_its_file(own: str) -> None:
+    day = date(2012, 4, 13)
+    text = needed_text([("FLX_BE-Bra_FLUXNET2015.csv", own)], ["x"], day, day)
+    (found,) = read_measurements(text, ("x",))
+    assert found.site == "Own"
 
 
 def test_of_files_only_what_is_compared_is_kept_and_their_names_say_the_site() -> None:
@@ -205,6 +226,13 @@ def test_fields_that_are_wrong(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(RequestRefusedError) as refused:
         resolved(**changes)
     assert refused.value.field == field
+
+
+def test_a_layer_of_several_products_is_named_with_its_product() -> None:
+    (choice,) = REQUEST["products"]
+    document = {**REQUEST, "products": [choice, {**choice, "name": "MOD15A2"}]}
+    with pytest.raises(RequestRefusedError, match="several layers 'Lai_1km'"):
+        check_request(resolve(parse_request(document)), Settings())
 
 
 def test_a_raster_request_says_where_the_sites_are() -> None:

@@ -71,10 +71,10 @@ class Outputs:
     def take(self, *names: str) -> list[str]:
         return [output.path.name for output in self.made(*names)]
 
-    def made(self, *names: str) -> tuple[Output, ...]:
+    def made(self, *names: str, manifest: Manifest = MANIFEST) -> tuple[Output, ...]:
         spec = ReduceSpec(package="own", digest="d", outputs=names, parameters={"threshold": "3"})
-        read = read_here(self.written, MANIFEST, most_bytes=10**6)
-        return take_outputs(spec, PACKAGE, MANIFEST, self.written, self.artifact, read)
+        read = read_here(self.written, manifest, most_bytes=10**6)
+        return take_outputs(spec, PACKAGE, manifest, self.written, self.artifact, read)
 
 
 @pytest.fixture
@@ -170,3 +170,11 @@ def test_a_missing_output_is_named_with_what_there_is(outputs: Outputs) -> None:
 def test_a_link_is_no_output(outputs: Outputs) -> None:
     (outputs.written / "table.csv").symlink_to("/etc/passwd")
     assert "did not write it" in refused(outputs, "table.csv")
+
+
+def test_the_halo_around_a_cell_is_cut_off(outputs: Outputs) -> None:
+    outputs.write("A_mean.tif")
+    outputs.made("A_mean.tif", manifest=MANIFEST.model_copy(update={"halo": 1}))
+    raster = read_raster(outputs.artifact / "A_mean.tif")
+    assert raster.data.tolist() == [[[7, 8, 9, 10], [13, 14, 15, 16]]]
+    assert (raster.grid.transform[2], raster.grid.transform[5]) == (10.5, 49.5)

@@ -165,6 +165,24 @@ def test_composites_and_windows_meet_the_days_that_they_stand_for() -> None:
     assert pairs(table(window), [BERLIN], comparison(lacking, least_share=0.6)).num_rows == 1
 
 
+def test_a_sum_needs_all_of_its_days_and_a_mean_its_share() -> None:
+    days = [date(2012, 4, 13) + timedelta(days=n) for n in range(7)]
+    text = "site,time,v\n" + "".join(f"Berlin,{day},1\n" for day in days)
+    rows = table({"date": days[0], "value": 1.0})
+    for statistic, expected in (("mean", [1.0]), ("sum", [])):
+        made = pairs(rows, [BERLIN], comparison(text, period=8, statistic=statistic))  # type: ignore[arg-type]
+        assert made["measured"].to_pylist() == expected
+    text += "Berlin,2012-04-20,1\n"
+    made = pairs(rows, [BERLIN], comparison(text, period=8, statistic="sum"))
+    assert made["measured"].to_pylist() == [8.0]
+
+
+def test_what_is_met_by_overpass_has_the_scale_of_the_layer() -> None:
+    text = half_hours(datetime(2012, 4, 13), [float(n) for n in range(48)])
+    rows = table({"time": at(10, 20), "value": 5.0})
+    assert pairs(rows, [BERLIN], comparison(text, scale=0.5))["measured"].to_pylist() == [11.0]
+
+
 def test_irregular_moments_need_no_share_of_a_day() -> None:
     text = "site,time,v\n" + "".join(
         f"Berlin,2012-04-13T{hour}:{minute:02d}Z,{value}\n"
