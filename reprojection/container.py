@@ -1,6 +1,6 @@
 """The common view of HDF4 and HDF5 files for the reader: data sets with attributes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,5 +59,26 @@ class Container(Protocol):
         Raises UnreadableGranuleError if the bytes cannot be decoded.
         """
 
+    def take(
+        self, dataset: DataSet, at: Sequence[npt.NDArray[np.int64]]
+    ) -> npt.NDArray[np.generic]:
+        """Read single elements, as stored; `at` has their indexes along each axis.
+
+        Only what holds them is read and held to its checksums. Raises UnreadableGranuleError as
+        `read` does.
+        """
+
     def close(self) -> None:
         """Release the file."""
+
+
+def take_from_block(
+    container: Container, dataset: DataSet, at: Sequence[npt.NDArray[np.int64]]
+) -> npt.NDArray[np.generic]:
+    """Take single elements from the block that holds all of them."""
+    if not at[0].size:
+        return np.empty(0, dataset.dtype)
+    start = tuple(int(one.min()) for one in at)
+    count = tuple(int(one.max()) + 1 - low for one, low in zip(at, start, strict=True))
+    block = container.read(dataset, start, count)
+    return block[tuple(one - low for one, low in zip(at, start, strict=True))]

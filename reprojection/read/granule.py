@@ -140,12 +140,7 @@ class Granule:
         """
         found = layer if isinstance(layer, Layer) else self.layer(layer)
         dataset = self._dataset(found)
-        index = found.index or tuple(0 for _, size in found.bands if size == 1)
-        if len(index) != len(found.bands):
-            bands = " x ".join(f"{size} ({dim})" for dim, size in found.bands)
-            raise ChoiceRefusedError(
-                f"layer {found.name!r} has {bands} bands: name one, like {found.name}[0]"
-            )
+        index = self._index(found)
         at = iter(index)
         start, count = [], []
         for dim, size in zip(dataset.dims, dataset.shape, strict=True):
@@ -159,6 +154,34 @@ class Granule:
         flat = block.reshape(found.shape if rows_first else found.shape[::-1])
         values = flat if rows_first else np.ascontiguousarray(flat.T)
         return values.view(found.dtype) if values.dtype != found.dtype else values
+
+    def take(
+        self, layer: Layer, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.generic]:
+        """Read the stored values of some pixels of a layer; raises what `read` raises.
+
+        Of a layer that is stored in chunks, only those are read, and held to their checksums, that
+        hold one of the pixels.
+        """
+        dataset = self._dataset(layer)
+        others = iter(self._index(layer))
+        along = dict(zip(layer.dims, (rows + layer.first_row, columns), strict=True))
+        at = [
+            along[dim] if dim in along else np.full(rows.shape, next(others), np.int64)
+            for dim in dataset.dims
+        ]
+        values = self._container.take(dataset, at)
+        return values.view(layer.dtype) if values.dtype != layer.dtype else values
+
+    def _index(self, layer: Layer) -> tuple[int, ...]:
+        """Return where a layer lies on the axes besides its own."""
+        index = layer.index or tuple(0 for _, size in layer.bands if size == 1)
+        if len(index) != len(layer.bands):
+            bands = " x ".join(f"{size} ({dim})" for dim, size in layer.bands)
+            raise ChoiceRefusedError(
+                f"layer {layer.name!r} has {bands} bands: name one, like {layer.name}[0]"
+            )
+        return index
 
     def read_all_bands(self, layer: Layer | str) -> npt.NDArray[np.generic]:
         """Read every band of a layer, shape (bands, rows, columns); a plain layer has one band."""

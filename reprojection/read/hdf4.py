@@ -5,7 +5,8 @@ HDF4 is a C library without locks that trusts its files: read in a process that 
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyhdf import hdfext
 from pyhdf.error import HDF4Error
 from pyhdf.SD import SD, SDC, SDS
 
-from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
+from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet, take_from_block
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.hdf4_data import DamagedStreamError, StoredData
 
@@ -88,14 +89,34 @@ class Hdf4Container:
         if 0 in count:
             # pyhdf fails on a zero-length SDS; fire products often contain one.
             return np.empty(count, dataset.dtype)
+        with self._selected(dataset) as sds:
+            block = self._stored.read(
+                sds.ref(), shape=dataset.shape, dtype=dataset.dtype, start=start, count=count
+            )
+            if block is None:
+                block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
+        # pyhdf drops axes of length one.
+        return block.reshape(count).astype(dataset.dtype, copy=False)
+
+    def take(
+        self, dataset: DataSet, at: Sequence[npt.NDArray[np.int64]]
+    ) -> npt.NDArray[np.generic]:
+        """Read single elements, as stored; `at` has their indexes along each axis."""
+        found: npt.NDArray[np.generic] | None = None
+        if at[0].size:
+            with self._selected(dataset) as sds:
+                found = self._stored.take(
+                    sds.ref(), shape=dataset.shape, dtype=dataset.dtype, at=at
+                )
+        return take_from_block(self, dataset, at) if found is None else found
+
+    @contextmanager
+    def _selected(self, dataset: DataSet) -> Iterator[SDS]:
+        """Select a data set in the library; tell of damage that is met meanwhile."""
         try:
             sds = self._file.select(int(dataset.key))
             try:
-                block = self._stored.read(
-                    sds.ref(), shape=dataset.shape, dtype=dataset.dtype, start=start, count=count
-                )
-                if block is None:
-                    block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
+                yield sds
             finally:
                 sds.endaccess()
         except (*_DAMAGE, DamagedStreamError, MemoryError) as problem:
@@ -103,8 +124,6 @@ class Hdf4Container:
                 f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
                 "file is truncated or damaged: fetch it again"
             ) from problem
-        # pyhdf drops axes of length one.
-        return block.reshape(count).astype(dataset.dtype, copy=False)
 
     def close(self) -> None:
         """Release the file."""

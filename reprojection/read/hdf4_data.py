@@ -14,7 +14,7 @@ big-endian.
 
 import struct
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 
 Index = tuple[int, ...]
+Indexes = npt.NDArray[np.int64]
 Values = npt.NDArray[np.generic]
 
 _NULL, _LINKED, _DEFLATED, _CHUNK = 1, 20, 40, 61  # tags, like those in the next line
@@ -105,7 +106,37 @@ class StoredData:
         wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
         try:
             elements = _Elements(self._file, self._descriptors())
-            return self._values(elements, reference, wanted)
+            number, head = _storage(elements, reference)
+            if head is None or _code(head) != _CHUNKED:
+                return _unchunked(elements, number, head, wanted)
+            return _chunked(elements, _chunk_head(head, shape, dtype), wanted)
+        except (_UnknownError, OSError, ValueError, struct.error):
+            return None
+
+    def take(
+        self,
+        reference: int,
+        *,
+        shape: Index,
+        dtype: np.dtype[np.generic],
+        at: Sequence[Indexes],
+    ) -> Values | None:
+        """Read single elements of the data set with this reference number.
+
+        `at` has their indexes along each axis. Of a data set in chunks, only those chunks are read
+        and inflated, and held to their checksums, that hold such an element. Returns None, and
+        raises, as `read` does.
+        """
+        try:
+            elements = _Elements(self._file, self._descriptors())
+            number, head = _storage(elements, reference)
+            if head is None or _code(head) != _CHUNKED:
+                start = tuple(int(one.min()) for one in at)
+                count = tuple(int(one.max()) + 1 - low for one, low in zip(at, start, strict=True))
+                wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
+                block = _unchunked(elements, number, head, wanted)
+                return block[tuple(one - low for one, low in zip(at, start, strict=True))]
+            return _from_chunks(elements, _chunk_head(head, shape, dtype), at)
         except (_UnknownError, OSError, ValueError, struct.error):
             return None
 
@@ -120,16 +151,21 @@ class StoredData:
             self._directory = _descriptors(self._file)
         return self._directory
 
-    def _values(self, elements: "_Elements", reference: int, wanted: _Wanted) -> Values:
-        members = struct.iter_unpack(">HH", elements.read(_GROUP, reference))
-        (number,) = (number for tag, number in members if tag == _VALUES)
-        head = elements.special(_VALUES, number)
-        if head is None or _code(head) == _IN_BLOCKS:
-            return wanted.cut(elements.read(_VALUES, number, wanted.reach))
-        if _code(head) == _COMPRESSED:
-            size = prod(wanted.shape) * wanted.dtype.itemsize
-            return wanted.cut(elements.inflate(head, size, wanted.reach))
-        return _chunked(elements, head, wanted)
+
+def _storage(elements: "_Elements", reference: int) -> tuple[int, bytes | None]:
+    """Return the number of a data set's values, and their header unless they are in one piece."""
+    members = struct.iter_unpack(">HH", elements.read(_GROUP, reference))
+    (number,) = (number for tag, number in members if tag == _VALUES)
+    return number, elements.special(_VALUES, number)
+
+
+def _unchunked(elements: "_Elements", number: int, head: bytes | None, wanted: _Wanted) -> Values:
+    if head is None or _code(head) == _IN_BLOCKS:
+        return wanted.cut(elements.read(_VALUES, number, wanted.reach))
+    if _code(head) != _COMPRESSED:
+        raise _UnknownError
+    size = prod(wanted.shape) * wanted.dtype.itemsize
+    return wanted.cut(elements.inflate(head, size, wanted.reach))
 
 
 def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
@@ -264,22 +300,48 @@ def _code(head: bytes) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chunks:
-    """How a data set is cut into chunks; those at its far edges extend beyond it."""
+    """How a data set of shape `whole` is cut into chunks; those at its far edges extend beyond it."""
 
+    whole: Index
+    dtype: np.dtype[np.generic]
     shape: Index
     fill: bytes
     table: int
     deflated: bool
 
+    @property
+    def across(self) -> Index:
+        """The number of chunks along each axis."""
+        return tuple(-(-size // part) for size, part in zip(self.whole, self.shape, strict=True))
+
+    @property
+    def filled(self) -> Values:
+        """The value of every element of a chunk that was not written."""
+        return np.frombuffer(self.fill, self.dtype.newbyteorder(">"))
+
+    def values(self, elements: "_Elements", tag: int, number: int) -> Values:
+        """Read a chunk; its bytes are in the file's order."""
+        if tag != _CHUNK:
+            raise _UnknownError
+        size = prod(self.shape) * self.dtype.itemsize
+        if self.deflated:
+            head = elements.special(_CHUNK, number)
+            if head is None:
+                raise _UnknownError
+            data: bytes | bytearray = elements.inflate(head, size, size)
+        else:
+            data = elements.read(_CHUNK, number, size)
+        return np.frombuffer(data, self.dtype.newbyteorder(">")).reshape(self.shape)
+
 
 _CHUNK_HEAD = ">HIBIIIIHHHHI"
 
 
-def _chunk_head(head: bytes, wanted: _Wanted) -> _Chunks:
+def _chunk_head(head: bytes, whole: Index, dtype: np.dtype[np.generic]) -> _Chunks:
     code, _, version, flags, total, elements, size, tag, table, _, _, axes = struct.unpack_from(
         _CHUNK_HEAD, head
     )
-    if (code, version, tag, axes) != (_CHUNKED, 0, _TABLE_HEAD, len(wanted.shape)):
+    if (code, version, tag, axes) != (_CHUNKED, 0, _TABLE_HEAD, len(whole)):
         raise _UnknownError
     at = struct.calcsize(_CHUNK_HEAD)
     lengths = struct.unpack_from(f">{3 * axes}I", head, at)
@@ -287,48 +349,54 @@ def _chunk_head(head: bytes, wanted: _Wanted) -> _Chunks:
     at += 12 * axes
     (fill_size,) = struct.unpack_from(">I", head, at)
     fill, rest = head[at + 4 : at + 4 + fill_size], head[at + 4 + fill_size :]
-    whole = prod(wanted.shape)
-    if lengths[1::3] != wanted.shape or (total, size) != (whole, wanted.dtype.itemsize):
+    if lengths[1::3] != whole or (total, size) != (prod(whole), dtype.itemsize):
         raise _UnknownError
-    if not 0 < elements == prod(shape) <= max(whole, _SMALL_CHUNK) or len(fill) != size:
+    if not 0 < elements == prod(shape) <= max(total, _SMALL_CHUNK) or len(fill) != size:
         raise _UnknownError
     if flags == _COMPRESSED:
         if struct.unpack_from(">HIHH", rest) != (_COMPRESSED, 6, 0, _DEFLATE):
             raise _UnknownError
     elif flags or rest:
         raise _UnknownError
-    return _Chunks(shape=shape, fill=fill, table=table, deflated=bool(flags))
+    return _Chunks(
+        whole=whole, dtype=dtype, shape=shape, fill=fill, table=table, deflated=bool(flags)
+    )
 
 
-def _chunked(elements: _Elements, head: bytes, wanted: _Wanted) -> Values:
+def _chunked(elements: _Elements, chunks: _Chunks, wanted: _Wanted) -> Values:
     """Assemble a part of a data set from the chunks it touches; unwritten chunks are fill."""
-    chunks = _chunk_head(head, wanted)
-    stored = wanted.dtype.newbyteorder(">")
-    written = list(_chunk_table(elements, chunks, wanted))
+    written = list(_chunk_table(elements, chunks))
     out = np.empty(wanted.count, wanted.dtype)
-    if len(written) < prod(_across(chunks, wanted)):
-        out.fill(np.frombuffer(chunks.fill, stored)[0])
-    size = prod(chunks.shape) * wanted.dtype.itemsize
+    if len(written) < prod(chunks.across):
+        out.fill(chunks.filled[0])
     for place, tag, number in written:
         into, out_of = _overlap(place, chunks.shape, wanted)
         if any(part.start >= part.stop for part in into):
             continue
-        if tag != _CHUNK:
-            raise _UnknownError
-        if chunks.deflated:
-            chunk_head = elements.special(_CHUNK, number)
-            if chunk_head is None:
-                raise _UnknownError
-            data: bytes | bytearray = elements.inflate(chunk_head, size, size)
-        else:
-            data = elements.read(_CHUNK, number, size)
-        out[into] = np.frombuffer(data, stored).reshape(chunks.shape)[out_of]
+        out[into] = chunks.values(elements, tag, number)[out_of]
     return out
 
 
-def _chunk_table(
-    elements: _Elements, chunks: _Chunks, wanted: _Wanted
-) -> Iterator[tuple[Index, int, int]]:
+def _from_chunks(elements: _Elements, chunks: _Chunks, at: Sequence[Indexes]) -> Values:
+    """Take single elements from the chunks that hold them, each chunk read once."""
+    written = {place: found for place, *found in _chunk_table(elements, chunks)}
+    cut = [np.divmod(one, length) for one, length in zip(at, chunks.shape, strict=True)]
+    number = np.ravel_multi_index([chunk for chunk, _ in cut], chunks.across)
+    inside = np.ravel_multi_index([rest for _, rest in cut], chunks.shape)
+    order = np.argsort(number, kind="stable")  # fast where the elements are in order already
+    firsts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    out = np.empty(number.shape, chunks.dtype)
+    for members in np.split(order, firsts[1:]):
+        place = np.unravel_index(number[members[0]], chunks.across)
+        found = written.get(tuple(int(one) for one in place))
+        if found is None:
+            out[members] = chunks.filled
+        else:
+            out[members] = chunks.values(elements, *found).ravel()[inside[members]]
+    return out
+
+
+def _chunk_table(elements: _Elements, chunks: _Chunks) -> Iterator[tuple[Index, int, int]]:
     """Yield (position in units of chunks, tag, number) of every chunk that was written."""
     axes = len(chunks.shape)
     interlace, rows, width, fields = struct.unpack_from(
@@ -336,7 +404,7 @@ def _chunk_table(
     )
     if (interlace, width, fields) != (0, 4 * axes + 4, 3):
         raise _UnknownError
-    across = _across(chunks, wanted)
+    across = chunks.across
     if rows > prod(across):
         raise _UnknownError
     table = elements.read(_TABLE, chunks.table, rows * width) if rows else b""
@@ -347,11 +415,6 @@ def _chunk_table(
             raise _UnknownError
         seen.add(at)
         yield at, tag, number
-
-
-def _across(chunks: _Chunks, wanted: _Wanted) -> list[int]:
-    """Return the number of chunks along each axis of a data set."""
-    return [-(-whole // part) for whole, part in zip(wanted.shape, chunks.shape, strict=True)]
 
 
 def _overlap(

@@ -1,7 +1,7 @@
 """Read HDF5-EOS files (VIIRS land tiles) and netCDF-4 files (VIIRS, ocean colour) through h5py."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from reprojection.container import (
     NETCDF,
     AttributeValue,
     DataSet,
+    take_from_block,
 )
 from reprojection.errors import BadFormatError, UnreadableGranuleError
 from reprojection.read.bins import GROUP, BinnedFile, open_bins
@@ -81,6 +82,12 @@ class Hdf5Container:
                 f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
                 "file is truncated or damaged: fetch it again"
             ) from problem
+
+    def take(
+        self, dataset: DataSet, at: Sequence[npt.NDArray[np.int64]]
+    ) -> npt.NDArray[np.generic]:
+        """Read single elements, as stored; `at` has their indexes along each axis."""
+        return take_from_block(self, dataset, at)
 
     def close(self) -> None:
         """Release the file."""

@@ -175,7 +175,7 @@ def read_sites(
 ) -> list[Readings]:
     """Read layers of granules of one date at sites.
 
-    Granules are read only in the rows that hold pixels of a site.
+    Of granules only the chunks are read that hold pixels of a site.
 
     Args:
         paths: Files of granules of one product and date, in any order; of several editions of one
@@ -274,6 +274,9 @@ class _Pixels:
     stored: Stored
     why: npt.NDArray[np.uint8]
 
+    def take(self, which: Whole) -> "_Pixels":
+        return _Pixels(stored=self.stored[which], why=self.why[which])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Spots:
@@ -295,53 +298,72 @@ class _Spots:
     @cached_property
     def extent(self) -> tuple[int, int]:
         """The first row that holds a pixel, and the row after the last."""
-        rows = [self.rows[self.inside], *(down for down, _ in self.areas.values())]
-        return (
-            min(int(one.min()) for one in rows if one.size),
-            max(int(one.max()) for one in rows if one.size) + 1,
-        )
+        rows, _ = self.pixels
+        return int(rows[0]), int(rows[-1]) + 1
+
+    @cached_property
+    def pixels(self) -> tuple[Whole, Whole]:
+        """Rows and columns of all pixels that are read, each once, in their order."""
+        return self._pixels[0]
+
+    @property
+    def of_nine(self) -> Whole:
+        """Which of `pixels` the nine pixels inside are."""
+        return self._pixels[1][0]
+
+    @property
+    def of_own(self) -> Whole:
+        """Which of `pixels` the sites' own pixels are."""
+        return self._pixels[1][1]
+
+    @property
+    def of_areas(self) -> Mapping[int, Whole]:
+        """Which of `pixels` lie in each polygon."""
+        return dict(zip(self.areas, self._pixels[1][2:], strict=True))
+
+    @cached_property
+    def _pixels(self) -> tuple[tuple[Whole, Whole], list[Whole]]:
+        parts = [
+            (self.rows[self.inside], self.columns[self.inside]),
+            (self.row, self.column),
+            *self.areas.values(),
+        ]
+        rows = np.concatenate([down for down, _ in parts])
+        columns = np.concatenate([across for _, across in parts])
+        width = int(columns.max()) + 1
+        numbers, which = np.unique(rows * width + columns, return_inverse=True)
+        ends = np.cumsum([down.size for down, _ in parts])[:-1]
+        return np.divmod(numbers, width), np.split(which, ends)
 
 
 class _Window:
-    """Reads layers of one granule in the rows that are needed, each layer once."""
+    """Reads layers of one granule at all pixels that are needed, each layer once.
 
-    def __init__(self, granule: Granule, memory: Memory, spots: _Spots, shape: Shape) -> None:
+    `about` is a layer that lies where the `spots` were found. `held` is what the call has read.
+    """
+
+    def __init__(
+        self, granule: Granule, about: Layer, spots: _Spots, held: dict[Hashable, Stored]
+    ) -> None:
         self.granule = granule
-        self._memory = memory
-        self._extent = spots.extent
-        self._shape = shape
+        self.spots = spots
+        self._of = granule.path, about.grid, about.swath, about.shape
+        self._held = held
 
     def at(self, layer: Layer, rows: Whole, columns: Whole) -> Stored:
-        # Another layer may have other rows. That of a layer's quality has mostly the same.
-        same = layer.shape == self._shape
-        first, last = self._extent if same else (int(rows.min()), int(rows.max()) + 1)
-        cut = replace(layer, first_row=first, shape=Shape(last - first, layer.shape.cols))
-        whole = self._memory.recall(
-            ("rows", layer.name, layer.index, first, last),
-            lambda: self.granule.read(cut),
-            nbytes,
-        )
-        return whole[rows - first, columns]
+        """Read a layer at all pixels, by rows and columns as this layer counts them."""
+        key = *self._of, layer.name, layer.index
+        if key not in self._held:
+            self._held[key] = self.granule.take(layer, rows, columns)
+        return self._held[key]
 
-    def pixels(
-        self, layer: Layer, rule: Rule, rows: Whole, columns: Whole, *, mask: bool
-    ) -> _Pixels:
-        stored = self.at(layer, rows, columns)
-        why = qa.reasons_at(
-            self.granule, layer, rule if mask else None, stored, (rows, columns), self.at
-        )
+    def pixels(self, layer: Layer, rule: Rule, *, mask: bool) -> _Pixels:
+        """Read a layer that lies where the spots were found, with the rule's QA layers."""
+        where = self.spots.pixels
+        stored = self.at(layer, *where)
+        why = qa.reasons_at(self.granule, layer, rule if mask else None, stored, where, self.at)
         if not mask:
             why[why != Reason.FILL] = Reason.VALID
-        return _Pixels(stored=stored, why=why)
-
-    def nine(self, layer: Layer, rule: Rule, spots: _Spots, *, mask: bool) -> _Pixels:
-        """Read the nine pixels of each site; those beyond the granule have no granule."""
-        stored = np.zeros(spots.rows.shape, layer.dtype)
-        why = np.full(spots.rows.shape, Reason.NO_GRANULE, np.uint8)
-        if spots.inside.any():
-            inside = spots.inside
-            seen = self.pixels(layer, rule, spots.rows[inside], spots.columns[inside], mask=mask)
-            stored[inside], why[inside] = seen.stored, seen.why
         return _Pixels(stored=stored, why=why)
 
 
@@ -354,11 +376,11 @@ class _Reader:
         self._mask = mask
         self._polygons = places.polygons
         self._spots: dict[Hashable, _Spots | None] = {}
+        self._held: dict[Hashable, Stored] = {}
         self._qualities: dict[Hashable, Quality | None] = {}
 
     def in_grids(self, places: Sequence[GranuleHeader], wanted: Wanted) -> list[Readings]:
         """Read a layer of the tiles of one date, whose pixels go on from tile to tile."""
-        rule = wanted.rule
         grids = [place.grid for place in places if place.grid is not None]
         space = SourceSpace.of(grids[0])
         count = len(self._sites)
@@ -370,19 +392,18 @@ class _Reader:
             spots = self._places.in_grid(space, grid)
             if spots is None:
                 continue
-            with opened(place.path) as (granule, memory):
+            with opened(place.path) as (granule, _):
                 layer = granule.layer(place.layer.name)
-                window = _Window(granule, memory, spots, layer.shape)
-                nine = window.nine(layer, rule, spots, mask=self._mask)
-                stored[spots.inside] = nine.stored[spots.inside]
-                why[spots.inside] = nine.why[spots.inside]
-                for n, (down, across) in spots.areas.items():
-                    areas[n].append(window.pixels(layer, rule, down, across, mask=self._mask))
-                quality = self._quality(window, layer, spots)
-                about.append((place, spots, quality, self._seen(window, place, spots, wanted)))
-        pixels = _Pixels(stored=stored, why=why)
+                window = _Window(granule, layer, spots, self._held)
+                pixels = window.pixels(layer, wanted.rule, mask=self._mask)
+                stored[spots.inside] = pixels.stored[spots.of_nine]
+                why[spots.inside] = pixels.why[spots.of_nine]
+                for n, which in spots.of_areas.items():
+                    areas[n].append(pixels.take(which))
+                quality = self._quality(window, layer)
+                about.append((place, spots, quality, self._seen(window, place, wanted)))
         numbers = _numbers(
-            pixels,
+            _Pixels(stored=stored, why=why),
             [_joined(areas.get(n, ())) for n in self._polygons],
             self._polygons,
             places[0].layer,
@@ -393,20 +414,19 @@ class _Reader:
             if spots.sites.size
         ]
 
-    def _seen(
-        self, window: "_Window", place: GranuleHeader, spots: _Spots, wanted: Wanted
-    ) -> Times:
+    def _seen(self, window: "_Window", place: GranuleHeader, wanted: Wanted) -> Times:
         """Return when the sites' own pixels of a tile were seen, in UTC, to the minute.
 
         Local solar time is UTC + longitude / 15 degrees, by a whole day less or more where that
         leaves the day (Wan, MODIS land surface temperature products users' guide, 2013, "SDSs in
         the MOD11A1 product"). A tile is of a UTC day, so the time lies in that.
         """
+        spots = window.spots
         unknown = np.full(spots.row.shape, "NaT", "M8[ms]")
         if wanted.solar_time not in window.granule.layers or not spots.row.size:
             return unknown
         layer = window.granule.layer(wanted.solar_time)
-        pixels = window.pixels(layer, None, spots.row, spots.column, mask=True)
+        pixels = window.pixels(layer, None, mask=True).take(spots.of_own)
         hours = _physical(pixels.stored, layer) - self._places.lon[spots.sites] / 15.0
         minutes = np.round(60.0 * (hours % 24.0)).astype("m8[m]")
         day = np.datetime64(place.start.date(), "ms")
@@ -452,16 +472,19 @@ class _Reader:
             if spots is None:
                 return None
             layer = granule.layer(place.layer.name)
-            window = _Window(granule, memory, spots, layer.shape)
-            nine = window.nine(layer, rule, spots, mask=self._mask)
-            areas = [
-                window.pixels(layer, rule, down, across, mask=self._mask)
-                for down, across in spots.areas.values()
-            ]
+            window = _Window(granule, layer, spots, self._held)
+            pixels = window.pixels(layer, rule, mask=self._mask)
+            nine = _Pixels(
+                stored=np.zeros(spots.rows.shape, layer.dtype),
+                why=np.full(spots.rows.shape, Reason.NO_GRANULE, np.uint8),
+            )
+            nine.stored[spots.inside] = pixels.stored[spots.of_nine]
+            nine.why[spots.inside] = pixels.why[spots.of_nine]
+            areas = [pixels.take(which) for which in spots.of_areas.values()]
             numbers = _numbers(nine, areas, list(spots.areas), layer)
             lines = place.layer.shape.rows
             return replace(
-                _of_granule(place, spots, numbers, self._quality(window, layer, spots)),
+                _of_granule(place, spots, numbers, self._quality(window, layer)),
                 time=_moments(place, spots.row, lines),
                 day_night=granule.day_night,
             )
@@ -508,20 +531,21 @@ class _Reader:
             areas={number: part for number, part in areas.items() if part[0].size},
         )
 
-    def _quality(self, window: _Window, layer: Layer, spots: _Spots) -> Quality | None:
+    def _quality(self, window: _Window, layer: Layer) -> Quality | None:
         """Return the QA values of the sites' own pixels; None if no QA layer is known."""
         granule = window.granule
         name = layer.qa if layer.qa is not None and layer.qa in granule.layers else layer.base_name
         about = granule.layers[name]
         key = granule.path, name, layer.grid, layer.swath, layer.shape
         if key not in self._qualities:
-            self._qualities[key] = _quality(window, layer, about, spots)
+            self._qualities[key] = _quality(window, layer, about)
         return self._qualities[key]
 
 
-def _quality(window: _Window, layer: Layer, about: Layer, spots: _Spots) -> Quality | None:
-    rows, columns = spots.row, spots.column
-    if not rows.size or about.dtype.kind not in "iu":
+def _quality(window: _Window, layer: Layer, about: Layer) -> Quality | None:
+    own = window.spots.of_own
+    rows, columns = window.spots.pixels
+    if not own.size or about.dtype.kind not in "iu":
         return None
     if not qa.in_words(window.granule, about.name, [0])[0]:
         return None
@@ -532,7 +556,7 @@ def _quality(window: _Window, layer: Layer, about: Layer, spots: _Spots) -> Qual
     rows = rows if down is None else down[rows]
     columns = columns if across is None else across[columns]
     bands = list(np.ndindex(*(size for _, size in about.bands)))
-    held = [window.at(replace(about, index=one), rows, columns).astype(np.int64) for one in bands]
+    held = [window.at(replace(about, index=one), rows, columns)[own].astype(np.int64) for one in bands]
     stored = held[0]
     if len(held) > 1:
         stored = np.sum([(one & 0xFF) << (8 * n) for n, one in enumerate(held)], axis=0)
