@@ -120,11 +120,10 @@ def _optional(value: object) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """A fetched file: its path, its size in bytes and its SHA-256 in hexadecimal."""
+    """A fetched file: its path and its size in bytes."""
 
     path: Path
     size: int
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 
 from archives.errors import DownloadFailedError
-from archives.formats.checksums import Digest, digest, read_chunks, same_checksum
+from archives.formats.checksums import digest, read_chunks, same_checksum
 from archives.model import Fetched
 
 _SPARE = 64 * 2**20  # bytes of disk left free for other programs
@@ -31,7 +31,7 @@ class DownloadOrigin:
 class Partial:
     """The file `<to>.part`, which outlives a killed process, and its state `<to>.part.json`.
 
-    Checksums are updated as bytes are appended, so that the file is read only once.
+    The checksum is updated as bytes are appended, so that the file is read only once.
     """
 
     def __init__(self, to: Path, checksum_type: str | None) -> None:
@@ -41,7 +41,7 @@ class Partial:
         self._kind = checksum_type or ""
         self.length = 0
         self.origin: DownloadOrigin | None = None
-        self._digests = self._fresh()
+        self._digest = digest(self._kind)
         self._file: FileIO | None = None
         self._read()
 
@@ -50,7 +50,7 @@ class Partial:
         self.close()
         self._state.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
-        self.length, self.origin, self._digests = 0, None, self._fresh()
+        self.length, self.origin, self._digest = 0, None, digest(self._kind)
 
     def begin(self, origin: DownloadOrigin) -> None:
         """Start again with the bytes of an origin; the state is on disk before the first byte."""
@@ -81,27 +81,23 @@ class Partial:
         """
         self.close()
         self.path.touch()
-        found = {kind: running.hexdigest() for kind, running in self._digests.items()}
         if size and self.length != size:
             self._refuse(f"has {self.length} bytes, announced were {size}")
-        if checksum and self._kind in found and not same_checksum(found[self._kind], checksum):
-            self._refuse(f"has {self._kind} {found[self._kind]}, announced was {checksum}")
+        found = self._digest.hexdigest() if self._digest is not None else ""
+        if checksum and found and not same_checksum(found, checksum):
+            self._refuse(f"has {self._kind} {found}, announced was {checksum}")
         self.path.replace(self.to)
         self._state.unlink(missing_ok=True)
-        return Fetched(path=self.to, size=self.length, sha256=found["sha256"])
+        return Fetched(path=self.to, size=self.length)
 
     def _refuse(self, what: str) -> None:
         self.clear()
         raise DownloadFailedError(f"{self.to.name} {what}; it is fetched again from the start")
 
-    def _fresh(self) -> dict[str, Digest]:
-        kinds = {kind: digest(kind) for kind in ("sha256", self._kind) if kind}
-        return {kind: running for kind, running in kinds.items() if running is not None}
-
     def _count(self, data: bytes) -> None:
         self.length += len(data)
-        for running in self._digests.values():
-            running.update(data)
+        if self._digest is not None:
+            self._digest.update(data)
 
     def _read(self) -> None:
         """Adopt the bytes of an earlier process, unless their origin is unknown."""

@@ -55,10 +55,10 @@ def open_granule(path: Path, *, check: bool = True) -> "Granule":
     """
     container = _open_container(path)
     try:
+        granule = _describe(path, container)
         if check:
-            for dataset in container.datasets:
-                len(dataset.attributes)  # reads them
-        return _describe(path, container)
+            granule.check()
+        return granule
     except BaseException:
         container.close()
         raise
@@ -205,6 +205,11 @@ class Granule:
                 start = (0,) * len(dataset.shape)
                 return self._container.read(dataset, start, dataset.shape).astype(np.float64)
         raise UnknownLayerError(name, self.others)
+
+    def check(self) -> None:
+        """Read the metadata of all data sets; raise UnreadableGranuleError for damage to any."""
+        for dataset in self._container.datasets:
+            len(dataset.attributes)  # reads them
 
     def verify(self) -> None:
         """Read every value of every data set, some rows at a time; keep none.

@@ -16,6 +16,7 @@ import struct
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -36,6 +37,7 @@ _DEFLATE = 4  # code of the compression method
 _FIRST_BLOCK = 4  # offset in bytes: the first block follows the magic number
 _SMALL_CHUNK = 1 << 20  # elements; a larger chunk must not exceed its data set
 _REST = 1 << 20  # bytes inflated at a time if they are only checked
+_PLANS = 8  # lists of elements by chunk that are remembered
 
 _InflateError = cast("type[Exception]", isal_zlib.error)
 
@@ -300,7 +302,7 @@ def _code(head: bytes) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chunks:
-    """How a data set of shape `whole` is cut into chunks; those at its far edges extend beyond it."""
+    """How a data set of shape `whole` is cut into chunks; those at far edges extend beyond it."""
 
     whole: Index
     dtype: np.dtype[np.generic]
@@ -380,20 +382,40 @@ def _chunked(elements: _Elements, chunks: _Chunks, wanted: _Wanted) -> Values:
 def _from_chunks(elements: _Elements, chunks: _Chunks, at: Sequence[Indexes]) -> Values:
     """Take single elements from the chunks that hold them, each chunk read once."""
     written = {place: found for place, *found in _chunk_table(elements, chunks)}
-    cut = [np.divmod(one, length) for one, length in zip(at, chunks.shape, strict=True)]
-    number = np.ravel_multi_index([chunk for chunk, _ in cut], chunks.across)
-    inside = np.ravel_multi_index([rest for _, rest in cut], chunks.shape)
-    order = np.argsort(number, kind="stable")  # fast where the elements are in order already
-    firsts = np.flatnonzero(np.diff(number[order], prepend=-1))
-    out = np.empty(number.shape, chunks.dtype)
-    for members in np.split(order, firsts[1:]):
-        place = np.unravel_index(number[members[0]], chunks.across)
-        found = written.get(tuple(int(one) for one in place))
+    out = np.empty(at[0].shape, chunks.dtype)
+    for place, members, inside in _by_chunk(
+        chunks.shape, chunks.across, tuple(one.tobytes() for one in at)
+    ):
+        found = written.get(place)
         if found is None:
             out[members] = chunks.filled
         else:
-            out[members] = chunks.values(elements, *found).ravel()[inside[members]]
+            out[members] = chunks.values(elements, *found).ravel()[inside]
     return out
+
+
+@lru_cache(maxsize=_PLANS)
+def _by_chunk(
+    chunk: Index, across: Index, at: tuple[bytes, ...]
+) -> tuple[tuple[Index, Indexes, Indexes], ...]:
+    """Sort elements by the chunk that holds them: (its position, which ones, where inside it).
+
+    Layers of many granules are read at the same elements.
+    """
+    places = [np.frombuffer(one, np.int64) for one in at]
+    cut = [np.divmod(one, length) for one, length in zip(places, chunk, strict=True)]
+    number = np.ravel_multi_index([whole for whole, _ in cut], across)
+    inside = np.ravel_multi_index([rest for _, rest in cut], chunk)
+    order = np.argsort(number, kind="stable")
+    firsts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    return tuple(
+        (
+            tuple(int(one) for one in np.unravel_index(number[members[0]], across)),
+            members,
+            inside[members],
+        )
+        for members in np.split(order, firsts[1:])
+    )
 
 
 def _chunk_table(elements: _Elements, chunks: _Chunks) -> Iterator[tuple[Index, int, int]]:

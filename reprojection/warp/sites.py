@@ -20,7 +20,6 @@ import numpy.typing as npt
 import shapely
 from shapely import MultiPolygon, Polygon
 
-from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS
 from reprojection.catalogue.layers import Layer, LayerKind
 from reprojection.errors import ChoiceRefusedError
@@ -33,7 +32,7 @@ from reprojection.read import qa
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, find_places, located
-from reprojection.read.kept import Memory, nbytes, one_call, opened
+from reprojection.read.kept import Memory, one_call, opened
 from reprojection.read.qa import Reason
 from reprojection.warp.from_swaths import newest_of_each_swath
 from reprojection.warp.from_tiles import newest_of_each_place
@@ -556,7 +555,8 @@ def _quality(window: _Window, layer: Layer, about: Layer) -> Quality | None:
     rows = rows if down is None else down[rows]
     columns = columns if across is None else across[columns]
     bands = list(np.ndindex(*(size for _, size in about.bands)))
-    held = [window.at(replace(about, index=one), rows, columns)[own].astype(np.int64) for one in bands]
+    every = [window.at(replace(about, index=one), rows, columns) for one in bands]
+    held = [one[own].astype(np.int64) for one in every]
     stored = held[0]
     if len(held) > 1:
         stored = np.sum([(one & 0xFF) << (8 * n) for n, one in enumerate(held)], axis=0)

@@ -21,6 +21,7 @@ from swathmill.commands.paths import output_folder
 from swathmill.commands.target import refused
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
+from tasks.storage.blobs import file_digest
 
 EXIT_NOTHING = 3
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)(?:(?:\.\.|/)(\d{4}-\d\d-\d\d))?$")
@@ -126,4 +127,5 @@ def _fetch(sources: Sources, found: list[GranuleRecord], folder: Path, console: 
             console.print(f"{to} is there already", markup=False)
             continue
         fetched = sources.fetch(record, to)
-        console.print(f"{to}  {fetched.size} bytes, SHA-256 {fetched.sha256[:16]}", markup=False)
+        sha256 = file_digest(fetched.path).sha256
+        console.print(f"{to}  {fetched.size} bytes, SHA-256 {sha256[:16]}", markup=False)

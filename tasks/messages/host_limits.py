@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 
 import redis
 import structlog
@@ -70,11 +71,7 @@ class RedisLimits:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._redis = redis.Redis.from_url(
-            url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True
-        )
-        self._take = self._redis.register_script(_TAKE)
-        self._renew = self._redis.register_script(_RENEW)
+        self._url = url
         self._connections = connections
         self._rate = rate
         self._patience = patience
@@ -83,6 +80,20 @@ class RedisLimits:
         self._sleep = sleep
         self._alone = LocalLimits(connections=1, rate=rate / connections, patience=patience)
         self._log = structlog.get_logger("tasks.messages.host_limits")
+
+    @cached_property
+    def _redis(self) -> redis.Redis:
+        return redis.Redis.from_url(
+            self._url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True
+        )
+
+    @cached_property
+    def _take(self) -> redis.commands.core.Script:
+        return self._redis.register_script(_TAKE)
+
+    @cached_property
+    def _renew(self) -> redis.commands.core.Script:
+        return self._redis.register_script(_RENEW)
 
     @contextmanager
     def place(self, host: str) -> Iterator[None]:

@@ -52,7 +52,7 @@ class Fetch(NamedTuple):
         )
         assert fetched.path == self.to
         data = self.to.read_bytes()
-        assert (fetched.size, fetched.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+        assert fetched.size == len(data)
         assert [path.name for path in self.to.parent.iterdir()] == [self.to.name]
         return data
 

@@ -209,6 +209,47 @@ def test_chunks_at_the_edge_and_chunks_that_were_never_written(tmp_path: Path) -
     assert np.array_equal(part, expected[60:140, 90:123])
 
 
+Place = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def taken(path: Path, shape: tuple[int, int], at: Place) -> npt.NDArray[np.generic] | None:
+    with closing(StoredData(path)) as stored:
+        return stored.take(REFERENCE, shape=shape, dtype=SHORT, at=at)
+
+
+@pytest.mark.parametrize("how", ["chunks", "deflated"])
+def test_single_elements_are_those_of_the_whole(tmp_path: Path, how: str) -> None:
+    values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
+    elements = deflated(values) if how == "deflated" else chunked(values, (64, 100), without=3)
+    path = build(tmp_path / "some.hdf", elements)
+    whole = read(path, values.shape)
+    assert whole is not None
+    rng = np.random.default_rng(3)
+    at = rng.integers(0, 150, 500), rng.integers(0, 130, 500)  # in no order, some of them twice
+    found = taken(path, values.shape, at)
+    assert found is not None
+    assert found.dtype == whole.dtype
+    assert np.array_equal(found, whole[at])
+
+
+def test_only_chunks_that_hold_an_element_are_read_and_held_to_their_checksums(
+    tmp_path: Path,
+) -> None:
+    values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
+    elements = chunked(values, (64, 100), without=0)
+    stream = elements[DEFLATED, 4]  # rows 64 to 127, columns 100 to 129
+    elements[DEFLATED, 4] = stream[:-1] + bytes([stream[-1] ^ 1])
+    path = build(tmp_path / "damaged.hdf", elements)
+    with pytest.raises(DamagedStreamError):
+        read(path, values.shape)
+    beside = np.array([0, 63, 64, 128]), np.array([0, 129, 99, 120])
+    found = taken(path, values.shape, beside)
+    assert found is not None
+    assert np.array_equal(found, values[beside])
+    with pytest.raises(DamagedStreamError):
+        taken(path, values.shape, (np.array([0, 64]), np.array([0, 100])))
+
+
 VALUES_HERE = np.arange(60 * 80, dtype=np.int16).reshape(60, 80)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
+from reprojection.read import hdf4_data
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
 from reprojection.reproject import Options, reproject
@@ -286,3 +287,26 @@ def test_a_site_that_no_granule_sees_has_no_row(sample_archive: Path) -> None:
         ("MYD04_L2.A2012105*", "Sensor_Zenith"),
     ):
         assert read_sites(sorted(sample_archive.glob(pattern)), [Wanted(layer=layer)], far) == []
+
+
+@pytest.mark.real_data
+def test_only_what_holds_a_site_is_inflated(
+    granules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inflated: list[int] = []
+    inflate = hdf4_data._Elements.inflate
+
+    def counted(self: hdf4_data._Elements, head: bytes, size: int, reach: int) -> bytes:
+        inflated.append(size)
+        return inflate(self, head, size, reach)
+
+    monkeypatch.setattr(hdf4_data._Elements, "inflate", counted)
+    path = next(granules.glob("l3-tiles/MCD15A2/*.h18v03.*.hdf"))
+    # Each layer has 12 chunks of 100 rows; the 3 x 3 pixels of the second lie in two of them.
+    layers = [Wanted(layer="Lai_1km", rule=GOOD), Wanted(layer="FparLai_QC")]
+    sites = [Site(name="one", lon=8.0, lat=55.3), Site(name="two", lon=8.0, lat=54.1667)]
+    found = read_sites([path], layers, sites)
+    rows = {one.row for one in found if one.site == 1}
+    assert len(found) == 4
+    assert rows <= {499, 500, 599, 600, 699, 700}
+    assert inflated == [120_000] * 6  # three chunks of each layer, once

@@ -1,5 +1,6 @@
 """A granule that arrives damaged is fetched once more, where its source may have it whole."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from archives.model import Fetched, GranuleRecord, Progress
 from reprojection.errors import UnreadableGranuleError
+from reprojection.read import kept
 from reprojection.read.granule import open_granule
+from reprojection.read.kept import keep_granules, opened
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.model.spec import CollectSpec
 from tests.reprojection.reading_samples import small_tile
@@ -58,7 +61,7 @@ class Source:
         del record, progress
         to.write_bytes(self.answers[min(self.asked, len(self.answers) - 1)])
         self.asked += 1
-        return Fetched(path=to, size=to.stat().st_size, sha256="")
+        return Fetched(path=to, size=to.stat().st_size)
 
 
 Attempt = Callable[..., Succeeded | Failed]
@@ -115,3 +118,22 @@ def test_a_folders_file_that_is_cut_is_refused(attempt: Attempt, whole: bytes) -
     source = Source(answers=[whole[: len(whole) // 2], whole])
     assert isinstance(attempt(source, source=""), Failed)
     assert source.asked == 1
+
+
+def test_a_granule_that_was_checked_is_open_for_the_next_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = tmp_path / "granule.hdf"
+    write_granule(checked, small_tile())
+    (tmp_path / "next").mkdir()
+    keep_granules()
+    try:
+        phase.check_granule(checked)
+        linked = tmp_path / "next" / checked.name
+        os.link(checked, linked)
+        checked.unlink()
+        monkeypatch.setattr(kept, "open_granule", None)  # what is opened again fails
+        with opened(linked) as (granule, _):
+            assert granule.read(next(iter(granule.layers))).size
+    finally:
+        keep_granules(0)

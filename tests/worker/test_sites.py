@@ -100,3 +100,15 @@ def test_each_site_has_a_panel_unless_there_are_very_many(
 
 def _kinds() -> list[tuple[str, str]]:
     return [(one.name, "text" if pa.types.is_dictionary(one.type) else "") for one in schema()]
+
+
+def test_a_table_written_some_rows_at_a_time_is_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = pa.array(["a,b", 'say "c"', None, "", "d", "a,b", "e"])
+    rows = pa.table({"text": texts.dictionary_encode(), "value": [1.5, None, 2, 3, 4, 5, 6]})
+    monkeypatch.setattr(table_phase, "_ROWS_AT_ONCE", 3)
+    for number, some in enumerate((rows, rows.slice(0, 0))):
+        table_phase.write_csv(some, tmp_path / f"{number}.csv")
+        pyarrow.csv.write_csv(table_phase.as_texts(some), tmp_path / "whole.csv")
+        assert (tmp_path / f"{number}.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

@@ -10,7 +10,7 @@ from archives.model import Archive, GranuleRecord, Progress
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read.granule import open_granule
+from reprojection.read.kept import opened
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.rasters import SOURCE, blob_of
@@ -108,14 +108,16 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
 def check_granule(path: Path, *, values: bool = False) -> None:
     """Open the granule, and check that no part of it lies beyond the end of the file.
 
-    With `values`, every value is read, too.
+    With `values`, every value is read, too. A process that keeps granules keeps it open: its next
+    task may read it.
 
     Raises:
         BadFormatError: it is not HDF.
         UnreadableGranuleError: it is truncated or damaged.
     """
     check_extent(path)
-    with open_granule(path) as granule:
+    with opened(path) as (granule, _):
+        granule.check()
         if values:
             granule.verify()
 

@@ -3,9 +3,8 @@
 Where a request has measurements, they are compared (`worker/phases/comparison.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.extract import LAST, ROWS, schema, sites_among
 
+_ROWS_AT_ONCE = 20_000
 _PANELS = 12  # of a picture
 _MOST_PLOTTED = 240  # sites; of more the first few are plotted
 _PANEL, _STEP = (3.6, 1.2), (3.8, 1.7)  # width and height of a panel, and from one to the next
@@ -30,7 +30,6 @@ Floats = npt.NDArray[np.float64]
 
 def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Write `sites.csv`, `sites.parquet`, a picture of each layer, and the comparison if any."""
-    import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
     fetched = context.fetch_inputs()
@@ -40,7 +39,7 @@ def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
     rows = joined([path for path in files if path.name == ROWS], sites)
     folder = context.folder("table")
     read = rows.drop_columns(LAST)
-    pc.write_csv(as_texts(read), folder / "sites.csv")
+    write_csv(read, folder / "sites.csv")
     # Without Arrow's own schema readers get texts, not codes.
     pq.write_table(read, folder / "sites.parquet", store_schema=False)
     context.tell(0.7, "plotting")
@@ -97,6 +96,15 @@ def _padded(rows: Any, whole: Any) -> Any:
     return rows.cast(whole)
 
 
+def write_csv(rows: Any, path: Path) -> None:
+    """Write rows as CSV, some at a time: their texts take much memory in place of codes."""
+    import pyarrow.csv as pc
+
+    with pc.CSVWriter(path, as_texts(rows.slice(0, 0)).schema) as file:
+        for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
+            file.write(as_texts(rows.slice(first, _ROWS_AT_ONCE)))
+
+
 def as_texts(rows: Any) -> Any:
     """Return rows with texts in place of codes."""
     import pyarrow as pa
@@ -146,14 +154,13 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
 
     there = rows.filter(pc.is_valid(rows["value"]))
     order = {site.name: number for number, site in enumerate(sites)}
-    # Rows are sorted by site, product and layer.
-    for what in as_texts(there.select(_LAYER)).group_by(_LAYER).aggregate([]).to_pylist():
-        of_layer = there.filter(_equal(there, what))
+    for what, of_layer in _by_layer(there):
         names = of_layer["site"].combine_chunks()
         with_value = [names.dictionary[n].as_py() for n in pc.unique(names.indices).to_pylist()]
         with_value.sort(key=order.__getitem__)
         shown = with_value if len(with_value) <= _MOST_PLOTTED else with_value[:_PANELS]
-        drawn = of_layer.filter(pc.is_in(names.cast(pa.string()), pa.array(shown)))
+        codes = pc.index_in(pa.array(shown), names.dictionary)
+        drawn = of_layer.filter(pc.is_in(names.indices, codes))
         text = f"{what['product']} {what['layer']}"
         text += f" ({what['units']})" if what["units"] else ""
         more = len(with_value) - len(shown)
@@ -244,11 +251,14 @@ def _limits(values: Floats) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _equal(rows: Any, values: Mapping[str, str]) -> Any:
-    import pyarrow.compute as pc
-
-    def of(name: str, value: str) -> Any:
-        column = rows[name].combine_chunks()
-        return pc.equal(column.indices, column.dictionary.index(value).as_py())
-
-    return reduce(pc.and_, (of(name, value) for name, value in values.items()))
+def _by_layer(rows: Any) -> Iterator[tuple[dict[str, str], Any]]:
+    """Yield what names each layer, and its rows, in the order of the layers' first rows."""
+    columns = [rows[name].combine_chunks() for name in _LAYER]
+    sizes = [len(column.dictionary) for column in columns]
+    codes = [column.indices.to_numpy() for column in columns]
+    layer = np.ravel_multi_index(codes, sizes) if rows.num_rows else np.empty(0, np.int64)
+    numbers, firsts = np.unique(layer, return_index=True)
+    for number in numbers[np.argsort(firsts)].tolist():
+        of = np.unravel_index(number, sizes)
+        texts = [column.dictionary[int(n)].as_py() for column, n in zip(columns, of, strict=True)]
+        yield dict(zip(_LAYER, texts, strict=True)), rows.filter(layer == number)
