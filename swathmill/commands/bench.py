@@ -158,14 +158,17 @@ def platform(
 def answer(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 7007,
+    as_json: JsonOption = False,
 ) -> None:
     """Answer the questions of `bench platform --tcp HOST:PORT` until Ctrl-C."""
     with AnswerServer(host, port) as server:
-        typer.echo(f"Answers at {host}:{port}. Ctrl-C ends it.")
+        if as_json:
+            print_json({"host": host, "port": port})
+        typer.echo(f"Answers at {host}:{port}. Ctrl-C ends it.", err=as_json)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            typer.echo("Ended.")
+            typer.echo("Ended.", err=as_json)
 
 
 def _check(wanted: list[Experiment], only: list[Experiment] | tuple[()]) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from swathmill.commands.options import JsonOption, plain_console, print_json
 from swathmill.deployment import choices as given
 from swathmill.deployment.az import Az
 from swathmill.deployment.choices import Choices
@@ -75,13 +75,14 @@ def deploy(
         bool, typer.Option("--what-if", help="Show what would change, and change nothing.")
     ] = False,
     folder: Annotated[Path, typer.Option("--checkout", help="Folder of the checkout.")] = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Deploy the service into Azure, or a newer version of it, and wait until it works.
 
     Secrets are read from the environment: SWATHMILL_EARTHDATA_TOKEN, SWATHMILL_SMTP_PASSWORD. The
     signing key is made the first time and kept in the vault (SWATHMILL_SECRET replaces it).
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(stderr=as_json)
     if not sources and sys.stdin.isatty():
         sources = typer.prompt(_SOURCES, default="cmr")
     if mail not in ("", "azure"):
@@ -114,9 +115,14 @@ def deploy(
     wanted.check()
     az = Az(checkout(folder))
     if what_if:
-        preview(az, wanted)
+        changes = preview(az, wanted, as_json=as_json)
+        if as_json:
+            print_json(changes)
         return
     made = deploy_service(az, wanted, lambda text: console.print(text, markup=False))
+    if as_json:
+        print_json(made)
+        return
     console.print(f"Swathmill works at {made.url}", markup=False)
     if made.link:
         console.print(f"Sign in as operator (a week): {made.link}", markup=False)

@@ -1,7 +1,9 @@
 """Commands about packages: upload, list, show, share, take up, deprecate, download, delete."""
 
+import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -64,10 +66,15 @@ def new(
     language: Annotated[Language, typer.Option(help="The language of the program.")] = (
         Language.PYTHON
     ),
+    as_json: JsonOption = False,
 ) -> None:
     """Make a package that runs: the mean of each layer, to begin with."""
     write_skeleton(folder, language)
-    for path in sorted(folder.iterdir()):
+    files = sorted(folder.iterdir())
+    if as_json:
+        print_json({"folder": folder, "files": [path.name for path in files]})
+        return
+    for path in files:
         plain_console().print(str(path), markup=False)
     first = {
         Language.C: f"make -C {folder}, then ",
@@ -118,15 +125,23 @@ def try_package(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the outputs; by default PACKAGE-out.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a package over a group's inputs on this machine as a worker does: sandbox and limits."""
     parameters = dict(_pair(text) for text in parameter or [])
     folder = out or Path(f"{package.name.partition('.')[0]}-out")
     try:
-        made = _refusing(lambda: kit.try_package(package, on, parameters, folder))
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what the program prints
+            made = _refusing(lambda: kit.try_package(package, on, parameters, folder))
     except AttemptError as error:
-        plain_console().print(f"{error.category.value}: {error}", style="red", markup=False)
+        if as_json:
+            print_json({"outcome": error.category, "message": str(error), "outputs": ()})
+        else:
+            plain_console().print(f"{error.category.value}: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
+    if as_json:
+        print_json({"outcome": "success", "message": "", "outputs": made})
+        return
     for one in made:
         share = "" if one.valid_share is None else f", {one.valid_share:.0%} of pixels have a value"
         plain_console().print(f"{one.path}{share}", markup=False)

@@ -10,9 +10,12 @@ from portal.core.tokens import Role
 from swathmill.access import sign_in_link
 from swathmill.commands.options import (
     DataOption,
+    JsonOption,
     SlotsOption,
     StorageOption,
     WorkersOption,
+    plain_console,
+    print_json,
     stack_options,
     with_some_source,
 )
@@ -47,9 +50,10 @@ def up(
     owner: Annotated[
         str, typer.Option(help="Who the printed sign-in link signs in.")
     ] = "operator@localhost",
+    as_json: JsonOption = False,
 ) -> None:
     """Run the stack until Ctrl-C, and print the portal's address with a sign-in link."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(stderr=as_json)
     options = stack_options(
         data=data,
         archive=archive,
@@ -65,14 +69,22 @@ def up(
     stack.launch()  # it forks, and a status is a thread
     with console.status("Starting the stack"):
         stack.await_ready()
-    console.print(f"Portal   {stack.portal_url}")
-    console.print(
-        f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner, Role.OPERATOR)}"
-    )
-    console.print(f"Data     {options.folder.path}")
-    console.print(f"Sources  {sources_line(options)}{f' ({chosen})' if chosen else ''}")
-    if options.catch_mail:
-        console.print(f"Mail     kept in {options.folder.mail}")
+    mail = options.folder.mail if options.catch_mail else None
+    told = {
+        "portal": stack.portal_url,
+        "sign_in": sign_in_link(stack.portal_url, options.folder, owner, Role.OPERATOR),
+        "data": options.folder.path,
+        "sources": sources_line(options),
+        "mail": mail,
+    }
+    if as_json:
+        print_json(told)
+    console.print(f"Portal   {told['portal']}")
+    console.print(f"Sign in  {told['sign_in']}")
+    console.print(f"Data     {told['data']}")
+    console.print(f"Sources  {told['sources']}{f' ({chosen})' if chosen else ''}")
+    if mail is not None:
+        console.print(f"Mail     kept in {mail}")
     console.print("Ctrl-C stops the stack; everything is kept.")
     run_until_interrupted(stack, console)
 

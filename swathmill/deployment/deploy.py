@@ -47,8 +47,19 @@ def checkout(folder: Path) -> Path:
     return folder.resolve()
 
 
-def preview(az: Az, choices: Choices) -> None:
-    """Show what a deployment would change, and change nothing. Raises StackError."""
+def preview(az: Az, choices: Choices, *, as_json: bool = False) -> list[object]:
+    """Show what a deployment would change, or return it as JSON; change nothing.
+
+    Raises StackError.
+    """
+    said: list[object] = []
+
+    def call(*words: str, given: Mapping[str, str] | None = None) -> None:
+        if as_json:
+            said.append(az.ask(*words, "--no-pretty-print", given=given))
+        else:
+            az.show(*words, given=given)
+
     choices.check()
     if not az.ask("group", "exists", "--name", choices.group):
         raise StackError(
@@ -56,13 +67,14 @@ def preview(az: Az, choices: Choices) -> None:
             f"Make it: `az group create --name {choices.group} --location {choices.location}`.",
         )
     if not choices.image:
-        az.show(*_registry_call("what-if", choices))
+        call(*_registry_call("what-if", choices))
     if choices.entra:
         settings = {**entra.preview(az, choices), **choices.settings}
         choices = replace(choices, settings=settings)
     image = choices.image or "swathmill:to-be-built"
     given = _environment(az, choices, image, choices.registry, {})
-    az.show(*_main_call("what-if", choices), given=given)
+    call(*_main_call("what-if", choices), given=given)
+    return said
 
 
 def deploy(

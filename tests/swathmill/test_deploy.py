@@ -267,6 +267,15 @@ def test_what_if_changes_nothing(azure: Azure) -> None:
     assert not [words for words in said if " create" in words or " build" in words]
 
 
+def test_what_if_is_had_as_json(azure: Azure, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"status": "Succeeded", "changes": []}
+    azure.answers(**{"deployment_group_what-if": changes})
+    assert preview(azure.az, choices(), as_json=True) == [changes, changes]
+    assert capsys.readouterr().out == ""
+    asked = [words for words, _ in azure.calls() if "what-if" in words]
+    assert all("--no-pretty-print --output json" in words for words in asked)
+
+
 @pytest.mark.parametrize("known", [[], [{"appId": "app"}]])
 def test_what_if_has_the_settings_of_sign_in(azure: Azure, known: list[dict[str, str]]) -> None:
     azure.answers(

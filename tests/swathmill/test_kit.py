@@ -1,5 +1,6 @@
 """The development kit: skeletons run, `check` says what an upload would, `try` runs as a worker."""
 
+import json
 import shutil
 import subprocess
 import zipfile
@@ -59,6 +60,22 @@ def test_a_skeleton_runs_and_computes_what_it_says(tmp_path: Path, language: Lan
     (tmp_path / "group").mkdir()
     np.testing.assert_allclose(found, expected(tmp_path / "group"), rtol=1e-6)
     assert "swathmill: it took" in tried.output
+
+
+def test_new_and_try_answer_in_json(tmp_path: Path) -> None:
+    package, out = tmp_path / "own", tmp_path / "out"
+    made = json.loads(command("new", str(package), "--language", "shell", "--json").stdout)
+    assert made["files"] == sorted(path.name for path in package.iterdir())
+    tried = command("try", str(package), "--out", str(out), "--json")
+    (only,) = json.loads(tried.stdout)["outputs"]
+    assert Path(only["path"]).read_bytes() == (out / "layers.csv").read_bytes()
+    assert "swathmill: it took" in tried.stderr
+    program = next(path for path in package.iterdir() if path.suffix == ".sh")
+    program.write_text("echo 'I say no'; exit 3\n")
+    failed = command("try", str(package), "--out", str(out), "--json")
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout)["outcome"] == "user code failed"
+    assert "I say no" in failed.stderr
 
 
 def test_the_shell_skeleton_lists_the_layers(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`swathmill bench platform`: calls become rates, and every experiment runs on real servers."""
 
 import csv
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from swathmill.platform.instances import measure_instances
 from swathmill.platform.rates import Point, rate
 from swathmill.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, settings
 from swathmill.platform.study import Plan, Study
+from swathmill.platform.tcp import AnswerServer
 from swathmill.stack import ports
 from tasks.model.categories import Category
 from tasks.storage.transfer_shapes import MIB, UP, Cut
@@ -220,3 +222,16 @@ def test_the_command_measures_and_writes(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "round trip" in result.output
     assert not (tmp_path / SETTINGS).exists()
+
+
+def test_who_answers_says_where_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(_server: AnswerServer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AnswerServer, "serve_forever", ends)
+    (port,) = ports.choose(1)
+    said = CliRunner().invoke(
+        application(["bench"]), ["bench", "answer", "--port", str(port), "--json"]
+    )
+    assert json.loads(said.stdout) == {"host": "127.0.0.1", "port": port}
+    assert "Ended." in said.stderr

@@ -173,7 +173,7 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
     place: Place, tmp_path: Path
 ) -> None:
     log = tmp_path / "up.log"
-    stack = place.start("up", log=log)
+    stack = place.start("up", "--json", log=log)
     try:
         until(
             lambda: "Ctrl-C stops" in log.read_text() or stack.poll() is not None,
@@ -181,7 +181,8 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
             "the stack is up",
         )
         assert stack.poll() is None, log.read_text()
-        assert "/sign-in?token=" in log.read_text()
+        told, _ = json.JSONDecoder().raw_decode(log.read_text(), log.read_text().index("{"))
+        assert told["sign_in"].startswith(f"{told['portal']}/sign-in?token=")
 
         preview = place.swathmill("submit", str(REQUEST), "--dry-run")
         assert preview.returncode == 0, preview.stderr

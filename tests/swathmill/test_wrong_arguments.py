@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from swathmill.cli import COMMANDS, application, main
+from tests.swathmill.command_names import options_of_commands
 
 pytestmark = pytest.mark.slow
 
@@ -213,6 +214,12 @@ def test_a_wrong_argument_setting_or_path_is_named_without_a_traceback(
 def test_every_command_is_asked_for_something_wrong() -> None:
     asked = {case.line.split()[0] for case in CASES}
     assert asked >= {name for names in COMMANDS.values() for name in names}
+
+
+def test_every_command_answers_in_json() -> None:
+    options = options_of_commands()
+    assert len(options) > 35
+    assert {name for name, has in options.items() if "--json" not in has} == set()
 
 
 @pytest.mark.parametrize("name", ["file", "strange"])
