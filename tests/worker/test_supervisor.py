@@ -3,14 +3,16 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, State
+from tasks.model.model import ArtifactFile, RunUse, State
 from tasks.model.spec import CollectSpec, GroupSpec
+from tasks.run import tracing
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
@@ -25,7 +27,7 @@ from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
 from worker.slots.heartbeat import Heartbeat
-from worker.slots.supervisor import AttemptOrder, RunningProcess, Supervisor
+from worker.slots.supervisor import AttemptOrder, EndedAttempt, RunningProcess, Supervisor
 
 FILE = ArtifactFile(name="g.hdf", blob="granules/k/c/g.hdf", size=3, sha256="0" * 64)
 SPEC = CollectSpec(product="MOD", collection="61", granule="g.hdf", production="1")
@@ -734,3 +736,329 @@ def test_an_end_that_comes_while_others_are_written_is_written_too(
     supervisor.tend()
     thread.join(10)
     assert states(bench, keys) == [State.DONE, State.DONE]
+
+
+# --- what is recorded of an attempt ---
+
+USED = RunUse(
+    seconds=1.0,
+    cpu_seconds=2.0,
+    written=3,
+    cores=4,
+    waited=5.0,
+    most_seconds=6.0,
+    most_written=7,
+    most_memory=8,
+)
+
+
+@dataclass(kw_only=True)
+class Working(Pretended):
+    """A child that takes its time, on the bench's clock."""
+
+    clock: ManualClock
+    seconds: float
+
+    def follow(self, heard: Callable[[Message], None]) -> Ended | None:
+        self.clock.sleep(self.seconds)
+        return super().follow(heard)
+
+
+def working(bench: Bench, seconds: float, *messages: Message) -> Working:
+    clock = bench.world.runtime.clock
+    assert isinstance(clock, ManualClock)
+    return Working(clock=clock, seconds=seconds, messages=messages)
+
+
+def test_of_each_attempt_of_a_batch_it_is_told_when_it_ran_and_on_what(bench: Bench) -> None:
+    told: list[EndedAttempt] = []
+    bench.supervisor.heard = told.append
+    now = bench.world.runtime.clock.now()
+    keys = batch_of(bench, 2)
+    success = Succeeded(files=(FILE,), fetching=2.0, storing=3.0, used=USED)
+    failure = Failed(
+        category=Category.USER_CODE_FAILED,
+        message="it failed",
+        fetching=9.0,
+        storing=1.0,
+        used=USED,
+    )
+    by_turn(bench, working(bench, 20.0, success), working(bench, 4.0, failure))
+    bench.supervisor.execute(keys)
+    tasks = bench.world.runtime.tasks
+    (first,), (second,) = (tasks.attempts(key) for key in keys)
+    assert (first.started, first.ended, first.duration) == (now, now + 20, 20.0)
+    assert (second.started, second.ended, second.duration) == (now + 20, now + 24, 4.0)
+    assert (first.used, second.used) == (USED, USED)
+    assert (second.message, second.log, second.peak_memory) == ("it failed", "said", 7)
+    assert told == [
+        EndedAttempt(
+            phase=SPEC.phase,
+            outcome="success",
+            parts={"wait": 0.0, "fetch": 2.0, "compute": 15.0, "store": 3.0},
+        ),
+        EndedAttempt(
+            phase=SPEC.phase,
+            outcome=Category.USER_CODE_FAILED.value,
+            parts={"wait": 20.0, "fetch": 9.0, "compute": 0.0, "store": 1.0},
+        ),
+    ]
+
+
+def test_an_attempt_without_a_report_computed_all_the_time(bench: Bench) -> None:
+    told: list[EndedAttempt] = []
+    bench.supervisor.heard = told.append
+    by_turn(bench, working(bench, 6.0))
+    bench.attempt()
+    assert told[0].parts == {"wait": 0.0, "fetch": 0.0, "compute": 6.0, "store": 0.0}
+
+
+def test_a_child_gets_all_of_its_job(bench: Bench) -> None:
+    given = bench.world.done(SPEC, [FILE])
+    group = GroupSpec(group="g", cell="c", window="all", grid=None, bands=())
+    key = bench.world.plan(group.model_copy(update={"inputs": (given,)}))
+    bench.supervisor.execute([key])
+    (job,) = bench.jobs
+    assert (job.request, job.key) == (REQUEST, key)
+    assert job.claim == bench.world.runtime.tasks.attempts(key)[0].claim
+    assert job.inputs == {0: (FILE,)}
+    assert isinstance(job.spec, GroupSpec)
+    assert job.scratch.is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("order", "category", "said"),
+    [
+        (AttemptOrder.KILL, Category.EXECUTION_TIMEOUT, "killed after 8.0 s: longer than"),
+        (AttemptOrder.MOVE, Category.CANCELLED, "handed back"),
+        (AttemptOrder.HAND_BACK, Category.CANCELLED, "asked to stop"),
+        (AttemptOrder.FENCE, Category.WORKER_LOST, "did not reach the table"),
+    ],
+)
+def test_an_ordered_end_says_why_with_what_was_measured(
+    bench: Bench, order: AttemptOrder, category: Category, said: str
+) -> None:
+    failed = Failed(category=Category.UNKNOWN, message="killed in the middle", used=USED)
+    bench.child.hangs, bench.child.messages = True, [failed]
+    key, thread = bench.in_background()
+    bench.world.runtime.clock.sleep(8.0)
+    bench.supervisor.kill_all(order)
+    thread.join(10)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert attempt.category is category
+    assert said in attempt.message
+    assert (attempt.log, attempt.peak_memory, attempt.used) == ("said", 7, USED)
+
+
+def test_the_first_order_counts(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    claim = bench.world.task(key).claim
+    bench.supervisor._kill(slot := bench.supervisor._in_hand()[0], AttemptOrder.MOVE)
+    bench.supervisor._kill(slot, AttemptOrder.FENCE)
+    thread.join(10)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert (attempt.claim, attempt.category) == (claim, Category.CANCELLED)
+
+
+def test_an_order_kills_only_the_attempt_of_its_claim(bench: Bench) -> None:
+    bench.child.hangs = True
+    key, thread = bench.in_background()
+    bench.supervisor.kill("another", AttemptOrder.KILL)
+    assert not bench.child.killed.is_set()
+    bench.child.kill()
+    thread.join(10)
+    assert bench.world.task(key).state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("ended", "message"),
+    [
+        (
+            Ended(exit_code=None, peak_memory=2_500_000_000, over_memory=True, log=""),
+            "used 2.50 GB of memory, the limit is",
+        ),
+        (
+            Ended(exit_code=3, peak_memory=1, over_memory=False, log="first\nlast words \n"),
+            "ended with exit code 3 and no report: last words",
+        ),
+        (Ended(exit_code=0, peak_memory=1, over_memory=False, log=" \n"), "and no report"),
+        (Ended(exit_code=-11, peak_memory=1, over_memory=False, log="words"), "by SIGSEGV"),
+        (Ended(exit_code=None, peak_memory=1, over_memory=False, log=""), "exit code 0"),
+        (None, "killed from outside"),
+    ],
+)
+def test_an_end_without_a_report_is_put_into_words(
+    bench: Bench, ended: Ended | None, message: str
+) -> None:
+    bench.child.messages, bench.child.ended = [], ended
+    key = bench.attempt()
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert message in attempt.message
+
+
+def test_last_words_are_short(bench: Bench) -> None:
+    ended = Ended(exit_code=3, peak_memory=1, over_memory=False, log="x" * 1000)
+    bench.child.messages, bench.child.ended = [], ended
+    (attempt,) = bench.world.runtime.tasks.attempts(bench.attempt())
+    assert attempt.message.count("x") == 300 + "exit".count("x")
+
+
+@pytest.mark.parametrize("error", [EOFError(), ValueError("no such thing")])
+def test_an_attempt_whose_child_cannot_be_started_ends(bench: Bench, error: Exception) -> None:
+    """When the forkserver has died, the machine is to blame; else what was raised."""
+
+    def start(_job: Job) -> Pretended:
+        raise error
+
+    bench.supervisor.start = start
+    (attempt,) = bench.world.runtime.tasks.attempts(bench.attempt())
+    if isinstance(error, EOFError):
+        assert attempt.category is Category.WORKER_LOST
+        assert "forkserver" in attempt.message
+    else:
+        assert "no such thing" in attempt.message
+        assert "Traceback" in attempt.log
+
+
+def test_the_beat_lists_what_is_in_hand_in_few_words(bench: Bench) -> None:
+    bench.child.hangs = True
+    bench.child.messages = [Progress(fraction=0.123456, note="x" * 500)]
+    key, thread = bench.in_background()
+    bench.world.runtime.clock.sleep(2.0)
+    (running,) = bench.supervisor.running()
+    assert (running.key, running.claim) == (key, bench.world.task(key).claim)
+    assert (running.phase, running.task_class) == (SPEC.phase, SPEC.task_class)
+    assert (running.started_ago, running.progress) == (2.0, 0.123)
+    assert running.note == "x" * 120
+    assert bench.supervisor.busy()
+    bench.child.kill()
+    thread.join(10)
+
+
+def test_the_trace_of_an_attempt_has_its_course(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tracing.Span] = []
+    monkeypatch.setattr(tracing, "is_on", lambda: True)
+    monkeypatch.setattr(tracing, "record", found.append)
+    now = bench.world.runtime.clock.now()
+    keys = batch_of(bench, 2)
+    by_turn(
+        bench,
+        working(bench, 5.0, Succeeded(files=(FILE,), steps=(("fetch", now, now + 5),))),
+        working(bench, 3.0),
+    )
+    bench.supervisor.execute(keys)
+    spans = [(one.name, one.began - now, one.ended - now) for one in found]
+    assert [one for one in spans if one[0].startswith("attempt")] == [
+        ("attempt collection", 0.0, 8.0),
+        ("attempt collection", 0.0, 8.0),
+    ]
+    assert [one for one in spans if one[2] > one[1] and not one[0].startswith("attempt")] == [
+        ("fetch", 0.0, 5.0),
+        ("settle", 5.0, 8.0),
+        ("wait", 0.0, 5.0),
+        ("compute", 5.0, 8.0),
+    ]
+    assert {one.trace for one in found} == {tracing.trace_of(REQUEST)}
+    assert [one.failure != "" for one in found if one.name.startswith("attempt")] == [False, True]
+
+
+# --- when ends are written ---
+
+
+def test_ends_are_written_together_until_one_has_waited(bench: Bench) -> None:
+    """Of attempts of 0.5 s the third ends 1 s after the first."""
+    wrote: list[int] = []
+    original = protocol.end_batch
+
+    def end_batch(*given: Sequence[object]) -> list[bool]:
+        wrote.append(len(given[1]))
+        return original(*given)  # type: ignore[arg-type]
+
+    keys = batch_of(bench, 5)
+    by_turn(bench, working(bench, 0.5, Succeeded(files=(FILE,))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "end_batch", end_batch)
+        bench.supervisor.execute(keys)
+    assert wrote == [3, 2]
+    assert states(bench, keys) == [State.DONE] * 5
+
+
+def test_an_end_is_tried_for_minutes_and_then_left_to_the_monitor(bench: Bench) -> None:
+    clock = bench.world.runtime.clock
+    key = bench.world.plan(SPEC)
+    ends: list[float] = []
+
+    def end_batch(*_: object) -> list[bool]:
+        ends.append(clock.monotonic())
+        raise StoreError("away")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "end_batch", end_batch)
+        bench.supervisor.execute([key])
+    assert [after - before for before, after in pairwise(ends)] == [5.0] * 29
+    assert bench.world.task(key).state is State.RUNNING
+    assert not bench.supervisor.busy()
+
+
+def test_a_worker_with_a_short_lease_tries_more_often(bench: Bench) -> None:
+    clock = bench.world.runtime.clock
+    bench.supervisor.settings = bench.supervisor.settings.model_copy(update={"lease_seconds": 8.0})
+    tries: list[float] = []
+    original = protocol.end_batch
+
+    def end_batch(*given: object) -> list[bool]:
+        tries.append(clock.monotonic())
+        if len(tries) < 3:
+            raise StoreError("away")
+        return original(*given)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "end_batch", end_batch)
+        key = bench.attempt()
+    assert [one - tries[0] for one in tries] == [0.0, 2.0, 4.0]
+    assert bench.world.task(key).state is State.DONE
+
+
+def test_failures_follow_the_settings_of_the_worker(tmp_path: Path, bench: Bench) -> None:
+    settings = Settings(
+        data_dir=tmp_path,
+        retry_budget=7,
+        retry_base=1.5,
+        retry_ceiling=33.0,
+        retry_longest=44.0,
+        lease_seconds=40.0,
+    )
+    made = replace(bench.supervisor, settings=settings)
+    assert made._policy == transitions.RetryPolicy(budget=7, base=1.5, ceiling=33.0, longest=44.0)
+    assert made.lease.seconds == 40.0
+
+
+def test_only_the_task_without_room_goes_back(bench: Bench) -> None:
+    keys = batch_of(bench, 3)
+    by_turn(bench, well(), Pretended(messages=[Postponed(message="no memory")]), well())
+    bench.supervisor.execute(keys)
+    assert states(bench, keys) == [State.DONE, State.READY, State.DONE]
+    assert bench.world.runtime.tasks.attempts(keys[1]) == []
+
+
+def test_a_task_without_room_that_was_ordered_to_end_ends(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, [Postponed(message="no memory")]
+    key, thread = bench.in_background()
+    bench.supervisor.kill_all(AttemptOrder.HAND_BACK)
+    thread.join(10)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert attempt.category is Category.CANCELLED
+
+
+def test_a_claim_that_storage_does_not_answer_starts_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(protocol, "claim_batch", away)
+    bench.supervisor.execute([bench.world.plan(SPEC)])
+    assert (bench.jobs, bench.supervisor.busy()) == ([], False)
