@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
+from uuid import uuid4
 
 import yaml
 from starlette.datastructures import FormData
@@ -19,10 +20,11 @@ from tasks.refusal_wording import listed
 from tasks.request.document import Reduction, Region, Request, parse_request
 from tasks.request.region_files import is_notation
 from tasks.request.request_guide import WANTED
-from tasks.yaml_text import load_yaml
+from tasks.yaml_text import dump_yaml, load_yaml
 
 Document = dict[str, object]
 
+_LONG = 2_000  # characters of a polygon
 _COMMA = re.compile(r"[,\n](?![^\[]*\])")
 
 
@@ -621,9 +623,16 @@ def _yaml_mapping(name: str, text: str) -> object:
 
 
 def request_yaml(request: Request) -> str:
-    """Write the request in YAML as a person would, without defaults."""
+    """Write the request in YAML as a person would, without defaults.
+
+    A polygon of many vertices is one line of JSON: the rest of the document stays in sight, and it
+    takes a tenth of the time.
+    """
     made = request.model_dump(mode="json", exclude_defaults=True)
     made["time"] |= {"start": request.time.start, "end": request.time.end}
-    return yaml.safe_dump(
-        made, sort_keys=False, default_flow_style=None, width=96, allow_unicode=True
-    )
+    polygon = json.dumps(made["region"].get("geojson"))
+    if len(polygon) <= _LONG:
+        return dump_yaml(made)
+    mark = f"polygon-{uuid4().hex}"
+    made["region"]["geojson"] = mark
+    return dump_yaml(made).replace(mark, polygon, 1)

@@ -1,9 +1,11 @@
 """The form means the document it shows, and a document comes back out of its form."""
 
 import datetime as dt
+import json
 from dataclasses import replace
 
 import pytest
+import shapely
 import yaml
 from starlette.datastructures import FormData
 
@@ -126,6 +128,16 @@ def test_the_document_shown_means_the_same_request(made: dict[str, object]) -> N
     request = parse_request(made)
     text = request_yaml(request)
     assert parse_request(yaml.safe_load(text)) == request
+    assert parse_request(decode(text.encode())) == request
+
+
+def test_a_polygon_of_many_vertices_is_one_line_of_the_document() -> None:
+    polygon = json.loads(shapely.to_geojson(shapely.Point(7, 50).buffer(3, quad_segs=2000)))
+    request = parse_request(
+        {**PLAIN, "title": "Ä: b", "region": {"geojson": polygon, "clip": True}}
+    )
+    text = request_yaml(request)
+    assert len(text.splitlines()) < 30
     assert parse_request(decode(text.encode())) == request
 
 
