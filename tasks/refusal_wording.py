@@ -67,8 +67,7 @@ class _Fault:
 
 def refusal(error: ValidationError, document: object, guide: Guide) -> RequestRefusedError:
     """All errors of a document as one refusal: misspelt names first, then by place."""
-    told = faults(error, document, guide)
-    first, *others = told
+    first, *others = faults(error, document, guide)
     return RequestRefusedError(first.field, first.problem, first.remedy, tuple(others))
 
 
@@ -79,13 +78,13 @@ def faults(error: ValidationError, document: object, guide: Guide) -> list[Reque
     found = [fault for fault in found if not _for_its_parts(fault, found)]
     meant = {fault.path: _meant(fault, guide) for fault in found if fault.kind in _EXTRA}
     replaced = {(*path[:-1], name) for path, name in meant.items() if name}
-    told: dict[str, RequestRefusedError] = {}
+    refusals: dict[str, RequestRefusedError] = {}
     for fault in sorted(found, key=lambda f: f.kind not in _EXTRA):
         if fault.kind == "missing" and fault.path in replaced:
             continue  # it is there, misspelt
         problem, remedy = _words(fault, guide)
-        told.setdefault(fault.field, RequestRefusedError(fault.field, problem, remedy))
-    return [*told.values()]
+        refusals.setdefault(fault.field, RequestRefusedError(fault.field, problem, remedy))
+    return [*refusals.values()]
 
 
 def sentence(details: ErrorDetails) -> str:

@@ -58,8 +58,8 @@ class Claims:
                 f"The OpenID provider has not checked your mail address {owner}.",
                 "Confirm the address at the provider, then sign in again.",
             )
-        told = claims.get(self.of_groups)
-        mine = {str(group) for group in told} if isinstance(told, list) else set()
+        groups = claims.get(self.of_groups)
+        mine = {str(group) for group in groups} if isinstance(groups, list) else set()
         if mine & self.operators:
             return Person(owner=owner, role=Role.OPERATOR)
         if self.groups and not mine & self.groups:

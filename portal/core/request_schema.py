@@ -21,10 +21,10 @@ def request_schemas() -> dict[str, Schema]:
     """
     schema = Request.model_json_schema(ref_template=PARTS)
     text = schema.pop("description", "")
-    told = {_key(name): " ".join(words.split()) for name, words in _LINE.findall(text)}
+    described = {_key(name): " ".join(words.split()) for name, words in _LINE.findall(text)}
     parts = {f"Request{name}": part for name, part in schema.pop("$defs", {}).items()}
     for name, field in schema["properties"].items():
-        field["description"] = told[name].replace("`", "")
+        field["description"] = described[name].replace("`", "")
     schema |= {"title": "Request", "description": text.partition("\n")[0]}
     return {"Request": schema, **parts}
 

@@ -230,12 +230,12 @@ def in_words(granule: Granule, qa_layer: str, numbers: Sequence[int]) -> list[st
     fields = [] if entry is None else list(entry.bits.items())
     found = []
     for number in numbers:
-        told = []
+        parts = []
         for name, bits in fields:
             part = (number >> bits.start) & ((1 << bits.length) - 1)
             meaning = bits.values.get(part, "")
-            told.append(f"{name}={part} ({meaning})" if meaning else f"{name}={part}")
-        found.append("; ".join(told))
+            parts.append(f"{name}={part} ({meaning})" if meaning else f"{name}={part}")
+        found.append("; ".join(parts))
     return found
 
 

@@ -197,10 +197,10 @@ class Manager:
     def _find(self, request: str) -> Live | None:
         return self._lifecycle.find(request)
 
-    def _hear(self, told: Informed) -> None:
-        for task in told.ready:
+    def _hear(self, informed: Informed) -> None:
+        for task in informed.ready:
             self._ready.now(task)
-        self._events.notice([shard(ended) for ended in told.ended])
+        self._events.notice([shard(ended) for ended in informed.ended])
 
     def _restrict(self) -> bool:
         if self._restricting.look():

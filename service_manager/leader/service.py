@@ -58,7 +58,7 @@ def _wait(
     stop: threading.Event,
     watch: Watch,
 ) -> bool:
-    told = False
+    logged = False
     while not stop.is_set():
         try:
             if leadership.acquire():
@@ -66,9 +66,9 @@ def _wait(
         except StoreError as error:
             log.warning("storage does not answer", error=str(error))
         else:
-            if not told:
+            if not logged:
                 log.info("standing by: another manager acts")
-            told = True
+            logged = True
         watch.stands_by(leadership)
         stop.wait(min(1.0, options.lease / 10))
     return False

@@ -155,12 +155,12 @@ class PlanWriter:
             if task is None:
                 absent += 1
                 change = self._create(step)
-                told = self._interest(step)
+                interest = self._interest(step)
             else:
-                told = self._told(step, task)
-                change = self._existing(step, task, told)
+                interest = self._interest_in(step, task)
+                change = self._existing(step, task, interest)
             operations += change.operations
-            written.tasks.append((change.task, told))
+            written.tasks.append((change.task, interest))
             if change.task.state is State.WAITING and self._stale(step, task):
                 written.waiting.append(step.key)
                 if task is None or task.state.live:  # else its revival writes the event
@@ -211,14 +211,14 @@ class PlanWriter:
             )
         return step.created
 
-    def _existing(self, step: _Step, task: Task, told: Interest) -> transitions.Change:
+    def _existing(self, step: _Step, task: Task, interest: Interest) -> transitions.Change:
         if self._request in task.interests:
             if task.state is State.DONE or not step.edges:
                 return transitions.Change(task=task)
             return transitions.link(task, step.edges[:_TOGETHER])
-        return transitions.add_interest(task, told, self._missing(step), step.edges[:_TOGETHER])
+        return transitions.add_interest(task, interest, self._missing(step), step.edges[:_TOGETHER])
 
-    def _told(self, step: _Step, task: Task) -> Interest:
+    def _interest_in(self, step: _Step, task: Task) -> Interest:
         """Return the interest row for an existing task, with its outcome when the task is DONE."""
         if self._request in task.interests:
             return self._runtime.tasks.interest(self._request, task.key) or self._interest(step)

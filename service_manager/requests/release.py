@@ -163,8 +163,8 @@ class Dropping:
     def _decide(self, task: Task, interest: Interest | None) -> Change:
         untold = interest is not None and not interest.outcome and self._request in task.interests
         if interest is not None and untold and task.state is State.DONE:
-            told = replace(interest, outcome=TaskOutcome.DONE, files=task.files)
-            if self._keep(told):
+            done = replace(interest, outcome=TaskOutcome.DONE, files=task.files)
+            if self._keep(done):
                 return transitions.deliver(task, self._request)
         past = partial(self._is_past, key=task.key)
         if interest is not None and self._keep(interest):

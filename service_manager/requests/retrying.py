@@ -136,8 +136,8 @@ class Reviving:
         upstream = task.category is Category.UPSTREAM_FAILED
         if task.state is State.WAITING or (task.state is State.FAILED and upstream):
             return bool(lives)
-        told = (self._interest(live, task.key) for live in lives)
-        return any(interest is not None and interest.outcome in _UPSTREAM for interest in told)
+        interests = (self._interest(live, task.key) for live in lives)
+        return any(interest is not None and interest.outcome in _UPSTREAM for interest in interests)
 
     def _lives(self, task: Task) -> list[Live]:
         found = [self._find(request) for request in task.interests]
@@ -147,19 +147,19 @@ class Reviving:
         task = self._tasks.task(key)
         if task is None:
             return
-        told = [
+        interests = [
             (live, interest.with_fallback(task.fallback))
             for live in self._lives(task)
             if (interest := self._interest(live, key))
         ]
-        for live, interest in told:
+        for live, interest in interests:
             live.note(interest)  # an earlier try may have cleared its outcome and got no further
         # News of a failure may be on its way to a request; it says nothing once revived.
         failed = (None, *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
-        asking = [(live, interest) for live, interest in told if interest.outcome in failed]
+        asking = [(live, interest) for live, interest in interests if interest.outcome in failed]
         if asking:
             task = self._retry(key, [live for live, _ in asking], members, order)
-        for live, before in told:
+        for live, before in interests:
             interest = self._interest(live, key)
             if interest is not None and before.outcome is not TaskOutcome.DONE:
                 for fallback in interest.fallbacks:

@@ -80,7 +80,7 @@ class Teller:
         self._read_layers = read_layers
         self._beside = beside
         self._layers: dict[_Stamps, Layers] = {}
-        self._told: Holdings | None = None
+        self._published: Holdings | None = None
         self._running: Future[None] | None = None
         self._next_poll = 0.0
         self._next_look = 0.0
@@ -113,10 +113,10 @@ class Teller:
         try:
             self._archive.refresh()
             found = self._archive.coverage()
-            told = None if found is None else self._holdings(found)
-            if told != self._told or number != self._answered:
-                holdings.publish(self._runtime.store, told, number)
-            self._told, self._answered = told, number
+            held = None if found is None else self._holdings(found)
+            if held != self._published or number != self._answered:
+                holdings.publish(self._runtime.store, held, number)
+            self._published, self._answered = held, number
         except (StoreError, ArchiveError) as error:
             log.warning("what the archive holds could not be published", error=str(error))
         took = clock.monotonic() - begun
@@ -126,13 +126,13 @@ class Teller:
         if len(found) > holdings.MOST_PRODUCTS:
             return None
         known, self._layers = self._layers, {}
-        told = []
+        products = []
         for each in found:
             stamps = _stamps(each.samples)
             layers = known.get(stamps) or self._read(each)
             self._layers[stamps] = layers
-            told.append(_held(each, layers))
-        return Holdings(products=tuple(told))
+            products.append(_held(each, layers))
+        return Holdings(products=tuple(products))
 
     def _read(self, covered: Coverage) -> Layers:
         """Return the layers of all samples together; none when one sample cannot be read.

@@ -71,6 +71,6 @@ def _origin_lines(origin: PixelOrigin) -> list[str]:
             f"{field.name} {field.value}" + (f" ({field.meaning})" if field.meaning else "")
             for field in quality.fields
         )
-        told = f": {fields}" if fields else ""
-        lines.append(f"quality    {quality.layer} {quality.stored}{told}")
+        meaning = f": {fields}" if fields else ""
+        lines.append(f"quality    {quality.layer} {quality.stored}{meaning}")
     return lines

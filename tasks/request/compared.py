@@ -216,7 +216,7 @@ def measurement_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
     sites = parse_sites(resolved.request.read_at or "")
     found = measured(given, sites)
     there = [site for site in sites if any(one.values for one in found.get(site.name, ()))]
-    told = []
+    compared = []
     for site in there[:_NAMED]:
         for column in given.columns:
             series = [one for one in found[site.name] if one.column == column and one.values]
@@ -225,9 +225,9 @@ def measurement_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
                 count = sum(len(one.values) for one in series)
                 values = f"{count:,} value{'s' * (count != 1)}"
                 zone = f"UTC{offset_text(minutes)} {_SAID_BY[source]}"
-                told.append(f"{site.name} {column} ({values}, {zone})")
+                compared.append(f"{site.name} {column} ({values}, {zone})")
     more = len(there) - _NAMED
-    text = "; ".join(told) + (f"; and {more:,} more" if more > 0 else "")
+    text = "; ".join(compared) + (f"; and {more:,} more" if more > 0 else "")
     at = f"{len(there):,} site{'s' * (len(there) != 1)}"
     notes = [f"Compared with measurements at {at}: {text}."]
     without = [site.name for site in sites if site not in there]

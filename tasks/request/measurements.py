@@ -371,9 +371,9 @@ def time_zone(
     """
     zones = {one.offset for one in series if one.offset is not None}
     if len(zones) > 1:
-        told = " and ".join(map(offset_text, sorted(zones)))
+        texts = " and ".join(map(offset_text, sorted(zones)))
         raise MeasurementsError(
-            f"tables of one site have the time zones {told}; give each site's times in one zone"
+            f"tables of one site have the time zones {texts}; give each site's times in one zone"
         )
     if zones:
         return zones.pop(), "table"

@@ -67,8 +67,8 @@ class SqliteStore:
             for operation, text in zip(operations, texts, strict=True):
                 key = (table, partition, operation.row)
                 self._apply(connection, key, operation, text, etag)
-        told = str(etag)
-        return tuple("" if isinstance(one, Delete) else told for one in operations)
+        written = str(etag)
+        return tuple("" if isinstance(one, Delete) else written for one in operations)
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None

@@ -247,15 +247,15 @@ def record_outcome(
     stopped: bool | None = None,
 ) -> MergeEntity:
     """Record a task's outcome in an interest; `stopped` stays as it is if not given."""
-    told: Entity = {
+    recorded: Entity = {
         "outcome": outcome.value,
         "category": category.value if category else "",
         "message": message,
         "files": dump_files(files),
     }
     if stopped is not None:
-        told["stopped"] = stopped
-    return MergeEntity(row=interest_row(request, key), entity=told)
+        recorded["stopped"] = stopped
+    return MergeEntity(row=interest_row(request, key), entity=recorded)
 
 
 def name_fallbacks(interest: Interest) -> MergeEntity:

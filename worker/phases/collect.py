@@ -76,13 +76,13 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
 
 def _progress(context: Context, spec: CollectSpec) -> Progress:
     """Report the progress of the fetch, each per cent once, as the first 60 % of the attempt."""
-    told = 0
+    reported = 0
 
     def tell(done: int, total: int) -> None:
-        nonlocal told
+        nonlocal reported
         part = 100 * done // total if total else 0
-        if part > told:
-            told = part
+        if part > reported:
+            reported = part
             context.tell(_FETCHED * min(1.0, part / 100), f"fetching {spec.granule}")
 
     return tell

@@ -458,17 +458,17 @@ class Supervisor:
             healing=diagnosis.healing if diagnosis else 0,
             first=slot.claimed.task,
         )
-        told = EndedAttempt(
+        summary = EndedAttempt(
             phase=slot.claimed.task.phase,
             outcome=attempt.category.value if attempt.category else "success",
             parts=slot.parts(attempt.duration),
         )
-        self.heard(told)
+        self.heard(summary)
         return _Ended(
             at=clock.monotonic(),
             claimed=slot.claimed,
             end=ended,
-            parts=told.parts,
+            parts=summary.parts,
             course=Course(
                 asked=slot.asked,
                 claimed=slot.started - slot.waited,
