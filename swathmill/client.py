@@ -29,6 +29,7 @@ from tasks.storage.file_blobs import FileBlobs
 
 TIMEOUT_SECONDS = 60.0
 PUSH_SECONDS = 420.0  # of an upload, whose Python dependencies are resolved meanwhile
+PAGE = 1000  # results or failures of one answer
 COPY_SECONDS = 1800.0  # of one call that copies results, which ends after the file in hand
 BUSY_SECONDS = 5.0  # between two tries while others copy
 _BUSY_TRIES = 24
@@ -383,7 +384,7 @@ class Client:
         Args:
             request_id: Its id.
         """
-        return self._read(_FAILURES, self._call("GET", _path(request_id, "failures")))
+        return list(self._pages(_FAILURES, _path(request_id, "failures")))
 
     def results(self, request_id: str) -> list[ResultFile]:
         """List the files of a request that are finished.
@@ -391,7 +392,7 @@ class Client:
         Args:
             request_id: Its id.
         """
-        return self._read(_RESULTS, self._call("GET", _path(request_id, "results")))
+        return list(self._pages(_RESULTS, _path(request_id, "results")))
 
     def copy_results(
         self,
@@ -732,6 +733,15 @@ class Client:
         finally:
             draft.unlink(missing_ok=True)
         return target
+
+    def _pages(self, kind: TypeAdapter[list[_T]], path: str) -> Iterator[_T]:
+        """Yield a list that the portal gives in pages: no answer holds up others for long."""
+        parameters = {"limit": f"{PAGE}"}
+        while parameters:
+            answer = self._send("GET", path, parameters=parameters)
+            yield from self._read(kind, answer.content)
+            following = answer.links.get("next", {}).get("url", "")
+            parameters = dict(httpx.URL(following).params)
 
     def _read(self, kind: TypeAdapter[_T], answer: bytes) -> _T:
         try:

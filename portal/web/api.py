@@ -1,7 +1,8 @@
 """The HTTP API of requests and results, for the command line and for scientists' scripts."""
 
 import hashlib
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from portal.core.acting import audited_for_others
+from portal.core.addresses import this_url
 from portal.core.answers import (
     AttemptAnswer,
     FailureAnswer,
@@ -58,6 +60,10 @@ _FAILURES_ON_STATUS = 100
 _CONNECTED_SECONDS = 2.0  # between two looks at whether who waits is still there
 
 Body = Annotated[bytes, Depends(read_body)]
+ListLimit = Annotated[
+    int | None,
+    Query(ge=1, le=10_000, description="Only so many; the header `Link` leads to the next ones."),
+]
 
 
 @router.post(
@@ -357,10 +363,27 @@ def _check_order(row: RequestRow, what: RequestOrder) -> None:
 
 
 @router.get("/requests/{request_id}/failures", summary="What failed, and why")
-def failures(request_id: str, caller: Reader, portal: CurrentPortal) -> list[FailureAnswer]:
+def failures(
+    request_id: str,
+    request: Request,
+    response: Response,
+    caller: Reader,
+    portal: CurrentPortal,
+    limit: ListLimit = None,
+    after: Annotated[str, Query(description="A task's key: only those after it.")] = "",
+) -> list[FailureAnswer]:
     """List every task that failed for good, with category, cause and remedy."""
     row = read_for(portal.runtime, caller, request_id)
-    return [FailureAnswer.of(interest) for interest in portal.results.failures(portal.runtime, row)]
+    every = portal.results.failures(portal.runtime, row)
+    keys = [interest.key for interest in every]
+    if after and after not in keys:
+        raise BadCallError(
+            f"{after!r} is not among these failures.", "Begin again without it.", field="after"
+        )
+    begin = keys.index(after) + 1 if after else 0
+    shown = keys[begin : begin + limit] if limit else keys[begin:]
+    _lead_on(portal, request, response, shown, len(keys) - begin)
+    return [FailureAnswer.of(interest) for interest in every[begin : begin + len(shown)]]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")
@@ -370,10 +393,32 @@ def gaps(request_id: str, caller: Reader, portal: CurrentPortal) -> list[GapAnsw
 
 
 @router.get("/requests/{request_id}/results", summary="Finished results")
-def results(request_id: str, caller: Reader, portal: CurrentPortal) -> list[ResultAnswer]:
-    """List the files that are finished so far."""
+def results(
+    request_id: str,
+    request: Request,
+    response: Response,
+    caller: Reader,
+    portal: CurrentPortal,
+    limit: ListLimit = None,
+    after: Annotated[str, Query(description="A result's path: only those after it.")] = "",
+) -> list[ResultAnswer]:
+    """List the files that are finished so far, by path."""
     row = read_for(portal.runtime, caller, request_id)
-    return _results(row.id, portal.results.files(portal.runtime, row).values())
+    files = portal.results.files(portal.runtime, row)
+    paths = list(files)
+    begin = bisect_right(paths, after)
+    shown = paths[begin : begin + limit] if limit else paths[begin:]
+    _lead_on(portal, request, response, shown, len(paths) - begin)
+    return _results(row.id, map(files.__getitem__, shown))
+
+
+def _lead_on(
+    portal: Portal, request: Request, response: Response, shown: Sequence[str], left: int
+) -> None:
+    """Link to the rest of a list, of which these of the `left` ones are shown (RFC 8288)."""
+    if len(shown) < left:
+        following = this_url(request, portal.settings, after=shown[-1])
+        response.headers["Link"] = f'<{following}>; rel="next"'
 
 
 @router.head("/requests/{request_id}/results/{path:path}", include_in_schema=False)

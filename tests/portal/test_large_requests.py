@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from portal.core import results
+from swathmill import Client
+from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.task_keys import canonical, digest_of, shard
 from tasks.storage.clock import ManualClock
@@ -17,7 +19,14 @@ from tasks.tables import request_operations, task_table
 from tasks.tables.request_table import PhaseCount
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
-from tests.portal.scripted import LivePortal, live_portal, live_runtime, set_row, settings
+from tests.portal.scripted import (
+    LivePortal,
+    live_portal,
+    live_runtime,
+    put_failed_task,
+    set_row,
+    settings,
+)
 from tests.portal.submissions import submitted
 
 TASKS, FILES = 100_000, 5_000
@@ -136,6 +145,51 @@ def test_the_page_of_a_large_request_comes_before_its_tasks_are_read(
         assert "Being read" not in again[2]
         assert again[2].count("<tr>") <= 2 + 50 + 50  # a page of dates and one of files
         assert again[1] < 250_000  # bytes, unpacked: 50 dates of 10 layers, and 50 files
+
+
+def test_the_api_lists_results_of_a_large_request_in_pages(
+    portal: LivePortal, store: Counted, large: str
+) -> None:
+    path = f"/api/requests/{large}/results"
+    with portal.client() as client:
+        whole = [one["name"] for one in client.get(path).raise_for_status().json()]
+        store.rows = 0
+        found: list[str] = []
+        answer = client.get(path, params={"limit": 2000})
+        sizes = [len(answer.json())]
+        found += [one["name"] for one in answer.json()]
+        while "next" in answer.links and len(sizes) < 9:
+            answer = client.get(answer.links["next"]["url"])
+            sizes.append(len(answer.json()))
+            found += [one["name"] for one in answer.json()]
+    assert found == whole
+    assert sizes == [2000, 2000, 1000]
+    assert store.rows == 0  # all that is listed was read once
+
+
+def test_the_client_asks_for_results_and_failures_in_pages(
+    portal: LivePortal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = filled(portal.runtime, 10, 5, ended=False)
+    keys = [put_failed_task(portal.runtime, name, f"F{n}", (Category.UNKNOWN,)) for n in range(5)]
+    monkeypatch.setattr("swathmill.client.PAGE", 2)
+    asked: list[str] = []
+
+    class Recording(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.query.decode())
+            return super().handle_request(request)
+
+    with portal.client() as http:
+        token = http.headers["Authorization"].removeprefix("Bearer ")
+        client = Client(url=portal.url, token=token, transport=Recording())
+        results = [one.name for one in client.results(name)]
+        failures = [one.key for one in client.failures(name)]
+        wrong = http.get(f"/api/requests/{name}/failures", params={"after": "none"})
+    assert len(results) == len(set(results)) == 5
+    assert sorted(failures) == sorted(keys)
+    assert [query.startswith("limit=2") for query in asked] == [True] * 6
+    assert (wrong.status_code, wrong.json()["field"]) == (400, "after")
 
 
 def test_while_a_large_request_runs_one_read_serves_many_pages(
