@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack import ports
@@ -24,6 +25,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("SWATHMILL_SANDBOX", "limits")
 # What a portal in this process logs is no part of what a command prints.
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.__stderr__))
+# A busy machine makes any test slow.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.hookimpl(wrapper=True)

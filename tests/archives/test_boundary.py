@@ -78,7 +78,7 @@ BOXES = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.floats(0, 5900), st.floats(-180, 180), BOXES, st.sampled_from([3, 24]))
 def test_a_box_with_pixels_in_it_is_never_missed(
     seconds: float, node: float, box: LonLatBox, points: int

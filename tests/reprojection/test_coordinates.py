@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprojection.grid.blocks import plan_blocks
@@ -72,7 +72,7 @@ def test_a_sinusoidal_target_ends_at_the_rim() -> None:
     assert 0.1 < lost.mean() < 1.0
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(
     kind=st.sampled_from(["laea", "aea", "lcc", "tmerc", "stere", "eqc", "cea", "sinu"]),
     lon=st.floats(-179, 179),

@@ -108,7 +108,7 @@ def test_coarse_pixels_keep_their_place() -> None:
 
 
 @pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.floats(0, 5900),
     st.floats(-180, 180),

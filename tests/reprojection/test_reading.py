@@ -252,7 +252,7 @@ def test_a_truncated_granule_is_unreadable(tmp_path: Path, part: float) -> None:
         read_everything()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2), st.integers(0, 3), st.integers(0, 5))
 def test_every_element_of_a_band_is_where_the_file_has_it(
     tmp_path_factory: pytest.TempPathFactory, band: int, row: int, column: int

@@ -235,7 +235,7 @@ def test_a_stray_coordinate_claims_no_more_than_four_footprints() -> None:
 
 
 @needs_kernels
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     top=st.integers(0, 39),
     left=st.integers(0, 39),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service_manager.fleet.machines import Machines
@@ -171,7 +171,7 @@ _events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(_events)
 def test_one_worker_and_a_quarter_of_the_slots_are_free_at_every_look(
     events: list[tuple[str, int]],

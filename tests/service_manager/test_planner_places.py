@@ -44,7 +44,7 @@ def tiles_of_every_pixel(place: WindowCell) -> set[tuple[int, int]]:
     return {(int(i), int(j)) for i, j in zip(h, v, strict=True) if 0 <= i < 36 and 0 <= j < 18}
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     west=st.floats(0, 25),
     south=st.floats(42, 75),
@@ -62,7 +62,7 @@ def test_no_tile_with_a_pixel_is_missed_and_few_are_added(
         assert len(found - needed) <= 2  # tiles that a tenth of a metre separates from a centre
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     west=st.floats(0, 25),
     south=st.floats(42, 75),

@@ -231,7 +231,7 @@ def test_large_requests_of_neighbouring_regions_share_their_inner_cells() -> Non
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     west=st.floats(-180.0, 170.0),
     south=st.floats(-80.0, 60.0),

@@ -72,7 +72,7 @@ def test_tiles_on_a_users_grid_are_covered_whole() -> None:
     assert grid.bounds == pytest.approx((-20.0, 50.0, 0.0, 60.0))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     west=st.floats(-20, 20),
     south=st.floats(35, 65),

@@ -338,7 +338,7 @@ def test_a_want_of_another_request_keeps_a_shared_task_alive() -> None:
     assert transitions.drop(left, "r2").task.state is State.CANCELLED
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     ends=st.lists(
         st.tuples(st.integers(0, 15), st.integers(0, 15)).map(lambda p: (p[0] | p[1], p[1])),
