@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from portal.core.downloads import attachment
 from portal.core.explaining import NotExplainedError
@@ -148,13 +148,27 @@ def _storage_origin(portal: Portal) -> str:
     return ""
 
 
-@router.get("/requests/{request_id}/map/layer")
-def describe(
-    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, band: BandNumber = 0
-) -> dict[str, object]:
-    """Describe how a band of a layer is drawn: projection, extent, files by date, and colours."""
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The layer that a call names, among all layers of its request."""
+
+    row: RequestRow
+    layers: Mapping[str, ResultLayer]
+    found: ResultLayer
+
+
+def _asked(request_id: str, caller: Reader, portal: CurrentPortal, layer: str) -> _Asked:
     row, layers = _layers(portal, caller, request_id)
-    found = _layer(layers, layer)
+    return _Asked(row=row, layers=layers, found=_layer(layers, layer))
+
+
+Asked = Annotated[_Asked, Depends(_asked)]
+
+
+@router.get("/requests/{request_id}/map/layer")
+def describe(asked: Asked, portal: CurrentPortal, band: BandNumber = 0) -> dict[str, object]:
+    """Describe how a band of a layer is drawn: projection, extent, files by date, and colours."""
+    row, found = asked.row, asked.found
     legend = _legend(portal, row, found, band)
     said = legend.said
     grid = said.grid.grid()
@@ -178,30 +192,20 @@ def describe(
 
 
 @router.get("/requests/{request_id}/map/legend")
-def legend_part(
-    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, band: BandNumber = 0
-) -> Response:
+def legend_part(asked: Asked, portal: CurrentPortal, band: BandNumber = 0) -> Response:
     """Render the legend of a band of a layer."""
-    row, layers = _layers(portal, caller, request_id)
-    found = _layer(layers, layer)
-    legend = _legend(portal, row, found, band)
+    legend = _legend(portal, asked.row, asked.found, band)
     chosen = legend.said.bands[band]
     about = "" if chosen.role == "data" else _OF_GRANULES.get(chosen.role, chosen.name)
-    return portal.pages.part("legend.html", layer=found, legend=legend, about=about)
+    return portal.pages.part("legend.html", layer=asked.found, legend=legend, about=about)
 
 
 @router.get("/requests/{request_id}/map/statistics")
 def statistics_part(
-    request_id: str,
-    caller: Reader,
-    portal: CurrentPortal,
-    layer: str,
-    date: str,
-    band: BandNumber = 0,
+    asked: Asked, portal: CurrentPortal, date: str, band: BandNumber = 0
 ) -> Response:
     """Render the histogram and the statistics of a band of a layer on a date."""
-    row, layers = _layers(portal, caller, request_id)
-    found = _layer(layers, layer)
+    row, found = asked.row, asked.found
     day = found.nearest(date)
     raster, said = portal.pictures.small(
         portal.results.reader(portal.runtime, row), _current(portal, row, found.rasters[day]), band
@@ -218,22 +222,13 @@ def statistics_part(
 
 
 @router.get("/requests/{request_id}/map/point")
-def point_part(
-    request_id: str,
-    caller: Reader,
-    portal: CurrentPortal,
-    layer: str,
-    date: str,
-    lon: Lon,
-    lat: Lat,
-) -> Response:
+def point_part(asked: Asked, portal: CurrentPortal, date: str, lon: Lon, lat: Lat) -> Response:
     """Render what all layers hold at a place on a date, and one layer's series there."""
-    row, layers = _layers(portal, caller, request_id)
-    found = _layer(layers, layer)
+    row, found = asked.row, asked.found
     day = found.nearest(date)
     reader = portal.results.reader(portal.runtime, row)
     values = []
-    for each in layers.values():
+    for each in asked.layers.values():
         if day in each.rasters:
             read = portal.pictures.pixel(reader, _current(portal, row, each.rasters[day]), lon, lat)
             if read is not None:
@@ -257,18 +252,9 @@ def point_part(
 
 
 @router.get("/requests/{request_id}/map/explained")
-def explained_part(
-    request_id: str,
-    caller: Reader,
-    portal: CurrentPortal,
-    layer: str,
-    date: str,
-    lon: Lon,
-    lat: Lat,
-) -> Response:
+def explained_part(asked: Asked, portal: CurrentPortal, date: str, lon: Lon, lat: Lat) -> Response:
     """Render which granule, row and column a value came from, with its quality decoded."""
-    row, layers = _layers(portal, caller, request_id)
-    found = _layer(layers, layer)
+    row, found = asked.row, asked.found
     result = _current(portal, row, found.rasters[found.nearest(date)])
     reader = portal.results.reader(portal.runtime, row)
     try:
@@ -284,13 +270,10 @@ def explained_part(
 
 
 @router.get("/requests/{request_id}/map/series.csv")
-def series_file(
-    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, lon: Lon, lat: Lat
-) -> Response:
+def series_file(asked: Asked, portal: CurrentPortal, lon: Lon, lat: Lat) -> Response:
     """Return a layer's values at a place as CSV: date and value, empty where there is none."""
-    row, layers = _layers(portal, caller, request_id)
-    found = _layer(layers, layer)
-    series = _series(portal, row, found, lon, lat, len(found.dates))
+    found = asked.found
+    series = _series(portal, asked.row, found, lon, lat, len(found.dates))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["date", "lon", "lat", found.name])
