@@ -6,15 +6,18 @@ even when the group is empty: requests that were shared with it are never shown 
 people.
 """
 
+import re
 from dataclasses import dataclass
 
 from tasks.errors import SwathmillError
+from tasks.model.package_reference import NAME
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec, in_json
 from tasks.storage.store import Delete, Insert, Operation, Replace, Row, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.request_table import PARTITION, TABLE, hashed
 
+_NAME = re.compile(NAME)
 MOST_MEMBERS = 40
 """All rows of a group are changed in one transaction."""
 
@@ -57,8 +60,9 @@ class GroupTable:
         self._store = store
 
     def find(self, name: str) -> GroupRow | None:
-        """Return a group that is not disbanded."""
-        found = self._store.get(TABLE, PARTITION, f"g|{name}")
+        """Return a group that is not disbanded; None, too, for what is not the name of one."""
+        named = _NAME.fullmatch(name)  # others may have characters that a RowKey cannot
+        found = self._store.get(TABLE, PARTITION, f"g|{name}") if named else None
         row = _GROUP.load(found) if found else None
         return None if row is None or row.disbanded else row
 

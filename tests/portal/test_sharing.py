@@ -63,6 +63,7 @@ def test_members_read_a_shared_request_and_change_nothing(
     with portal.client(EVE) as eve:
         assert eve.get(f"/api/requests/{request_id}").status_code == 404
         assert eve.get("/api/requests", params={"group": "forest-team"}).status_code == 404
+        assert eve.get("/api/requests", params={"group": "no\x06name"}).status_code == 404
 
 
 def test_who_leaves_or_is_left_out_reads_no_more(
