@@ -353,3 +353,45 @@ def test_a_fallback_task_is_named_in_the_interests_of_very_many_requests(
     for one in ("r", *requests):
         assert scene.recorded(one, CELL).fallback == key
     assert set(scene.task(key).interests) == {"r", *requests}
+
+
+def test_a_fallback_task_that_cannot_be_stored_fails_the_task_and_says_why(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(*_: object) -> None:
+        raise ValueError("too many bytes")
+
+    monkeypatch.setattr(dependents, "check_transaction", too_large)
+    in_place(scene)
+    lacking(scene, B)
+    scene.process()
+    task = scene.task(CELL)
+    assert (task.state, task.fallback) == (State.FAILED, "")
+    assert "could not be planned without the inputs that failed: too many bytes" in task.reason
+
+
+def test_all_inputs_that_were_revived_are_waited_for(scene: Scene) -> None:
+    scene.request("other")
+    in_place(scene)
+    for spec in (A, B, C):
+        scene.run(spec, BAD)
+    scene.process()
+    for spec in (B, C):
+        interest = scene.interest("other", spec)
+        scene.change(spec, lambda task, given=interest: transitions.add_interest(task, given, 0))  # type: ignore[misc]
+    scene.run(D)
+    scene.process()
+    assert (scene.task(CELL).missing, scene.task(CELL).lacking) == (0b0110, 0b0001)
+
+
+def test_a_task_with_a_lacking_input_waits_for_the_others(scene: Scene) -> None:
+    """Not remembered is what waits for its fallback task: it is read again."""
+    in_place(scene)
+    scene.run(A, BAD)
+    scene.process()
+    assert (scene.task(CELL).state, scene.task(CELL).fallback) == (State.WAITING, "")
+    for spec in (B, C, D):
+        scene.run(spec)
+    scene.process()
+    assert scene.dependents._waiting == {}
+    assert scene.task(CELL).fallback
