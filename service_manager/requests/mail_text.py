@@ -206,7 +206,7 @@ def _results(
     files = sum(outcome.results.values())
     if not files:
         if state is RequestState.HELD:
-            return [f"Sign in on its page to confirm or cancel it:\n  {link}"]
+            return [f"Sign in on its page to let it go on, or to cancel it:\n  {link}"]
         if state in (RequestState.CANCELLED, RequestState.REFUSED):
             return [f"Sign in on its page to change it and submit it again:\n  {link}"]
         return [f"There are no results. What happened is described here:\n  {link}"]

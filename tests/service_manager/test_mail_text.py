@@ -156,7 +156,7 @@ def test_addresses_that_would_break_a_header() -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        (RequestState.HELD, "Sign in on its page to confirm or cancel it:"),
+        (RequestState.HELD, "Sign in on its page to let it go on, or to cancel it:"),
         (RequestState.CANCELLED, "Sign in on its page to change it and submit it again:"),
         (RequestState.REFUSED, "Sign in on its page to change it and submit it again:"),
     ],
