@@ -345,6 +345,92 @@ def test_ten_small_tasks_start_when_a_slot_is_free_behind_ten_thousand_long_ones
     assert max(started.values()) <= 30
 
 
+def test_ready_tasks_are_counted_by_phase_with_the_time_since_the_first_was_seen() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    dispatch.add("0a", "r", "collection MOD.61")
+    assert dispatch.queues(10.0) == {Phase.COLLECTION: (1, 0.0)}
+    dispatch.add("0b", "r", "collection MOD.61")
+    dispatch.add("0c", "r", "reduction own")
+    dispatch.add("0d", "r")  # of no class that is known
+    assert dispatch.queues(13.0) == {Phase.COLLECTION: (2, 3.0), Phase.REDUCTION: (1, 0.0)}
+    dispatch.remove("0a")
+    assert dispatch.queues(15.0) == {Phase.COLLECTION: (1, 2.0), Phase.REDUCTION: (1, 2.0)}
+    dispatch.remove("0c")
+    dispatch.queues(16.0)
+    dispatch.add("0c", "r", "reduction own")
+    assert dispatch.queues(17.0)[Phase.REDUCTION] == (1, 0.0)
+
+
+def test_the_backlog_has_what_a_slot_may_take_on_the_queue_or_not() -> None:
+    dispatch = Dispatch(window=2, resend=30)
+    seen = cache(("r", "a", 1.0), ("paused", "a", 2.0), slots=0)
+    for i in range(4):
+        dispatch.add(f"0{i}", "r", "collection MOD.61")
+        dispatch.add(f"1{i}", "paused", "collection MOD.61")
+        dispatch.add(f"2{i}", "unread", "collection MOD.61")
+    live = seen.requests["paused"]
+    live.row = replace(live.row, paused=True)
+    assert dispatch.backlog(seen) == {"r": 4, "unread": 4}
+    assert sent(dispatch, seen, 0.0)
+    assert dispatch.backlog(seen) == {"r": 4, "unread": 4}
+
+
+def test_of_a_request_with_more_than_is_remembered_all_that_has_not_ended_counts() -> None:
+    dispatch = Dispatch(window=1, resend=30)
+    seen = cache(("r", "a", 1.0), slots=0)
+    live = seen.requests["r"]
+    for i in range(100):
+        key = f"{i:064x}"
+        live.note(Interest(request="r", key=key, phase=Phase.COLLECTION))
+        dispatch.add(key, "r", "collection MOD.61")
+    assert len(dispatch) == dispatch.most < 100
+    assert dispatch.backlog(seen) == {"r": 100}
+    dispatch.fed("r", more=False)
+    assert dispatch.backlog(seen) == {"r": dispatch.most}
+    dispatch.fed("no such request", more=True)
+    assert dispatch.hungry() == []
+
+
+def test_a_request_is_forgotten_when_nothing_of_it_is_ready_any_more() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    seen = cache(("r", "a", 1.0))
+    dispatch.add("0a", "r")
+    dispatch.add("0b", "r")
+    assert sent(dispatch, seen, 0.0) == ["0a", "0b"]
+    assert dispatch.sent("r") == ["0a", "0b"]
+    assert dispatch.sent("another") == []
+    for key in ("0a", "0b", "0b"):
+        dispatch.remove(key)
+    assert (dispatch.sent("r"), dispatch.known(), dispatch.backlog(seen)) == ([], [], {})
+
+
+def test_a_task_that_has_another_sponsor_is_sent_on_its_account_anew() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    seen = cache(("r", "a", 1.0), ("other", "b", 2.0))
+    dispatch.add("0a", "r", "collection MOD.61")
+    assert sent(dispatch, seen, 0.0) == ["0a"]
+    dispatch.add("0a", "r", "collection MOD.61", alone=True)  # it keeps its place
+    assert dispatch.sent("r") == ["0a"]
+    dispatch.add("0a", "other", "collection MOD.61")
+    assert (dispatch.sent("r"), dispatch.sent("other")) == ([], [])
+    assert sent(dispatch, seen, 1.0) == ["0a"]
+    assert dispatch.sent("other") == ["0a"]
+
+
+def test_a_sweep_leaves_what_is_beyond_the_last_key_that_it_read() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    for key in ("0a", "0b", "0c", "1a"):
+        dispatch.add(key, "r")
+    dispatch.add("0d", "small")
+    dispatch.reconcile(
+        "0", {"0e": ReadyMarker(key="0e", request="r", task_class="c", alone=True)}, {"r": "0b"}
+    )
+    assert dispatch.known() == ["0c", "1a", "0e"]
+    assert dispatch._ready["r"].more
+    task = dispatch._tasks["0e"]
+    assert (task.sponsor, task.task_class, task.alone) == ("r", "c", True)
+
+
 def test_a_sweep_puts_right_what_is_ready() -> None:
     dispatch = Dispatch(window=9, resend=30)
     seen = cache(("r", "a", 1.0))

@@ -164,6 +164,49 @@ def test_what_was_never_timed_counts_for_a_minute() -> None:
     assert rule.count(ManagerCache(), {"r": 100}) == 100 * UNKNOWN / 300
 
 
+def known(*requests: str) -> ManagerCache:
+    cache = ManagerCache()
+    for name in requests:
+        row = RequestRow(id=name, owner="o", state=RequestState.RUNNING, submitted=0.0)
+        cache.requests[name] = Live(row=row, policy=MissingPolicy.SKIP)
+    return cache
+
+
+def test_a_request_counts_by_its_own_attempts_of_late_and_others_by_those_of_all() -> None:
+    rule = WantedSlots(ManagerOptions(scale_seconds=100.0))
+    cache = known("a", "b", "c")
+    for request, seconds in (("a", 10.0), ("a", 20.0), ("b", 211.0)):
+        rule.ended(replace(event("k", seconds), sponsor=request))
+    # a: 10 + 0.1 x 10 = 11; all: 11 + 0.1 x 200 = 31
+    assert rule.count(cache, {"a": 1000}) == 110
+    assert rule.count(cache, {"b": 1000}) == 1000
+    assert rule.count(cache, {"c": 1000}) == 310
+    assert rule.count(cache, {"a": 1000, "c": 1000}) == 420
+
+
+def test_what_was_learnt_of_a_request_goes_with_it() -> None:
+    rule = WantedSlots(ManagerOptions(scale_seconds=100.0))
+    for request, seconds in (("a", 10.0), ("b", 110.0)):
+        rule.ended(replace(event("k", seconds), sponsor=request))
+    assert rule.count(known("a"), {"a": 1000}) == 100
+    assert rule.count(known(), {"a": 1000}) == 200
+    assert rule.count(known("a"), {"a": 1000}) == 200
+
+
+def test_an_event_without_an_attempt_teaches_nothing() -> None:
+    rule = WantedSlots(ManagerOptions(scale_seconds=UNKNOWN))
+    rule.ended(replace(event("k", 1.0), sponsor="a", number=0))
+    assert rule.count(known("a"), {"a": 10}) == 10
+
+
+def test_without_a_limit_of_cost_all_are_wanted() -> None:
+    rule = WantedSlots(ManagerOptions(scale_most=0))
+    assert (
+        rule.count(ManagerCache(), {"r": 1_000_000})
+        == 1_000_000 * UNKNOWN / ManagerOptions().scale_seconds
+    )
+
+
 def test_the_limit_of_cost_holds() -> None:
     rule = WantedSlots(ManagerOptions(scale_most=40))
     assert rule.count(ManagerCache(), {"r": 1_000_000}) == 40
