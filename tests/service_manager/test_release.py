@@ -1,17 +1,23 @@
 """The interests of a request after its end: what its pages show, and no more."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from service_manager.plans import write_fence
-from service_manager.requests.release import Dropping, what_ended
+from service_manager.requests import release
+from service_manager.requests.release import Dropping, Release, what_ended
 from service_manager.tasks.dispatch import Dispatch
-from tasks.errors import FencedError
+from service_manager.tasks.manager_cache import ManagerCache
+from service_manager.tasks.sweep import read_running
+from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState, State
-from tasks.model.task_keys import SHARDS
+from tasks.model.task_keys import SHARDS, shard
 from tasks.request.document import dump_request
+from tasks.storage.limits import operation_size
+from tasks.storage.store import Delete, Operation
 from tasks.tables import (
     outbox,
     request_operations,
@@ -197,3 +203,152 @@ def test_whoever_asked_for_it_is_told_of_a_cancelled_request_once(when: int) -> 
     (mail,) = outbox.mails(b.runtime.store, request)
     assert mail.subject == "p: cancelled"
     assert ("before it was planned" in mail.body) == (when == 0)
+
+
+# --- in which order, and in which transactions ---
+
+MANY = sorted((collect(f"many {i}") for i in range(200)), key=lambda spec: spec.key)
+
+
+def written(scene: Scene) -> list[list[str]]:
+    """The keys of the tasks whose interests are withdrawn, by transaction, from now on."""
+    found: list[list[str]] = []
+
+    def note(_table: str, operations: Sequence[Operation]) -> None:
+        rows = [one.row for one in operations if isinstance(one, Delete)]
+        keys = [row.rpartition("|")[2] for row in rows if row.startswith("w|")]
+        if keys:
+            found.append(keys)
+
+    scene.store.before = note
+    return found
+
+
+def test_what_runs_and_what_may_begin_is_withdrawn_first() -> None:
+    scene = Scene()
+    scene.request("r")
+    scene.request("other")
+    first, sent, running = MANY[0], MANY[100], MANY[-1]
+    for spec in (first, sent, running):
+        scene.write(spec)
+    scene.write(MANY[50], "other")
+    dispatch = Dispatch(window=8, resend=30.0)
+    dispatch.add(sent.key, "r")
+    assert dispatch.choose(scene.cache, 0.0)
+    for spec in (running, MANY[50]):
+        scene.claim(spec)
+        scene.cache.running |= read_running(scene.tasks, shard(spec.key), 0.0)
+    found = written(scene)
+    list(Dropping(scene.runtime, scene.cache, dispatch, "r").batches())
+    assert found == [[sent.key], [running.key], [first.key]]
+    assert set(scene.cache.running) == {MANY[50].key}
+    assert scene.task(MANY[50]).state is State.RUNNING
+    assert scene.cache.requests["r"].ledger.get(first.key) is None
+
+
+@pytest.mark.parametrize(("operations", "size"), [(6, 10**6), (100, 0)])
+def test_interests_are_withdrawn_in_transactions_as_large_as_there_may_be(
+    monkeypatch: pytest.MonkeyPatch, operations: int, size: int
+) -> None:
+    """Of a ready task three rows change: itself, its marker, the interest."""
+    scene = Scene()
+    scene.request("r")
+    some = [spec for spec in MANY if shard(spec.key) == shard(MANY[0].key)][:5]
+    for spec in some:
+        scene.write(spec)
+    monkeypatch.setattr(release, "BATCH_OPERATIONS", operations)
+    step = dropping(scene)._decide(scene.task(some[0]), None).operations
+    one = sum(operation_size("0", op) for op in step)
+    monkeypatch.setattr(release, "_BYTES", size or 2 * one + 20)
+    monkeypatch.setattr(release, "_READ", 4)
+    found = written(scene)
+    list(dropping(scene).batches())
+    assert [len(keys) for keys in found] == [2, 2, 1]
+    assert all(scene.task(spec).state is State.CANCELLED for spec in some)
+
+
+def test_what_is_refused_together_is_withdrawn_one_by_one() -> None:
+    scene = Scene()
+    scene.request("r")
+    some = [spec for spec in MANY if shard(spec.key) == shard(MANY[0].key)][:3]
+    for spec in some:
+        scene.write(spec)
+    taken: list[str] = []
+
+    def claims(_table: str, operations: Sequence[Operation]) -> None:
+        if len(operations) > 6 and not taken:
+            taken.append(scene.claim(some[1]).claim)
+
+    scene.store.before = claims
+    list(dropping(scene).batches())
+    assert taken
+    assert all(scene.task(spec).state is State.CANCELLED for spec in some)
+    assert not any(spec.key in scene.cache.requests["r"].ledger for spec in some)
+
+
+def ended(b: Bench) -> str:
+    request = b.submit("p")
+    b.until_ended(request)
+    assert b.runtime.requests.unsettled() == [request]
+    return request
+
+
+def test_a_slice_of_the_work_is_done_in_each_round_and_its_end_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    b = bench()
+    request = ended(b)
+    told: list[str] = []
+    cache = ManagerCache()
+    dispatch = Dispatch(window=8, resend=30.0)
+    work = Release(b.runtime, cache, dispatch, 60.0, told.append)
+    monkeypatch.setattr(release, "_SLICE", 0.0)
+    steps = 0
+    while b.runtime.requests.unsettled():
+        assert told == []
+        assert work.step() is False
+        steps += 1
+        assert steps < 100
+    assert steps > 1
+    assert told == [request]
+    assert wanted(b, request) == {"a", "top"}
+    work.step()
+    assert told == [request]
+
+
+def test_ended_requests_are_looked_for_once_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench()
+    looks: list[float] = []
+    clock = b.runtime.clock
+    began = clock.monotonic()
+    original = type(b.runtime.requests).unsettled
+
+    def unsettled(table: request_table.RequestTable) -> list[str]:
+        looks.append(clock.monotonic() - began)
+        return original(table)
+
+    monkeypatch.setattr(request_table.RequestTable, "unsettled", unsettled)
+    work = Release(b.runtime, ManagerCache(), Dispatch(window=8, resend=30.0), 60.0)
+    for _ in range(5):
+        work.step()
+        clock.sleep(30.0)
+    assert looks == [0.0, 60.0, 120.0]
+
+
+def test_a_request_whose_storage_failed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench()
+    request = ended(b)
+    told: list[str] = []
+    work = Release(b.runtime, ManagerCache(), Dispatch(window=8, resend=30.0), 60.0, told.append)
+    with monkeypatch.context() as patch:
+
+        def away(*_: object) -> None:
+            raise StoreError("away")
+
+        patch.setattr(write_fence, "close", away)
+        with pytest.raises(StoreError):
+            work.step()
+    assert told == []
+    b.runtime.clock.sleep(60.0)
+    work.step()
+    assert told == [request]
