@@ -83,7 +83,7 @@ class Crowd:
 
     async def _page(self, request: str) -> None:
         """Follow a request as its page does, and come again when the stream breaks."""
-        order = self._order
+        order, last = self._order, -1
         while True:
             try:
                 reader, writer = await self._open()
@@ -97,7 +97,9 @@ class Crowd:
                     if line.startswith(b"data: "):
                         at, said = time.time(), json.loads(line[6:])
                         done = sum(int(n.replace(",", "")) for n in _DONE.findall(said["html"]))
-                        self._seen.events.append((at, request, done))
+                        if done != last:  # else it tells what is running, or when it ends
+                            self._seen.events.append((at, request, done))
+                            last = done
                         self._opened.release()
                         if said["ended"]:
                             writer.close()

@@ -41,12 +41,10 @@ class Shared(Generic[T]):
         self._made: dict[str, asyncio.Future[T]] = {}
 
     async def get(self, key: str, make: Callable[[], T]) -> T:
-        """Return the value of a key; make it in a thread if it is not kept, or if there is no key.
+        """Return the value of a key; make it in a thread if it is not kept.
 
         Raises what `make` raises, to all that wait for it; the next caller has it made again.
         """
-        if not key:
-            return await run_in_threadpool(make)
         making = self._made.get(key)
         if making is None:
             making = asyncio.ensure_future(run_in_threadpool(make))

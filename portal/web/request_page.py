@@ -231,7 +231,7 @@ async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Resp
     """
     row = await run_in_threadpool(read_for, portal.runtime, caller, request_id)
     return StreamingResponse(
-        _events(portal, caller, request_id, mine=caller.may_see(row.owner)),
+        _events(portal, caller, row, mine=caller.may_see(row.owner)),
         media_type="text/event-stream",
         # Proxies are not to wait for more.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
@@ -239,9 +239,10 @@ async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Resp
 
 
 async def _events(
-    portal: Portal, caller: Person, request_id: str, *, mine: bool
+    portal: Portal, caller: Person, row: RequestRow, *, mine: bool
 ) -> AsyncIterator[str]:
-    """Yield server-sent events."""
+    """Yield server-sent events about a request, whose row was just read."""
+    request_id = row.id
     now = portal.runtime.clock.monotonic
     end = now() + _STREAM_SECONDS
     sent: Progress | None = None
@@ -253,10 +254,12 @@ async def _events(
 
     with portal.watch.follow(request_id) as following:
         while not portal.stopping.is_set() and now() < end:
-            # The outlook changes with other requests and with the workers.
-            key = f"{request_id} {following.etag} {mine} {int(now() / _OUTLOOK_SECONDS)}"
+            # The outlook changes with other requests and with the workers. Before the first look,
+            # pages that are opened at once share what one of them reads, too.
+            state = following.etag or row.etag
+            key = f"{request_id} {state} {mine} {int(now() / _OUTLOOK_SECONDS)}"
             try:
-                found = await portal.progress.get(key if following.etag else "", read)
+                found = await portal.progress.get(key, read)
                 if not mine:  # what was read after a link or a group came to an end is not told
                     await run_in_threadpool(read_for, portal.runtime, caller, request_id)
             except (StoreError, NotFoundError):

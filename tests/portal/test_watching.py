@@ -12,12 +12,14 @@ import pytest
 
 from portal.core.kept import Shared
 from portal.core.watching import SPREAD, Followed, Following, RequestWatch
+from portal.web import request_page
+from portal.web.context import Portal, Progress
 from tasks.errors import StoreError
 from tasks.model.model import Phase, RequestState
 from tasks.run import reader_links
 from tasks.storage.store import Row
 from tasks.tables import request_operations
-from tasks.tables.request_table import PhaseCount
+from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
 from tests.portal.submissions import submitted
@@ -208,6 +210,27 @@ def test_a_stream_tells_each_change_once_and_ends_with_the_request(
                 said.append(json.loads(line.removeprefix("data: "))["saying"])
                 set_row(runtime, name, state=RequestState.COMPLETE, ended=1e9)
     assert said == ["submitted, 0 percent", "running, 50 percent", "complete"]
+
+
+def test_pages_opened_at_once_share_what_one_of_them_reads(
+    portal: LivePortal, runtime: Runtime, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks.broken = True  # no look tells how the request stands
+    name = submitted(runtime)
+    made: list[str] = []
+    really = request_page._shown_progress
+
+    def shown(given: Portal, row: RequestRow, mine: bool) -> Progress:
+        made.append(row.etag)
+        return really(given, row, mine)
+
+    monkeypatch.setattr(request_page, "_shown_progress", shown)
+    with portal.browser() as client:
+        first = [event_of(client, name)["saying"] for _ in range(4)]
+        set_row(runtime, name, state=RequestState.COMPLETE, ended=1e9)
+        after = [event_of(client, name)["saying"] for _ in range(4)]
+    assert (set(first), set(after)) == ({"submitted, 0 percent"}, {"complete"})
+    assert len(made) <= 4, "made again every 20 seconds"
 
 
 def test_streams_that_broke_together_are_not_asked_for_together(
