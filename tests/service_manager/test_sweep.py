@@ -119,6 +119,17 @@ def test_of_a_request_that_fills_a_page_no_more_is_read(
     assert last == ({"a": HERE[2].key} if fills else {})
 
 
+def test_of_a_request_that_shares_a_page_with_another_all_is_read(
+    scene: Scene, sweeping: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_PAGE", 3)
+    for i, spec in enumerate(HERE[:4]):
+        scene.write(spec, "b" if i else "a")
+    found, last = sweeping._ready(SHARD)
+    assert list(found) == [spec.key for spec in HERE[:4]]
+    assert last == {}
+
+
 def test_each_shard_is_swept_once_in_a_period_and_the_longest_unread_first(
     scene: Scene, sweeping: Sweep
 ) -> None:
