@@ -79,20 +79,26 @@ def only_words(before: str, after: str) -> bool:
 
 
 class _Wordless(ast.NodeTransformer):
-    """Takes out log lines, and the arguments of errors that are raised."""
+    """Takes out log lines, what is bound to a logger, and the arguments of errors."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            owner = call.func.value
-            if isinstance(owner, ast.Name) and owner.id in _WORDS:
-                return ast.Pass()
+            return ast.Pass() if _is_logger(call.func.value) else node
         return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        return ast.Pass() if all(map(_is_logger, node.targets)) else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):
             node.exc = node.exc.func
         return node
+
+
+def _is_logger(node: ast.AST) -> bool:
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return name in _WORDS
 
 
 def _prepare(module: Module) -> None:

@@ -44,6 +44,10 @@ def test_words_of_a_log_line_and_of_an_error_are_told_from_what_is_done() -> Non
     assert only_words(code, code.replace("'done'", "None").replace("no {a}", "{a}"))
     assert not only_words(code, code.replace("KeyError", "ValueError"))
     assert not only_words(code, code.replace("log.info('done', key=a)", "do(a)"))
+    own = "def f(self):\n    log = self._log.bind(task=1)\n    self._log.info('done')\n"
+    own += "    self.go()\n"
+    assert only_words(own, own.replace("task=1", "").replace("'done'", ""))
+    assert not only_words(own, own.replace("self.go()", "self.stop()"))
 
 
 @pytest.mark.slow

@@ -106,6 +106,7 @@ def store() -> Unsteady:
 @pytest.fixture
 def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
     base = memory_runtime(ManualClock())
+    base.clock.sleep(1000.0)  # no time is measured from 0
     runtime = Runtime(
         store=store, blobs=base.blobs, queue=base.queue, wakeups=base.wakeups, clock=base.clock
     )
@@ -848,6 +849,38 @@ def test_an_ordered_end_says_why_with_what_was_measured(
     assert attempt.category is category
     assert said in attempt.message
     assert (attempt.log, attempt.peak_memory, attempt.used) == ("said", 7, USED)
+
+
+def test_a_batch_gives_back_what_waits_after_ten_seconds_and_writes_after_one(
+    bench: Bench,
+) -> None:
+    keys, hangs = batch_of(bench, 3), hanging()
+    by_turn(bench, well(), hangs, well())
+    thread = in_background(bench, keys, hangs)
+    clock = bench.world.runtime.clock
+    for seconds, expected in (
+        (0.5, [State.RUNNING] * 3),
+        (0.5, [State.DONE, State.RUNNING, State.RUNNING]),
+        (9.0, [State.DONE, State.RUNNING, State.RUNNING]),
+        (0.5, [State.DONE, State.RUNNING, State.READY]),
+    ):
+        clock.sleep(seconds)
+        bench.supervisor.tend()
+        assert states(bench, keys) == expected
+    hangs.kill()
+    thread.join(10)
+
+
+def test_a_probed_batch_stops_after_one_whatever_was_begun(bench: Bench) -> None:
+    keys, hangs = batch_of(bench, 4), hanging()
+    by_turn(bench, well(), hangs, well())
+    thread = in_background(bench, keys, hangs)
+    (batch,) = bench.supervisor._batches
+    assert batch.begun == 2
+    bench.supervisor.hold = Hold.PROBE
+    hangs.kill()
+    thread.join(10)
+    assert [one for one in states(bench, keys) if one is State.READY] == [State.READY] * 3
 
 
 def test_the_first_order_counts(bench: Bench) -> None:
