@@ -634,5 +634,6 @@ def request_yaml(request: Request) -> str:
     if len(polygon) <= _LONG:
         return dump_yaml(made)
     mark = f"polygon-{uuid4().hex}"
-    made["region"]["geojson"] = mark
+    del made["region"]["geojson"]
+    made["region"]["geojson"] = mark  # last in its line: what else the region says is in sight
     return dump_yaml(made).replace(mark, polygon, 1)

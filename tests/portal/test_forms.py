@@ -138,6 +138,7 @@ def test_a_polygon_of_many_vertices_is_one_line_of_the_document() -> None:
     )
     text = request_yaml(request)
     assert len(text.splitlines()) < 30
+    assert 'region: {clip: true, geojson: {"type": "Polygon"' in text
     assert parse_request(decode(text.encode())) == request
 
 
