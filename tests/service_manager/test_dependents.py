@@ -1,6 +1,6 @@
 """Dependents of inputs that ended, came again or were lost; fallback tasks over what is there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -157,39 +157,57 @@ def test_what_is_made_again_waits_for_its_inputs_that_are_gone_too() -> None:
 
 
 @dataclass
-class MadeAgain(MemoryBlobs):
-    """Blobs of which one is missing, while its artifact is being stored once more."""
+class Meddled(MemoryBlobs):
+    """Blobs of which one is missing; `meddle` is called once, while it is looked for."""
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.scene: Scene | None = None
+        self.meddle: Callable[[], None] | None = None
 
     def exists(self, container: str, name: str) -> bool:
-        scene, self.scene = self.scene, None
-        if scene is None:
+        meddle, self.meddle = self.meddle, None
+        if meddle is None:
             return super().exists(container, name)
-        task = scene.task(A)
-        files = tuple(replace(file, blob=f"{file.blob}.again") for file in task.files)
-        new = replace(task, files=files)
-        scene.tasks.transact(shard(A.key), [task_table.replace_task(new)])
+        meddle()
         return False
 
 
-def test_an_artifact_that_was_made_again_meanwhile_is_not_made_once_more(scene: Scene) -> None:
+def meet_a_lost_blob(scene: Scene, meddle: Callable[[], None]) -> None:
+    """An attempt finds a blob of an input missing, which the manager looks for in storage."""
     scene.run(A)
     scene.run(B)
     scene.process()
     claimed = scene.claim(CELL)
-    blobs = MadeAgain()
+    blobs = Meddled()
     scene.dependents._runtime = replace(scene.runtime, blobs=blobs)
-    blobs.scene = scene
+    blobs.meddle = meddle
     attempt = claimed.attempt(
         started=1.0, ended=2.0, duration=1.0, category=Category.SOURCE_BLOB_MISSING
     )
     assert protocol.fail(scene.runtime, attempt, transitions.RetryPolicy(), healing=1)
     scene.process()
-    assert blobs.scene is None  # storage was looked into
+    assert blobs.meddle is None  # storage was looked into
+
+
+def test_an_artifact_that_was_made_again_meanwhile_is_not_made_once_more(scene: Scene) -> None:
+    def store_again() -> None:
+        task = scene.task(A)
+        files = tuple(replace(file, blob=f"{file.blob}.again") for file in task.files)
+        new = replace(task, files=files)
+        scene.tasks.transact(shard(A.key), [task_table.replace_task(new)])
+
+    meet_a_lost_blob(scene, store_again)
     assert (scene.task(A).state, scene.task(A).generation) == (State.DONE, 1)
+    assert scene.task(CELL).state is State.READY
+
+
+def test_an_artifact_that_somebody_else_records_as_lost_meanwhile_is_made_again(
+    scene: Scene,
+) -> None:
+    meet_a_lost_blob(scene, lambda: lose(scene, A))
+    assert (scene.task(A).state, scene.task(CELL).state) == (State.READY, State.WAITING)
+    scene.run(A)
+    scene.process()
     assert scene.task(CELL).state is State.READY
 
 
