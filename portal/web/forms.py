@@ -626,7 +626,7 @@ def request_yaml(request: Request) -> str:
     """Write the request in YAML as a person would, without defaults.
 
     A polygon of many vertices is one line of JSON: the rest of the document stays in sight, and it
-    takes a tenth of the time.
+    is written in a fortieth of the time.
     """
     made = request.model_dump(mode="json", exclude_defaults=True)
     made["time"] |= {"start": request.time.start, "end": request.time.end}
