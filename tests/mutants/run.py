@@ -56,7 +56,10 @@ def try_one(fault: Fault) -> tuple[str, str]:
     """Return what came of a fault, in a process that has imported nothing of the product."""
     said = io.StringIO()
     with put_in(fault), redirect_stdout(said), redirect_stderr(said):
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", fault.test])
+        try:
+            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", fault.test])
+        except pytest.PytestUnraisableExceptionWarning as error:  # at its own end
+            return _BROKEN, str(error)
     if code == pytest.ExitCode.TESTS_FAILED:
         return _CAUGHT, ""
     return (_BROKEN if code else _SURVIVED), said.getvalue()[-2000:] if code else ""
