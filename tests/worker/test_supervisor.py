@@ -205,6 +205,8 @@ def test_an_ordered_kill_is_an_execution_timeout(bench: Bench) -> None:
 
 
 def test_a_kill_of_what_nobody_wants_changes_nothing(bench: Bench) -> None:
+    told: list[EndedAttempt] = []
+    bench.supervisor.heard = told.append
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
     claim = bench.world.task(key).claim
@@ -213,6 +215,7 @@ def test_a_kill_of_what_nobody_wants_changes_nothing(bench: Bench) -> None:
     thread.join(10)
     assert bench.world.task(key).state is State.CANCELLED
     assert bench.world.runtime.tasks.attempts(key) == []
+    assert [one.outcome for one in told] == [Category.CANCELLED.value]
 
 
 def test_a_success_that_crossed_a_kill_order_counts(bench: Bench) -> None:
@@ -791,6 +794,7 @@ def test_of_each_attempt_of_a_batch_it_is_told_when_it_ran_and_on_what(bench: Be
     assert (first.started, first.ended, first.duration) == (now, now + 20, 20.0)
     assert (second.started, second.ended, second.duration) == (now + 20, now + 24, 4.0)
     assert (first.used, second.used) == (USED, USED)
+    assert (first.worker, first.message, bench.world.task(keys[0]).worker) == ("w", "", "w")
     assert (second.message, second.log, second.peak_memory) == ("it failed", "said", 7)
     assert told == [
         EndedAttempt(

@@ -496,8 +496,10 @@ class Supervisor:
                     _report(one, commit, own=own)
                 break
             else:
-                keys = [one.end.attempt.key for one in some]
-                self._log.error("attempts given up: the monitor will find them", tasks=keys)
+                self._log.error(
+                    "attempts given up: the monitor will find them",
+                    tasks=[one.end.attempt.key for one in some],
+                )
             with self._lock:
                 del batch.ended[: len(some)]
 
