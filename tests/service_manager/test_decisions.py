@@ -593,6 +593,19 @@ def test_a_claim_its_worker_never_lists_is_lost() -> None:
     assert verdicts == [0, 0, 1, 1]
 
 
+def test_a_claim_that_was_ordered_to_end_is_lost_when_nobody_ends_it() -> None:
+    """Its worker died before it listed the claim, and before it read the order."""
+    seen = ManagerCache()
+    one = seen.running["k"] = running()
+    monitor = Monitor(OPTIONS, seen)
+    verdicts = []
+    for beat in range(1, 14):
+        monitor.hear([worker(beat)], beat * 5.0)
+        one.ordered = 10.0
+        verdicts.append(len(monitor.look({}, beat * 5.0).given_up))
+    assert verdicts == [0] * 10 + [1] * 3
+
+
 def test_an_attempt_is_as_old_as_its_worker_says() -> None:
     """A manager that takes over does not begin to count again."""
     seen = ManagerCache()
