@@ -377,6 +377,69 @@ def test_a_task_of_a_paused_request_runs_for_another_that_wants_it(
     assert [key for batch in dispatch.choose(scene.cache, 0.0) for key in batch] == [A.key]
 
 
+def dispatched(dispatch: Dispatch, spec: CollectSpec) -> tuple[str, str, bool]:
+    task = dispatch._tasks[spec.key]
+    return task.sponsor, task.task_class, task.alone
+
+
+@pytest.mark.parametrize("sponsor", ["r", "unread"])
+def test_what_is_ready_goes_on_the_account_of_its_sponsor(
+    scene: Scene, dispatch: Dispatch, sponsor: str
+) -> None:
+    scene.write(A, sponsor)
+    scene.write(B, sponsor)
+    scene.run(B, Category.CANCELLED, RetryPolicy())
+    for spec in (A, B):
+        waiting(scene, dispatch).now(scene.task(spec))
+        assert dispatched(dispatch, spec) == (sponsor, spec.task_class, spec is B)
+
+
+def test_a_task_that_lost_its_sponsor_meanwhile_goes_on_the_account_that_it_has(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    for name in ("other", "third"):
+        scene.request(name)
+    scene.write(A, "r", "other", "third")
+    before = scene.task(A)
+    for name in ("r", "other"):
+        scene.change(A, lambda task, name=name: transitions.drop(task, name))  # type: ignore[misc]
+    live = scene.cache.requests["r"]
+    live.row = replace(live.row, paused=True)
+    waiting(scene, dispatch).now(before)
+    assert dispatched(dispatch, A) == ("third", A.task_class, False)
+
+
+def test_back_offs_end_in_order_and_each_once(scene: Scene, dispatch: Dispatch) -> None:
+    clock, ready = scene.runtime.clock, waiting(scene, dispatch)
+    for spec in (A, B):
+        scene.write(spec)
+        scene.run(spec, Category.SERVER_BUSY, RetryPolicy())
+    now = clock.now()
+    for _ in range(2):
+        ready.later(now + 20.0, A.key)
+        ready.later(now + 10.0, B.key)
+    assert len(ready._later) == 2
+    for known in ([], [B.key], [B.key, A.key]):
+        assert ready.wake() is False
+        assert dispatch.known() == known
+        clock.sleep(10.0)
+    ready.later(now + 40.0, A.key)  # it is known no more, and may come again
+    assert len(ready._later) == 1
+
+
+@pytest.mark.parametrize("became", ["claimed", "awake", "gone"])
+def test_what_does_not_wait_any_more_is_left_alone(
+    scene: Scene, dispatch: Dispatch, became: str
+) -> None:
+    ready = waiting(scene, dispatch)
+    key = "0" * 64 if became == "gone" else scene.write(A)
+    if became == "claimed":
+        scene.claim(A)
+    ready.later(scene.runtime.clock.now() - 1.0, key)
+    ready.wake()
+    assert dispatch.known() == ([A.key] if became == "awake" else [])
+
+
 def test_the_row_of_a_lost_worker_is_kept_for_a_day(scene: Scene, dispatch: Dispatch) -> None:
     attempts = looking(scene, dispatch)
     beat(scene, 1)
