@@ -267,12 +267,12 @@ class Dispatch:
             if not again:  # what was sent before is counted already
                 allowance.take(self._phase(batch[0]), len(batch))
             chosen.append(batch)
-            if prefer is not None and flying.get(request, 0) < max(flying.values(), default=0):
+            if prefer is not None and flying[request] < max(flying.values()):
                 for key in batch:
                     self._ready[request].sent[key].first = True
             room.take(len(batch))
-            flying[request] = flying.get(request, 0) + len(batch)
-            owners[owner] = owners.get(owner, 0) + len(batch)
+            flying[request] += len(batch)
+            owners[owner] += len(batch)
             heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
 
@@ -340,7 +340,7 @@ class Dispatch:
     ) -> tuple[int, int, float]:
         live = cache.requests.get(request)
         submitted = live.row.submitted if live else 0.0
-        return owners.get(_owner(cache, request), 0), flying.get(request, 0), submitted
+        return owners[_owner(cache, request)], flying[request], submitted
 
     def _phase(self, key: str) -> Phase | None:
         return classes.phase(self._tasks[key].task_class)

@@ -417,6 +417,16 @@ def test_a_task_that_has_another_sponsor_is_sent_on_its_account_anew() -> None:
     assert dispatch.sent("other") == ["0a"]
 
 
+def test_of_requests_with_as_much_in_flight_the_oldest_comes_first() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    seen = cache(("a", "same", 3.0), ("b", "same", 1.0), ("c", "same", 2.0), slots=3)
+    for name in "abc":
+        for i in range(2):
+            dispatch.add(f"0{name}{i}", name)
+    chosen = sent(dispatch, seen, 0.0)
+    assert [key[1] for key in chosen[:3]] == ["b", "c", "a"]
+
+
 def test_a_sweep_leaves_what_is_beyond_the_last_key_that_it_read() -> None:
     dispatch = Dispatch(window=64, resend=30)
     for key in ("0a", "0b", "0c", "1a"):
