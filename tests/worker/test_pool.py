@@ -231,7 +231,10 @@ class Scripted:
     def _carry_out(self, connection: socket.socket, stream: BufferedRWPair) -> None:
         stream.write(PLACE)
         stream.flush()
-        self.order = Order.model_validate_json(stream.readline())
+        ordered = stream.readline()
+        if not ordered:
+            return  # an attempt that was killed says nothing
+        self.order = Order.model_validate_json(ordered)
         self.bytes = stream.read(sum(one.size for one in self.order.lent if not one.link))
         stream.write(self._say)
         stream.flush()
