@@ -223,8 +223,9 @@ class Reviving:
         interest = self._interest(live, fallback)
         if interest is not None:
             over = [edge.dependent for edge in self._tasks.edges(fallback)]
+            replaced = self._replaced(of) if over else {}
             for after in (*interest.fallbacks, *over):
-                self._drop(live, after, of)
+                self._drop(live, after, replaced.get(after, of))
         for _ in range(_TRIES):
             try:
                 guard = write_fence.passing(self._tasks, shard(fallback), live.id)
@@ -243,6 +244,11 @@ class Reviving:
                 continue
             return
         raise StoreError(f"interest of {live.id} in {fallback}: gave up after {_TRIES} tries")
+
+    def _replaced(self, key: str) -> dict[str, str]:
+        """Return the dependents of a task that fallback tasks replace, by the fallback task."""
+        found = (self._tasks.task(edge.dependent) for edge in self._tasks.edges(key))
+        return {task.fallback: task.key for task in found if task is not None and task.fallback}
 
     def _superseded(self, key: str) -> bool:
         """Whether a task is superseded.

@@ -609,16 +609,34 @@ def test_an_input_that_failed_lacks_unless_it_is_tried_again(
     assert reviving(scene)._inputs(CELL.key, frozenset(members)) == bits
 
 
-def test_a_fallback_task_goes_with_all_that_was_planned_over_it() -> None:
+OVER_CELL = mosaic("top", CELL)
+
+
+def a_top() -> tuple[Scene, str, str]:
+    """A mosaic over a cell that lacks a granule, and the fallback tasks of the cell and of it."""
     scene = a_cell()
-    top = mosaic("top", CELL)
-    scene.write(top, over=[CELL])
+    scene.write(OVER_CELL, over=[CELL])
     scene.process()
     scene.process()
-    fallback, over = scene.recorded("r", CELL).fallback, scene.recorded("r", top).fallback
+    fallback, over = scene.recorded("r", CELL).fallback, scene.recorded("r", OVER_CELL).fallback
     assert fallback
     assert over
-    for spec in (CELL, top):  # both wait again, and `top` names no fallback task any more
+    return scene, fallback, over
+
+
+def test_what_was_planned_over_a_fallback_task_stays_where_its_own_task_is_superseded() -> None:
+    """Another manager has planned it again, between the retry of its task and of the cell."""
+    scene, fallback, over = a_top()
+    cell = replace(scene.recorded("r", CELL), fallback="")
+    scene.change(CELL, lambda task: transitions.retry(task, [cell], 1))
+    reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
+    assert scene.tasks.interest("r", fallback) is None
+    assert scene.tasks.interest("r", over) is not None
+
+
+def test_a_fallback_task_goes_with_all_that_was_planned_over_it() -> None:
+    scene, fallback, over = a_top()
+    for spec in (CELL, OVER_CELL):  # both wait again, and `top` names no fallback task any more
         interest = replace(scene.recorded("r", spec), fallback="")
         scene.change(spec, lambda t, w=interest: transitions.retry(t, [w], 1))  # type: ignore[misc]
     reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
