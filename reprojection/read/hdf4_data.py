@@ -126,18 +126,14 @@ class StoredData:
         """Read single elements of the data set with this reference number.
 
         `at` has their indexes along each axis. Of a data set in chunks, only those chunks are read
-        and inflated, and held to their checksums, that hold such an element. Returns None, and
-        raises, as `read` does.
+        and inflated, and held to their checksums, that hold such an element. Returns None for
+        one that is not in chunks; else returns None, and raises, as `read` does.
         """
         try:
             elements = _Elements(self._file, self._descriptors())
-            number, head = _storage(elements, reference)
+            _, head = _storage(elements, reference)
             if head is None or _code(head) != _CHUNKED:
-                start = tuple(int(one.min()) for one in at)
-                count = tuple(int(one.max()) + 1 - low for one, low in zip(at, start, strict=True))
-                wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
-                block = _unchunked(elements, number, head, wanted)
-                return block[tuple(one - low for one, low in zip(at, start, strict=True))]
+                return None
             return _from_chunks(elements, _chunk_head(head, shape, dtype), at)
         except (_UnknownError, OSError, ValueError, struct.error):
             return None

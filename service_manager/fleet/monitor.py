@@ -165,8 +165,8 @@ class Monitor:
             text = f"worker {running.worker} was silent for {self._silence:.0f} s"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
         # An order to end it may be under way, and its end may be about to be recorded.
-        no_order = running.ordered is None or now - running.ordered > self._silence
-        if not lost and running.missed > _BEATS and no_order:
+        order_over = running.ordered is None or now - running.ordered > self._silence
+        if not lost and running.missed > _BEATS and order_over:
             text = f"worker {running.worker} does not run it (any more)"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
         if not running.begun:

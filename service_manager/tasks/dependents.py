@@ -169,9 +169,9 @@ class Dependents:
         return all(self._runtime.blobs.exists(*split_blob(file.blob)) for file in task.files)
 
     def _heal(self, task: Task, seen: Task | None, missing: int, edge: Edge) -> Change:
-        again = seen is None or task.state is not seen.state or task.files != seen.files
+        changed = seen is None or task.state is not seen.state or task.files != seen.files
         # Whoever met the lost blob, too, may have recorded it since: then nobody has it made again.
-        if again and task.state is not State.EXPIRED:
+        if changed and task.state is not State.EXPIRED:
             return Change(task=task)
         log.warning("blobs are gone; made again", task=task.key)
         return transitions.heal(task, missing, (edge,))

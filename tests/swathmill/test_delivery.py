@@ -76,7 +76,7 @@ def test_results_are_not_listed_at_each_change(tmp_path: Path) -> None:
     with fetching(client, tmp_path) as fetcher:
         for number in range(300):
             fetcher.begin(client.make(f"{number}.tif"))
-            until(lambda: sum(client.downloads.values()) > 0)
+            until(lambda: fetcher._listing is not None and fetcher._listing.done())
         assert client.lists < 60
         assert len(fetcher.finish(tick=lambda: None)) == 300
     assert set(client.downloads.values()) == {1}
