@@ -48,7 +48,8 @@ class Leadership:
         if old.holder == self._holder:
             return old
         self.epoch = old.epoch + 1
-        return Lease(epoch=self.epoch, holder=self._holder)
+        self.wanted_slots = old.wanted_slots  # until this manager has counted
+        return replace(old, epoch=self.epoch, holder=self._holder)
 
     def renew(self) -> None:
         """Say that this manager still acts, when a third of the lease has gone by.
@@ -64,12 +65,7 @@ class Leadership:
         def change(old: Lease) -> Lease:
             if old.holder != self._holder:
                 raise FencedError(f"manager epoch {self.epoch} is over; epoch {old.epoch} acts")
-            return Lease(
-                epoch=self.epoch,
-                holder=self._holder,
-                beat=old.beat + 1,
-                wanted_slots=self.wanted_slots,
-            )
+            return replace(old, beat=old.beat + 1, wanted_slots=self.wanted_slots)
 
         self._change(change)
         self._renewed = now
@@ -95,7 +91,7 @@ class Leadership:
         def change(old: Lease) -> Lease:
             if old.holder != self._holder:
                 return old
-            return Lease(epoch=self.epoch)
+            return replace(old, holder="")
 
         self._change(change)
 

@@ -114,17 +114,29 @@ def test_who_seizes_the_lease_waits_until_the_other_has_noticed_and_renews_meanw
     assert list(seizing.seize()) == []
 
 
-def test_a_lease_that_was_given_up_keeps_its_epoch_for_the_next(
-    runtime: Runtime, clock: ManualClock, acting: Leadership
+@pytest.mark.parametrize("given_up", [True, False])
+def test_the_next_manager_wants_as_many_slots_as_the_last_until_it_has_counted(
+    runtime: Runtime, clock: ManualClock, acting: Leadership, given_up: bool
 ) -> None:
     clock.sleep(10.0)
     acting.wanted_slots = 7
     acting.renew()
-    acting.release()
-    assert row(runtime) == Lease(epoch=1, renewed=clock.now())
+    before = row(runtime)
     standby = Leadership(runtime, LEASE)
+    if given_up:
+        acting.release()
+        assert row(runtime) == replace(before, holder="")
+    assert standby.acquire() is given_up
+    clock.sleep(LEASE + 1.0)
     assert standby.acquire()
-    assert standby.epoch == 2
+    assert (standby.epoch, row(runtime).wanted_slots) == (2, 7)
+    clock.sleep(10.0)
+    standby.renew()
+    assert row(runtime).wanted_slots == 7
+    standby.wanted_slots = 3
+    clock.sleep(10.0)
+    standby.renew()
+    assert row(runtime).wanted_slots == 3
 
 
 def test_each_answer_of_storage_is_dated(runtime: Runtime, clock: ManualClock) -> None:
