@@ -9,6 +9,7 @@ for a cancelled or failed request stays, and what was made meanwhile is recorded
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from logging import DEBUG, WARNING
 
 import structlog
 
@@ -130,8 +131,8 @@ class Dropping:
         try:
             self._tasks.transact(number, operations)
         except StoreError as error:
-            say = log.debug if isinstance(error, ConflictError) else log.warning
-            say("one by one", request=self._request, error=str(error))
+            level = DEBUG if isinstance(error, ConflictError) else WARNING
+            log.log(level, "one by one", request=self._request, error=str(error))
             for step in batch:
                 self.one(step.interest.key, interest=step.interest)
         else:
@@ -161,14 +162,14 @@ class Dropping:
             self._after(before[0], after)
 
     def _decide(self, task: Task, interest: Interest | None) -> Change:
-        untold = interest is not None and not interest.outcome and self._request in task.interests
-        if interest is not None and untold and task.state is State.DONE:
-            done = replace(interest, outcome=TaskOutcome.DONE, files=task.files)
-            if self._keep(done):
-                return transitions.deliver(task, self._request)
         past = partial(self._is_past, key=task.key)
-        if interest is not None and self._keep(interest):
-            return transitions.abandon(task, past)
+        if interest is not None:
+            untold = not interest.outcome and self._request in task.interests
+            made = replace(interest, outcome=TaskOutcome.DONE)
+            if untold and task.state is State.DONE and self._keep(made):
+                return transitions.deliver(task, self._request)
+            if self._keep(interest):
+                return transitions.abandon(task, past)
         return transitions.drop(task, self._request, past)
 
     def _is_past(self, request: str, key: str) -> bool:
@@ -200,9 +201,9 @@ class Dropping:
         if after.state is State.CANCELLED:
             self._dispatch.remove(key)
             running = self._cache.running.pop(key, None)
-            if before.state is State.RUNNING or running is not None:
-                worker = running.worker if running else before.worker
-                claim = running.claim if running else before.claim
+            claimed = before if before.state is State.RUNNING else running
+            if claimed is not None:
+                worker, claim = claimed.worker, claimed.claim
                 workers.order_kill(self._runtime.store, self._runtime.clock, worker, claim)
         elif after.state is State.READY and not after.not_before:
             self._dispatch.add(key, after.sponsor, after.task_class, alone=after.alone)

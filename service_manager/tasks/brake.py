@@ -102,12 +102,13 @@ class Brake:
         }
         if not failures:
             return False
-        stopped = 0
-        for key in self._dispatch.known():
-            if key not in self._asked and self._useless(key, failures):
-                stopped += self._stop(key, failures)
+        stopped = [
+            key
+            for key in self._dispatch.known()
+            if key not in self._asked and self._useless(key, failures) and self._stop(key, failures)
+        ]
         if stopped:
-            log.warning("reduction stopped", requests=sorted(failures), runs=stopped)
+            log.warning("reduction stopped", requests=sorted(failures), runs=len(stopped))
         return bool(stopped)
 
     def _useless(self, key: str, failures: Mapping[str, Failure]) -> bool:
@@ -121,20 +122,17 @@ class Brake:
         )
 
     def _stop(self, key: str, failures: Mapping[str, Failure]) -> bool:
-        stopped: list[bool] = []
-
         def decide(task: Task) -> Change:
-            stopped.clear()  # of a reading that lost to another change
             if task.state is State.READY and (failure := self._failure(task, failures)):
-                stopped.append(True)
                 return transitions.stop(task, failure.category, failure.message, failure.told)
             return Change(task=task)
 
-        change_task(self._runtime, key, decide)
-        if stopped:
-            self._dispatch.remove(key)
-            self._notice([shard(key)])
-        return bool(stopped)
+        task = change_task(self._runtime, key, decide)
+        if task is None or task.state is not State.FAILED:
+            return False
+        self._dispatch.remove(key)
+        self._notice([shard(key)])
+        return True
 
     def _failure(self, task: Task, failures: Mapping[str, Failure]) -> Failure | None:
         """Return how a run would fail.

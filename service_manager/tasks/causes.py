@@ -1,8 +1,8 @@
 """What a request's interests say of its end: the first cause of failures, and empty rasters."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import mode
 
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State, Task, TaskOutcome
@@ -48,25 +48,24 @@ def empty_rasters(interests: Iterable[Interest]) -> Empty:
     return Empty(paths=tuple(empty), rasters=len(shares))
 
 
-def first_cause(interests: Iterable[Interest], runs: int = 0) -> str:
+def first_cause(interests: Iterable[Interest], runs: int) -> str:
     """Say why tasks failed themselves.
 
     It is the most frequent category, with the message of one of its tasks; empty when none failed.
-    `runs` counts all runs of the request's reduction.
+    `runs` counts all runs of the request's reduction, as far as that is known.
     """
     failed = sorted(
         (interest for interest in interests if interest.outcome is TaskOutcome.FAILED), key=order
     )
     if not failed:
         return ""
-    (category, _), *_ = Counter(
-        interest.category or Category.UNKNOWN for interest in failed
-    ).most_common(1)
+    category = mode(interest.category or Category.UNKNOWN for interest in failed)
     alike = [interest for interest in failed if (interest.category or Category.UNKNOWN) is category]
     ran = [interest for interest in alike if not interest.stopped] or alike
-    (message, number), *_ = Counter(interest.message for interest in ran).most_common(1)
+    message = mode(interest.message for interest in ran)
     said = f"{category}: {message}" if message else str(category)
     if ran[0].phase is Phase.REDUCTION:
+        number = sum(interest.message == message for interest in ran)
         return f"{said} ({_of_runs(ran, alike, number, runs)})"
     first = next(interest for interest in ran if interest.message == message)
     if first.name not in said:

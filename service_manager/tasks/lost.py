@@ -18,8 +18,8 @@ def absent(tasks: TaskTable, spec: Spec, lacking: Iterable[int]) -> Absence:
     found: list[Absent] = []
     for index in lacking:
         given, part = spec.inputs[index], spec.part(index)
-        for what, why in sorted({*_causes(tasks, given, left, unnamed)}):
-            found.append(Absent(part=part, what=what, why=why))
+        causes = _causes(tasks, given, left, unnamed)
+        found += [Absent(part=part, what=what, why=why) for what, why in causes]
     return bounded(found, Unnamed(inputs=sum(unnamed.values()), parts=0))
 
 

@@ -1,21 +1,42 @@
 """Reductions whose first runs all fail alike: the others are not run, and a retry runs them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from service_manager.tasks.brake import Brake, Failure, common_failure
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.manager_cache import Live
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.model.plan import Plan
 from tasks.model.spec import ReduceSpec, Spec
 from tasks.model.task_keys import shard
+from tasks.request.document import dump_request
 from tasks.storage.store import MergeEntity, Operation, Row, Store
-from tasks.tables import outbox, protocol, request_operations, retrying, workers
+from tasks.tables import (
+    outbox,
+    protocol,
+    request_operations,
+    request_table,
+    retrying,
+    task_table,
+    transitions,
+    workers,
+)
 from tasks.tables.task_rows import Interest
 from tasks.tables.workers import WorkerRow
-from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, reduction
+from tests.service_manager.scene import Scene
+from tests.service_manager.workbench import (
+    Bench,
+    collect,
+    document,
+    mosaic,
+    plan_of,
+    reduction,
+)
 
 GRANULE = collect("g")
 LAYER = mosaic("layer", GRANULE)
@@ -347,3 +368,181 @@ def test_a_new_manager_stops_what_the_one_before_would_have() -> None:
     found.restart(epoch=3)
     found.rounds(5)
     assert found.row(request).message == row.message
+
+
+# --- one decision ---
+
+
+def told(number: int, outcome: TaskOutcome | None = None, **more: object) -> Interest:
+    """What became of a run."""
+    failed = outcome is TaskOutcome.FAILED
+    return Interest(
+        **{  # type: ignore[arg-type]
+            "request": "r",
+            "key": f"{number:064x}",
+            "phase": Phase.REDUCTION,
+            "outcome": outcome,
+            "category": Category.USER_CODE_FAILED if failed else None,
+            "message": CRASH if failed else "",
+            **more,
+        }
+    )
+
+
+LOST = TaskOutcome.FAILED
+THREE = [told(0, LOST), told(1, LOST), told(2, LOST, output="own")]
+
+
+@pytest.mark.parametrize(
+    ("interests", "stops"),
+    [
+        ([*THREE, told(3)], True),
+        ([*THREE, told(3), told(4, TaskOutcome.GAP)], True),
+        ([*THREE, told(3, phase=Phase.COLLECTION)], False),  # no run is left
+        ([*THREE[:2], told(3), told(4, LOST, phase=Phase.COLLECTION)], False),
+        ([*THREE[1:], told(3)], False),
+        ([*THREE, told(3), told(4, TaskOutcome.DONE)], False),
+        ([*THREE, told(3), told(4, LOST, message="odd")], False),
+    ],
+)
+def test_three_runs_that_failed_alike_stop_those_that_are_left(
+    interests: list[Interest], stops: bool
+) -> None:
+    live = Scene().request("r")
+    for one in interests:
+        live.note(one)
+    failure = Failure(category=Category.USER_CODE_FAILED, message=CRASH)
+    assert common_failure(live) == (failure if stops else None)
+
+
+@dataclass
+class Braked:
+    """Runs of a request of which three failed alike; the others are ready."""
+
+    left: Sequence[Spec] = tuple(RUNS[3:5])
+    since: dict[str, object] = field(default_factory=dict)
+    """What the request's row says since the manager has read it."""
+
+    def __post_init__(self) -> None:
+        self.scene = Scene()
+        self.dispatch = Dispatch(window=8, resend=30.0)
+        self.noticed: list[str] = []
+        self.live = self.scene.request("r")
+        made: list[Spec] = [GRANULE, LAYER, *RUNS[:3]]
+        for spec in made:
+            self.scene.write(spec)
+            self.scene.run(spec, Category.USER_CODE_FAILED if spec in RUNS else None)
+        self.scene.process()
+        for run in self.left:
+            self.scene.write(run)
+            self.dispatch.add(run.key, "r")
+        self.store(self.live, **self.since)
+        self.brake = Brake(
+            self.scene.runtime,
+            self.scene.cache,
+            self.dispatch,
+            self.scene.cache.requests.get,
+            self.noticed.extend,
+            epoch=1,
+        )
+
+    def store(self, live: Live, **more: object) -> None:
+        """Write a request's row."""
+        row = replace(live.row, document=dump_request(document("whole")), **more)  # type: ignore[arg-type]
+        operations = request_table.insert_request(row)
+        self.scene.store.transact(request_table.TABLE, request_table.PARTITION, operations)
+
+    def other(self, spec: Spec | None, state: RequestState = RequestState.RUNNING) -> None:
+        """Another request, which wants a run."""
+        self.store(self.scene.request("other", state))
+        if spec is not None:
+            interest = self.scene.interest("other", spec)
+            self.scene.change(spec, lambda task: transitions.add_interest(task, interest, 0))
+
+    def begun_again(self, spec: Spec, generation: int) -> None:
+        task = replace(self.scene.task(spec), generation=generation)
+        self.scene.tasks.transact(shard(task.key), [task_table.replace_task(task, task.etag)])
+
+    @property
+    def stopped(self) -> list[bool]:
+        """Which of the runs that were left are stopped."""
+        return [self.scene.task(run).state == "failed" for run in self.left]
+
+
+def test_a_step_of_the_brake_says_whether_it_stopped_a_run() -> None:
+    one = Braked()
+    assert one.brake.step() is True
+    assert one.stopped == [True, True]
+    assert one.noticed == [shard(run.key) for run in one.left]
+    assert one.dispatch.known() == []
+    assert one.brake.step() is False
+    one.scene.cache.requests.clear()
+    assert one.brake.step() is False
+
+
+def test_a_run_that_a_worker_has_begun_is_left_to_it() -> None:
+    one = Braked()
+    one.scene.claim(RUNS[4])
+    assert one.brake.step() is True
+    assert one.stopped == [True, False]
+    assert one.dispatch.known() == [RUNS[4].key]
+    assert one.brake.step() is False
+
+
+def test_a_run_that_is_gone_is_not_stopped() -> None:
+    one = Braked()
+    one.dispatch.remove(RUNS[3].key)
+    gone = reduction(99, LAYER)
+    one.scene.interest("r", gone)
+    one.dispatch.add(gone.key, "r")
+    assert one.brake.step() is True
+    assert one.dispatch.known() == [gone.key]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state", "stops"),
+    [
+        (False, RequestState.RUNNING, True),
+        (True, RequestState.CANCELLING, True),
+        (True, RequestState.RUNNING, False),
+    ],
+)
+def test_a_run_is_stopped_unless_another_request_may_see_it_succeed(
+    wanted: bool, state: RequestState, stops: bool
+) -> None:
+    one = Braked()
+    one.other(RUNS[3] if wanted else None, state)
+    one.brake.step()
+    assert one.stopped == [stops, True]
+
+
+@pytest.mark.parametrize(
+    ("since", "generation", "stops"),
+    [
+        ({"retry_orders": ("all",)}, 1, False),
+        ({"retried": True}, 1, False),
+        ({"retry_of": "earlier"}, 1, True),
+        ({"retry_of": "earlier"}, 2, False),
+        ({}, 2, True),
+    ],
+)
+def test_a_run_that_a_retry_asks_for_is_not_stopped(
+    since: dict[str, object], generation: int, stops: bool
+) -> None:
+    """It failed before; or the manager is yet to obey an order, or to hear of one that was."""
+    one = Braked(since=since)
+    one.begun_again(RUNS[3], generation)
+    one.brake.step()
+    assert one.stopped[0] == stops
+
+
+def test_a_run_that_a_retry_asks_for_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Braked(left=RUNS[3:4], since={"retry_of": "earlier"})
+    one.begun_again(RUNS[3], 2)
+    assert one.brake.step() is False
+
+    def read(*_: object) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(one.scene.store, "get", read)
+    assert one.brake.step() is False

@@ -1,5 +1,8 @@
 """Many small requests submitted together: planning and running alternate, owners take turns."""
 
+import pytest
+
+from service_manager.plans import plan_turns
 from service_manager.plans.plan_turns import PlanTurns
 from tasks.model.model import RequestState
 from tasks.request.document import Request
@@ -80,3 +83,17 @@ def test_an_owner_with_one_request_after_another_does_not_go_first_each_time() -
         turns.add(row("one", 100 + number))
         taken.append(turns.next())
     assert taken == ["many0", "one100", "many1", "one101", "many2", "one102"]
+
+
+def test_the_owner_whose_turn_is_longest_ago_is_forgotten_and_counts_as_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan_turns, "_OWNERS", 2)
+    turns = PlanTurns()
+    for number, owner in enumerate(["a", "b", "a", "c"]):  # now a and c are known
+        turns.add(row(owner, number))
+        turns.next()
+    assert len(turns) == 0
+    for number, owner in enumerate(["c", "a", "b", "new"]):
+        turns.add(row(owner, 10 + number))
+    assert turns.next() == "b12"

@@ -8,30 +8,40 @@ import pytest
 from service_manager.plans import write_fence
 from service_manager.requests import release
 from service_manager.requests.release import Dropping, Release, what_ended
-from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.dispatch import Dispatch, _Task
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.sweep import read_running
 from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState, State
+from tasks.model.spec import CollectSpec, Spec
 from tasks.model.task_keys import SHARDS, shard
 from tasks.request.document import dump_request
 from tasks.storage.limits import operation_size
 from tasks.storage.store import Delete, Operation
 from tasks.tables import (
     outbox,
+    protocol,
     request_operations,
     request_table,
     task_table,
     transitions,
     workers,
 )
-from tests.service_manager.scene import Scene
+from tests.service_manager.scene import ONCE, Scene
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
 A, TOP = mosaic("a", G[0], G[1]), mosaic("top", G[2])
 PLAN = plan_of(*G, A, TOP, outputs={"a": "out", "top": "out"})
+
+
+MANY = sorted((collect(f"many {i:03}") for i in range(200)), key=lambda spec: spec.key)
+
+
+def side_by_side(number: int) -> list[CollectSpec]:
+    """Granules of one shard."""
+    return [spec for spec in MANY if shard(spec.key) == shard(MANY[0].key)][:number]
 
 
 def bench(*broken: int) -> Bench:
@@ -148,12 +158,15 @@ def test_a_task_that_is_left_to_another_request_is_sent_on_its_account() -> None
     scene.request("other")
     scene.write(G[0], "r", "other")
     scene.write(G[1], "r")
+    scene.run(G[0], Category.CANCELLED)  # it was handed back
     dispatch = Dispatch(window=8, resend=30.0)
     for spec in G[:2]:
         dispatch.add(spec.key, "r")
     withdrawing = Dropping(scene.runtime, scene.cache, dispatch, "r", what_ended)
     list(withdrawing.batches())
     assert dispatch.known() == [G[0].key]
+    task = scene.task(G[0])
+    assert dispatch._tasks[G[0].key] == _Task("other", task.task_class, alone=True)
     del scene.cache.requests["r"]
     assert dispatch.backlog(scene.cache) == {"other": 1}
 
@@ -169,9 +182,20 @@ def test_what_was_made_and_is_not_told_yet_is_kept() -> None:
     assert live.ledger.get(G[0].key).outcome == "done"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_who_has_got_its_end_of_a_task_does_not_keep_it_alive(ended: bool) -> None:
-    """Another request began it again, and leaves; the first one has ended, or leaves too."""
+@pytest.mark.parametrize(
+    ("state", "live", "cancelled"),
+    [
+        (RequestState.CANCELLING, True, True),
+        (RequestState.FAILED, False, True),
+        (None, False, True),
+        (RequestState.RUNNING, True, False),
+        (RequestState.RUNNING, False, False),
+    ],
+)
+def test_who_has_got_its_end_of_a_task_does_not_keep_it_alive(
+    state: RequestState | None, live: bool, cancelled: bool
+) -> None:
+    """Another request began it again, and leaves; the first one leaves, has ended, or goes on."""
     scene = Scene()
     scene.request("r")
     first = scene.request("first")
@@ -180,14 +204,101 @@ def test_who_has_got_its_end_of_a_task_does_not_keep_it_alive(ended: bool) -> No
     scene.process()
     interest = scene.interest("r", G[0])
     scene.change(G[0], lambda task: transitions.add_interest(task, interest, 0))
-    state = RequestState.FAILED if ended else RequestState.CANCELLING
-    first.row = replace(first.row, state=state, document=dump_request(document("p")))
-    operations = request_table.insert_request(first.row)
-    scene.store.transact(request_table.TABLE, request_table.PARTITION, operations)
-    if ended:
+    if state is not None:
+        first.row = replace(first.row, state=state, document=dump_request(document("p")))
+        operations = request_table.insert_request(first.row)
+        scene.store.transact(request_table.TABLE, request_table.PARTITION, operations)
+    if not live:
         del scene.cache.requests["first"]
     list(dropping(scene).batches())
+    assert scene.task(G[0]).state is (State.CANCELLED if cancelled else State.READY)
+
+
+def test_what_was_recorded_stays_though_the_task_was_made_for_another_request_since() -> None:
+    scene = Scene()
+    for name in ("r", "other"):
+        scene.request(name)
+    scene.write(G[0])
+    scene.run(G[0], Category.BAD_IMAGE_FORMAT)
+    scene.process()
+    interest = scene.interest("other", G[0])
+    scene.change(G[0], lambda task: transitions.add_interest(task, interest, 0))
+    scene.run(G[0])
+    assert "r" in scene.task(G[0]).interests
+    list(dropping(scene).batches())
+    assert scene.recorded("r", G[0]).outcome == "failed"
+
+
+def test_who_leaves_without_an_outcome_keeps_a_task_until_its_own_interest_is_withdrawn() -> None:
+    scene = Scene()
+    scene.request("r")
+    scene.request("first", RequestState.CANCELLING)
+    scene.write(G[0], "first", "r")
+    list(dropping(scene).batches())
+    assert scene.task(G[0]).interests == ("first",)
+    assert scene.task(G[0]).state is State.READY
+
+
+def heard(scene: Scene, *specs: Spec) -> None:
+    """Have the manager hear of what runs."""
+    for spec in specs:
+        scene.cache.running |= read_running(scene.tasks, shard(spec.key), 0.0)
+
+
+def test_the_attempt_that_runs_now_is_killed_though_an_earlier_one_is_known() -> None:
+    """The manager has not heard that the earlier one ended."""
+    scene = Scene()
+    scene.request("r")
+    scene.write(G[0])
+    row = workers.WorkerRow(name="w", host="h", slots=1, started=1.0, beat_at=1.0)
+    workers.beat(scene.store, scene.runtime.clock, row)
+    claimed = scene.claim(G[0])
+    heard(scene, G[0])
+    attempt = claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=Category.CANCELLED)
+    assert protocol.fail(scene.runtime, attempt, ONCE)
+    claim = scene.claim(G[0]).claim
+    list(dropping(scene).batches())
+    (found,) = workers.list_workers(scene.store)
+    assert found.orders == (claim,)
+    assert scene.cache.running == {}
+
+
+def test_a_task_that_runs_on_for_another_request_is_counted_on_its_account() -> None:
+    scene = Scene()
+    scene.request("r")
+    scene.request("other")
+    scene.write(G[0], "r", "other")
+    scene.claim(G[0])
+    heard(scene, G[0])
+    assert scene.cache.running[G[0].key].sponsor == "r"
+    list(dropping(scene).batches())
+    assert scene.cache.running[G[0].key].sponsor == "other"
+
+
+def test_an_interest_whose_task_is_not_there_holds_up_no_other() -> None:
+    scene = Scene()
+    scene.request("r")
+    gone, there = side_by_side(2)
+    interest = scene.interest("r", gone)
+    scene.tasks.transact(shard(gone.key), [task_table.put_interest(interest)])
+    scene.write(there)
+    list(dropping(scene).batches())
+    assert scene.task(there).state is State.CANCELLED
+
+
+def test_under_a_guard_nothing_is_withdrawn_once_the_write_fence_has_changed() -> None:
+    scene = Scene()
+    scene.request("r")
+    scene.write(G[0])
+    number = shard(G[0].key)
+    guard = write_fence.passing(scene.tasks, number, "r")
+    scene.tasks.transact(number, [write_fence.passing(scene.tasks, number, "r")])
+    with pytest.raises(write_fence.FenceChangedError):
+        dropping(scene).one(G[0].key, guard)
+    assert scene.task(G[0]).interests == ("r",)
+    dropping(scene).one(G[0].key, write_fence.passing(scene.tasks, number, "r"))
     assert scene.task(G[0]).state is State.CANCELLED
+    dropping(scene).one(G[0].key, guard)  # there is nothing to withdraw any more
 
 
 @pytest.mark.parametrize("when", [0, 3])
@@ -206,8 +317,6 @@ def test_whoever_asked_for_it_is_told_of_a_cancelled_request_once(when: int) -> 
 
 
 # --- in which order, and in which transactions ---
-
-MANY = sorted((collect(f"many {i}") for i in range(200)), key=lambda spec: spec.key)
 
 
 def written(scene: Scene) -> list[list[str]]:
@@ -253,13 +362,13 @@ def test_interests_are_withdrawn_in_transactions_as_large_as_there_may_be(
     """Of a ready task three rows change: itself, its marker, the interest."""
     scene = Scene()
     scene.request("r")
-    some = [spec for spec in MANY if shard(spec.key) == shard(MANY[0].key)][:5]
+    some = side_by_side(5)
     for spec in some:
         scene.write(spec)
     monkeypatch.setattr(release, "BATCH_OPERATIONS", operations)
     step = dropping(scene)._decide(scene.task(some[0]), None).operations
     one = sum(operation_size("0", op) for op in step)
-    monkeypatch.setattr(release, "_BYTES", size or 2 * one + 20)
+    monkeypatch.setattr(release, "_BYTES", size or 2 * one)
     monkeypatch.setattr(release, "_READ", 4)
     found = written(scene)
     list(dropping(scene).batches())
@@ -270,7 +379,7 @@ def test_interests_are_withdrawn_in_transactions_as_large_as_there_may_be(
 def test_what_is_refused_together_is_withdrawn_one_by_one() -> None:
     scene = Scene()
     scene.request("r")
-    some = [spec for spec in MANY if shard(spec.key) == shard(MANY[0].key)][:3]
+    some = side_by_side(3)
     for spec in some:
         scene.write(spec)
     taken: list[str] = []
@@ -284,6 +393,27 @@ def test_what_is_refused_together_is_withdrawn_one_by_one() -> None:
     assert taken
     assert all(scene.task(spec).state is State.CANCELLED for spec in some)
     assert not any(spec.key in scene.cache.requests["r"].ledger for spec in some)
+
+
+def test_what_was_made_is_kept_though_it_was_refused_together_with_others() -> None:
+    scene = Scene()
+    live = scene.request("r", RequestState.CANCELLING)
+    made, other = side_by_side(2)
+    for spec in (made, other):
+        scene.write(spec)
+    scene.run(made)
+    taken: list[str] = []
+
+    def claims(_table: str, operations: Sequence[Operation]) -> None:
+        if len(operations) > 3 and not taken:
+            taken.append("")
+            scene.claim(other)
+
+    scene.store.before = claims
+    list(dropping(scene).batches())
+    assert taken
+    assert scene.recorded("r", made).outcome == "done"
+    assert [key for key in (made.key, other.key) if key in live.ledger] == [made.key]
 
 
 def ended(b: Bench) -> str:
