@@ -21,7 +21,7 @@ from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.task_rows import Interest, ReadyMarker
-from tasks.tables.workers import RunningAttempt, WorkerRow
+from tasks.tables.workers import Ask, RunningAttempt, WorkerRow
 
 OPTIONS = ManagerOptions(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
 
@@ -541,8 +541,13 @@ def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
         monitor.hear([worker(second, listed(one, float(second)))], float(second))
         assert monitor.look(statistics, float(second)) == Verdicts()
     monitor.hear([worker(123, listed(one, 123.0))], 123.0)
-    (verdict,) = monitor.look(statistics, 123.0).given_up
-    assert verdict.category is Category.EXECUTION_TIMEOUT
+    assert monitor.look(statistics, 123.0).given_up == [
+        GiveUp(
+            running=one,
+            category=Category.EXECUTION_TIMEOUT,
+            message="ran longer than 80 s, and its worker did not end it",
+        )
+    ]
 
 
 def test_a_yearly_group_outlives_the_bound_of_daily_ones() -> None:
@@ -568,9 +573,9 @@ def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> N
         monitor.hear([worker(1, listed(one))], second)
         assert monitor.look({}, second) == Verdicts()
     monitor.hear([worker(1, listed(one))], 41.0)
-    (verdict,) = monitor.look({}, 41.0).given_up
-    assert isinstance(verdict, GiveUp)
-    assert verdict.category is Category.WORKER_LOST
+    assert monitor.look({}, 41.0).given_up == [
+        GiveUp(running=one, category=Category.WORKER_LOST, message="worker w was silent for 40 s")
+    ]
     assert seen.slots == 0
 
 
@@ -594,13 +599,18 @@ def test_a_worker_that_was_not_heard_of_yet_is_not_lost_at_once() -> None:
 
 def test_a_claim_its_worker_never_lists_is_lost() -> None:
     seen = ManagerCache()
-    seen.running["k"] = running()
+    one = seen.running["k"] = running()
     monitor = Monitor(OPTIONS, seen)
     verdicts = []
     for beat in range(1, 5):
         monitor.hear([worker(beat)], beat * 5.0)
-        verdicts.append(len(monitor.look({}, beat * 5.0).given_up))
-    assert verdicts == [0, 0, 1, 1]
+        verdicts.append(monitor.look({}, beat * 5.0).given_up)
+    lost = GiveUp(
+        running=one,
+        category=Category.WORKER_LOST,
+        message="worker w does not run it (any more)",
+    )
+    assert verdicts == [[], [], [lost], [lost]]
 
 
 def test_a_claim_that_was_ordered_to_end_is_lost_when_nobody_ends_it() -> None:
@@ -623,6 +633,49 @@ def test_an_attempt_is_as_old_as_its_worker_says() -> None:
     monitor = Monitor(OPTIONS, seen)
     monitor.hear([worker(1, listed(one, ago=900.0))], 1000.0)
     assert one.since == 100.0
+
+
+@pytest.mark.parametrize(
+    ("beats", "since"),
+    [
+        ([(100.0, 0.0)], 100.0),
+        ([(100.0, -3.0)], 100.0),  # its worker's clock was set back
+        ([(100.0, 10.0)], 90.0),  # it waited in a batch after it was claimed
+        ([(100.0, 10.0), (110.0, 15.0)], 90.0),
+        ([(100.0, 10.0), (110.0, 25.0)], 85.0),
+    ],
+)
+def test_an_attempt_began_when_the_beat_says_that_puts_it_earliest(
+    beats: list[tuple[float, float]], since: float
+) -> None:
+    seen = ManagerCache()
+    one = seen.running["k"] = running(since=50.0)
+    monitor = Monitor(OPTIONS, seen)
+    for number, (now, ago) in enumerate(beats):
+        monitor.hear([worker(number, listed(one, ago))], now)
+    assert one.since == since
+
+
+@pytest.mark.parametrize("leaves", [{"draining": True}, {"asked": Ask.DRAIN}])
+def test_a_worker_that_leaves_or_that_an_operator_drains_is_no_place_for_tasks(
+    leaves: dict[str, object],
+) -> None:
+    seen = ManagerCache()
+    monitor = Monitor(OPTIONS, seen)
+    leaving = replace(worker(1, name="leaving"), **leaves)  # type: ignore[arg-type]
+    monitor.hear([worker(1), leaving], 0.0)
+    assert seen.workers == {"w": ("h", 2)}
+    assert seen.slots == 2
+
+
+def test_what_a_class_usually_takes_is_known_once_enough_have_succeeded() -> None:
+    monitor = Monitor(OPTIONS, ManagerCache())
+    few = {"class": ClassStatistics(task_class="class", count=4, mean=20.0)}
+    enough = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
+    assert monitor.expected("class", {}) is None
+    assert monitor.expected("class", few) is None
+    assert monitor.expected("class", enough) == 20.0
+    assert monitor.expected("another", enough) is None
 
 
 def test_the_time_limit_of_a_task_in_a_batch_runs_from_its_begin() -> None:

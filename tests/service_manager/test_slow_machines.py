@@ -206,7 +206,34 @@ def test_progress_never_goes_back() -> None:
     assert course.ages == [10.0] * 10 + [30.0]
 
 
+def test_what_ended_unseen_is_learned_from_and_the_short_of_many_are_not_enough() -> None:
+    """Of ten that run together the short ones end first."""
+    fleet = Fleet()
+    for i in range(10):
+        fleet.begin(f"k{i}", f"w{i % 4}")
+    fleet.look(5)
+    for i in range(6):
+        one = fleet.cache.running.pop(f"k{i}")
+        fleet.monitor.ended(event(one.key, one.worker, 20.0), None, {}, fleet.now)
+    assert fleet.monitor.expected("class", {}) is None
+    fleet.look(10)
+    assert fleet.monitor.expected("class", {}) == pytest.approx(20.0)
+
+
 # --- machines ---
+
+
+def test_what_is_moved_off_a_slow_worker_holds_up_no_other_verdict(fleet: Fleet) -> None:
+    mine = [fleet.begin("a", "w1"), fleet.begin("b", "w1")]
+    late = fleet.begin("late", "w2")
+    late.since = -OPTIONS.ceiling
+    found = Verdicts()
+    while not found.moves:
+        assert fleet.now < 100
+        late.ordered = None
+        found = fleet.look(fleet.now + 5)
+        assert [kill.running for kill in found.kills] == [late]
+    assert found.moves == mine
 
 
 def test_a_slow_worker_is_drained_and_its_attempts_moved(fleet: Fleet) -> None:

@@ -1,0 +1,388 @@
+"""The evidence against a machine in numbers: how much of it drains, and what is moved then."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from service_manager.fleet import machines
+from service_manager.fleet.machines import DrainOrder, Machines
+from service_manager.tasks.attempt_statistics import AttemptProgress, AttemptStatistics
+from service_manager.tasks.manager_cache import WatchedAttempt
+from tasks.model.categories import Category
+from tasks.tables.history import ClassStatistics
+from tasks.tables.workers import Ask, Hold
+from tests.service_manager.test_decisions import running
+from tests.service_manager.test_fair_drain import row
+from tests.service_manager.test_slow_machines import OPTIONS, event
+
+USUAL = {"class": ClassStatistics(task_class="class", count=5, mean=100.0)}
+
+
+@dataclass
+class Judged:
+    """Workers of two slots, which have each done five attempts in the usual 100 s."""
+
+    workers: int = 8
+    statistics: dict[str, ClassStatistics] = field(default_factory=lambda: USUAL)
+    now: float = 10_000.0
+    leaving: set[str] = field(default_factory=set)
+    asked: dict[str, Ask] = field(default_factory=dict)  # by operators
+
+    def __post_init__(self) -> None:
+        self.known = AttemptStatistics(samples=5)
+        self.machines = Machines(self.known, OPTIONS.time_limits, probe=600.0, beat=5.0)
+        self.numbers = itertools.count()
+        self.running: dict[str, list[WatchedAttempt]] = {}
+        self.holds: dict[str, Hold] = {}
+        self.hear()
+        for worker in range(self.workers):
+            self.end(f"w{worker}", *[100] * 5)
+
+    def hear(self, seconds: float = 0.0) -> list[DrainOrder]:
+        """The workers beat, each with the hold that it was last ordered."""
+        self.now += seconds
+        sequence = next(self.numbers)
+        rows = [
+            replace(
+                row(name, draining=name in self.leaving, hold=self.holds.get(name, Hold.NONE)),
+                sequence=sequence,
+                asked=self.asked.get(name, Ask.NONE),
+            )
+            for name in (f"w{i}" for i in range(self.workers))
+        ]
+        return self._obey(self.machines.hear(rows, self.running, self.now))
+
+    def end(self, worker: str, *durations: float, key: str = "") -> None:
+        for duration in durations:
+            ended = event(key or f"k{next(self.numbers)}", worker, duration)
+            self.machines.ended(ended, self.statistics, self.now)
+
+    def begin(self, worker: str, age: float = 0.0) -> WatchedAttempt:
+        """An attempt that runs, and that has been listed since it began."""
+        one = running(f"k{next(self.numbers)}", since=self.now - age, worker=worker)
+        self.running.setdefault(worker, []).append(one)
+        return one
+
+    def look(
+        self, seconds: float = 0.0, *, waiting: bool = False
+    ) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
+        heard = self.hear(seconds)
+        orders, moves = self.machines.look(self.statistics, self.now, waiting)
+        return heard + self._obey(orders), moves
+
+    def drained(self, seconds: float = 0.0, *, waiting: bool = False) -> list[str]:
+        """Which workers a look drains."""
+        orders, _ = self.look(seconds, waiting=waiting)
+        return [one.worker for one in orders if one.hold is Hold.DRAINED]
+
+    def _obey(self, orders: list[DrainOrder]) -> list[DrainOrder]:
+        self.holds |= {one.worker: one.hold for one in orders}
+        return orders
+
+
+@pytest.mark.parametrize(
+    ("durations", "drained"),
+    [
+        ([900], False),
+        ([900, 900], True),
+        ([900, 100, 900], False),  # what is as usual speaks for it
+        ([100] * 20 + [900, 900], True),  # but not for ever
+        ([190] * 4, False),  # twice as long says less
+        ([190] * 5, True),
+        ([150] * 100, False),
+    ],
+)
+def test_so_many_attempts_that_took_so_long_drain_a_worker(
+    durations: Sequence[float], drained: bool
+) -> None:
+    judged = Judged()
+    judged.end("w1", *durations)
+    assert judged.drained() == (["w1"] if drained else [])
+
+
+def test_an_order_says_by_how_much_how_often_and_for_how_long() -> None:
+    judged = Judged()
+    judged.end("w1", 500, 900, 900, 900)
+    ((order,), _) = judged.look()
+    said = "class: 900 s, usually 100 s"
+    assert order == DrainOrder(
+        worker="w1",
+        started=1.0,
+        hold=Hold.DRAINED,
+        why=f"Its attempts take about 7.6 times as long as usual. {said}; {said}; {said}.",
+        wait=600.0,
+    )
+    judged.holds.clear()  # the order was lost
+    assert judged.hear(200.0) == [replace(order, wait=400.0)]
+    judged.holds.clear()
+    assert judged.hear(1000.0) == [replace(order, wait=0.0)]
+    ((probe,), _) = judged.look()
+    assert probe == replace(order, hold=Hold.PROBE, wait=0.0)
+    judged.hear(100.0)
+    judged.end("w1", 100)
+    ((released,), _) = judged.look()
+    assert released == DrainOrder(worker="w1", started=1.0, hold=Hold.NONE)
+
+
+def test_evidence_that_was_made_up_for_is_named_no_more() -> None:
+    judged = Judged()
+    judged.end("w1", 900, 100, 100, 500, 500)
+    ((order,), _) = judged.look()
+    assert order.why.count("class:") == 2
+
+
+def test_after_a_release_a_worker_begins_anew() -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    assert judged.drained() == ["w1"]
+    judged.look(600.0)
+    judged.hear(100.0)
+    judged.end("w1", 100)
+    judged.look()
+    judged.end("w1", 190, 190, 190, 190)
+    assert judged.drained(1000.0) == []
+    judged.end("w1", 190)
+    ((order,), _) = judged.look()
+    assert order.hold is Hold.DRAINED
+    assert "about 1.9 times" in order.why
+
+
+def test_a_worker_that_is_slow_right_after_its_release_waits_for_longer() -> None:
+    """The release was a mistake; once it has been well for a while, it was none."""
+    judged = Judged()
+
+    def drained_for(seconds: float) -> float:
+        judged.hear(seconds)
+        judged.end("w1", 900, 900)
+        ((order,), _) = judged.look()
+        judged.look(order.wait)
+        judged.hear(100.0)
+        judged.end("w1", 100)
+        judged.look()
+        return order.wait
+
+    assert [drained_for(seconds) for seconds in (0.0, 500.0, 1000.0, 1300.0)] == [
+        600.0,
+        1200.0,
+        1200.0,
+        600.0,
+    ]
+
+
+def test_an_attempt_that_began_before_is_no_probe() -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    judged.look()
+    judged.look(600.0)
+    judged.hear(90.0)
+    judged.end("w1", 100, 300)
+    assert judged.look() == ([], [])
+    judged.end("w1", 90)
+    assert judged.look()[0] == [DrainOrder(worker="w1", started=1.0, hold=Hold.NONE)]
+
+
+@pytest.mark.parametrize(("duration", "hold"), [(199.0, Hold.NONE), (201.0, Hold.DRAINED)])
+def test_a_probe_of_less_than_twice_the_usual_time_releases(duration: float, hold: Hold) -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    judged.look()
+    judged.look(600.0)
+    judged.hear(duration)
+    judged.end("w1", duration)
+    ((order,), _) = judged.look()
+    assert (order.hold, order.wait) == (hold, 0.0 if hold is Hold.NONE else 1200.0)
+
+
+@pytest.mark.parametrize("category", [Category.EXECUTION_TIMEOUT, Category.BAD_IMAGE_FORMAT])
+def test_a_probe_that_was_killed_for_its_age_is_slow_and_a_failure_is_no_probe(
+    category: Category,
+) -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    judged.look()
+    judged.look(600.0)
+    judged.hear(100.0)
+    failed = event("probe", "w1", 100.0, category)
+    judged.machines.ended(failed, judged.statistics, judged.now)
+    drained = category is Category.EXECUTION_TIMEOUT
+    assert judged.drained() == (["w1"] if drained else [])
+
+
+def test_a_task_that_was_slow_on_two_others_says_nothing_of_a_third() -> None:
+    judged = Judged()
+    for worker in range(8):
+        for key in ("giant", "giant too"):
+            judged.end(f"w{worker}", 500, key=key)
+    assert judged.drained() == ["w0", "w1"]
+
+
+def test_the_tasks_that_were_slow_first_are_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machines, "_REMEMBERED", 2)
+    judged = Judged()
+    for worker in ("w0", "w1"):
+        for key in ("first", "second"):
+            judged.end(worker, 500, key=key)
+    judged.end("w2", 500, key="second")  # it is slow itself
+    judged.end("w3", 500, key="third")  # in place of the first
+    judged.end("w4", 500, 500, key="second")
+    judged.end("w5", 500, key="first")
+    judged.end("w5", 500, key="third")
+    assert judged.drained() == ["w0", "w1", "w5"]
+
+
+def test_what_an_attempt_has_taken_already_is_evidence_too() -> None:
+    judged = Judged()
+    judged.end("w1", 900)
+    judged.begin("w1", 300)
+    ((order,), _) = judged.look()
+    assert order.why == (
+        "Its attempts take about 3.0 times as long as usual. class: 900 s, usually 100 s; class: "
+        "at least 300 s, usually 100 s."
+    )
+
+
+def test_the_latest_attempts_are_named_as_evidence() -> None:
+    judged = Judged()
+    judged.end("w1", *[180] * 3)
+    for age in (500, 600):
+        judged.begin("w1", age)
+    ((order,), _) = judged.look()
+    assert [part.split(",")[0] for part in order.why.split("usual. ")[1].split("; ")] == [
+        "class: 180 s",
+        "class: at least 500 s",
+        "class: at least 600 s",
+    ]
+
+
+def test_an_attempt_that_says_nothing_does_not_hide_the_next() -> None:
+    judged = Judged()
+    missed, new, elsewhere = (judged.begin("w1", 900) for _ in range(3))
+    missed.missed = 1
+    new.task_class = "new class"
+    elsewhere.task_class = "class of its own"
+    for _ in range(8):
+        ended = replace(event("k", "w1", 10.0), task_class="class of its own")
+        judged.machines.ended(ended, judged.statistics, judged.now)
+    assert judged.drained() == []
+    for _ in range(2):
+        judged.begin("w1", 900)
+    assert judged.drained() == ["w1"]
+
+
+def test_an_attempt_of_a_probe_that_has_taken_three_times_the_usual_ends_it() -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    judged.look()
+    judged.begin("w1")  # of before
+    judged.look(600.0)
+    assert judged.holds["w1"] is Hold.PROBE
+    judged.begin("w1")
+    for _ in range(29):
+        assert judged.look(10.0)[0] == []
+    ((order,), _) = judged.look(10.0)
+    assert (order.hold, order.wait) == (Hold.DRAINED, 1200.0)
+
+
+# --- what is moved ---
+
+
+@pytest.mark.parametrize(
+    ("age", "retries", "steps", "limited", "moved"),
+    [
+        (0.0, 0, 0, False, True),
+        (369.0, 0, 0, False, True),
+        (371.0, 0, 0, False, False),  # less than 1.5 times the usual is ahead of it
+        (519.0, 0, 0, False, False),
+        (800.0, 0, 0, False, False),
+        (371.0, 0, 0, True, True),  # it ends beyond its time limit of 400 s
+        (371.0, 1, 0, True, False),
+        (371.0, 0, 10, False, True),  # half of it is done
+        (10.0, 0, 16, False, False),
+        (10.0, 0, 16, True, False),
+        (300.0, 0, 16, True, True),
+    ],
+)
+def test_an_attempt_is_moved_if_others_end_it_sooner_or_its_time_limit_is_too_short(
+    age: float, retries: int, steps: int, limited: bool, moved: bool
+) -> None:
+    """On a worker that is 5.2 times slower than usual."""
+    judged = Judged()
+    course = AttemptProgress(ages=[5.0 * step for step in range(1, 20)])
+    for _ in range(5):
+        judged.known.learn("class", 100.0, course if steps else None)
+    judged.statistics = USUAL if limited else {}
+    judged.end("w1", 900, 900)
+    one = judged.begin("w1", age)
+    one.retries = retries
+    one.course.ages = [age] * steps
+    orders, moves = judged.look()
+    assert [order.hold for order in orders] == [Hold.DRAINED]
+    assert moves == ([one] if moved else [])
+
+
+def test_a_task_is_moved_a_few_times_and_not_while_it_is_ordered_to_end() -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    one = judged.begin("w1")
+    moves = []
+    for _ in range(8):
+        moves.append(len(judged.look()[1]))
+        one.ordered = judged.now
+        assert judged.look()[1] == []
+        one.ordered = None
+    assert moves == [1] * 5 + [0] * 3
+
+
+def test_what_is_not_known_of_a_class_moves_nothing() -> None:
+    judged = Judged()
+    judged.end("w1", 900, 900)
+    judged.begin("w1").task_class = "new class"
+    assert judged.look()[1] == []
+
+
+# --- who is needed ---
+
+
+@pytest.mark.parametrize(
+    ("workers", "full", "waiting", "drained"),
+    [
+        (2, 1, True, False),
+        (2, 1, False, True),
+        (2, 0, True, True),  # the other one has a slot for what waits
+        (4, 3, True, False),
+        (4, 2, True, True),
+        (5, 4, True, True),  # four others are enough
+    ],
+)
+def test_a_slow_worker_is_needed_while_work_waits_and_few_others_are_all_full(
+    workers: int, full: int, waiting: bool, drained: bool
+) -> None:
+    judged = Judged(workers=workers)
+    slow = f"w{workers - 1}"
+    judged.end(slow, 900, 900)
+    for worker in range(full):
+        for _ in range(2):
+            judged.begin(f"w{worker}")
+    assert judged.drained(waiting=waiting) == ([slow] if drained else [])
+
+
+def test_of_those_that_are_held_for_slowness_the_least_slow_is_released() -> None:
+    """When the others leave; not one that an operator has drained, or that leaves itself."""
+    judged = Judged(workers=5)
+    judged.end("w1", 900, 900)
+    judged.end("w2", 500, 500)
+    judged.end("w3", 900, 900, 900)
+    assert judged.drained() == ["w1", "w2", "w3"]
+    judged.asked["w0"] = Ask.DRAIN
+    judged.leaving = {"w3"}
+    judged.hear(5.0)
+    assert judged.look(5.0)[0] == []
+    judged.leaving = {"w3", "w4"}
+    assert [(one.worker, one.hold) for one in judged.look(5.0)[0]] == [("w2", Hold.NONE)]
+    judged.asked["w1"] = judged.asked["w2"] = Ask.DRAIN
+    judged.hear(5.0)
+    assert judged.look(5.0)[0] == []
