@@ -290,7 +290,7 @@ def test_a_request_ends_with_its_counts_its_gaps_and_a_mail() -> None:
     body = " ".join(mail.body.split())
     assert row.message in body
     assert "https://portal.example/requests/r" in body
-    assert "1970-01-31" in body
+    assert "kept until 2023-12-14" in body
 
 
 def test_more_gaps_than_a_row_has_are_kept_in_a_blob_and_an_end_may_be_repeated() -> None:
