@@ -1,0 +1,379 @@
+"""What becomes of a request from round to round: taken up, planned, obeyed, counted, ended."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from service_manager.plans.plan_writer import Written
+from service_manager.requests import lifecycle
+from service_manager.requests.intake import Intake
+from service_manager.requests.lifecycle import Lifecycle
+from service_manager.tasks.manager_cache import Live
+from tasks.errors import FencedError, StoreError
+from tasks.model.model import Phase, RequestOrder, RequestState
+from tasks.tables import request_operations
+from tasks.tables.request_table import PhaseCount, Preparation, RequestRow
+from tasks.tables.restrictions import Kind, Restriction, Restrictions
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
+
+G = [collect(f"g{i}") for i in range(3)]
+TOP = mosaic("top", *G)
+PLAN = plan_of(*G, TOP, outputs={"top": "out"})
+
+
+class Stepped(Bench):
+    """A bench whose manager's steps for requests are called one by one."""
+
+    @property
+    def cycle(self) -> Lifecycle:
+        return self.manager._lifecycle
+
+    def live(self, request: str) -> Live:
+        return self.manager.cache.requests[request]
+
+    def running(self, title: str = "p", **more: object) -> str:
+        """A request whose plan is written; nothing of it has run."""
+        request = self.submit(title, **more)  # type: ignore[arg-type]
+        self.cycle.take_up()
+        self.cycle.plan()
+        while self.cycle.work():
+            pass
+        assert self.row(request).state is RequestState.RUNNING
+        return request
+
+    def change(self, request: str, **more: object) -> None:
+        request_operations.change_request(
+            self.runtime,
+            request,
+            lambda row: replace(row, **more),  # type: ignore[arg-type]
+        )
+
+
+@pytest.fixture
+def b() -> Stepped:
+    return Stepped({"p": PLAN})
+
+
+# --- taken up ---
+
+
+def test_a_request_is_looked_at_when_it_is_told_of_and_all_are_now_and_then(b: Stepped) -> None:
+    request = b.running()
+    b.cycle.take_up()
+    b.change(request, paused=True)
+    b.cycle.take_up()
+    assert not b.live(request).row.paused
+    request_operations.wake(b.runtime, request)
+    b.cycle.take_up()
+    assert b.live(request).row.paused
+    assert list(b.runtime.queue.receive()) == []  # it is acknowledged
+    b.change(request, paused=False)
+    b.runtime.clock.sleep(b.options.sweep - 1.0)
+    b.cycle.take_up()
+    assert b.live(request).row.paused
+    b.runtime.clock.sleep(1.0)
+    b.cycle.take_up()
+    assert not b.live(request).row.paused
+
+
+def test_a_request_that_storage_did_not_show_is_looked_at_again(
+    b: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = b.running()
+    request_operations.order(b.runtime, request, RequestOrder.PAUSE)
+
+    def away(*_: object) -> RequestRow:
+        raise StoreError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(request_operations, "load", away)
+        with pytest.raises(StoreError):
+            b.cycle.take_up()
+    b.cycle.take_up()
+    assert b.row(request).paused
+
+
+def test_what_is_heard_of_a_request_that_is_not_known_or_has_ended_is_nothing(b: Stepped) -> None:
+    assert b.cycle.find("no such request") is None
+    request = b.submit("p")
+    b.change(request, state=RequestState.COMPLETE)
+    assert b.cycle.find(request) is None
+    b.cycle.take_up()
+    assert b.manager.cache.requests == {}
+
+
+def test_a_request_of_a_paused_owner_is_found_stopped(b: Stepped) -> None:
+    stop = Restriction(kind=Kind.PAUSE_OWNER, subject="owner")
+    b.manager.cache.restrictions = Restrictions.of([stop])
+    mine, other = b.cycle.find(b.submit("p")), b.cycle.find(b.submit("p", owner="other"))
+    assert mine is not None
+    assert other is not None
+    assert (mine.stopped, other.stopped) == (True, False)
+
+
+def test_a_request_that_another_manager_ended_is_forgotten(b: Stepped) -> None:
+    request = b.running()
+    b.change(request, state=RequestState.COMPLETE)
+    request_operations.wake(b.runtime, request)
+    b.cycle.take_up()
+    assert b.manager.cache.requests == {}
+
+
+def test_a_quiet_request_is_counted_again_less_and_less_often(
+    b: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = b.running()
+    counted: list[int] = []
+    sweep = 0
+    monkeypatch.setattr(lifecycle, "recount", lambda *_: counted.append(sweep))
+    for sweep in range(20):
+        b.runtime.clock.sleep(b.options.sweep)
+        b.cycle.take_up()
+        if sweep == 10:
+            b.live(request).heard = True
+    assert counted == [1, 2, 4, 8, 12, 13, 15, 19]
+
+
+# --- planned ---
+
+
+def test_a_few_plans_are_taken_in_a_round_and_two_are_made_at_once() -> None:
+    b = Stepped({"p": PLAN})
+    requests = [b.submit("p", owner=f"owner {i}") for i in range(6)]
+    b.cycle.take_up()
+    assert {b.row(request).state for request in requests} == {RequestState.SUBMITTED}
+    assert b.cycle.plan() is True
+    states = [b.row(request).state for request in requests]
+    assert states.count(RequestState.WRITING) == lifecycle.PLANS
+    assert b.cycle.plan() is False
+    assert {b.row(request).state for request in requests} == {RequestState.WRITING}
+    assert b.cycle.plan() is False
+
+
+def test_a_request_that_was_cancelled_while_it_waited_is_not_planned(b: Stepped) -> None:
+    request = b.submit("p")
+    b.cycle.take_up()
+    b.change(request, state=RequestState.CANCELLED)
+    b.cycle.plan()
+    assert b.row(request).state is RequestState.CANCELLED
+    assert b.manager.cache.requests == {}
+
+
+def test_a_refused_request_is_forgotten(b: Stepped) -> None:
+    b.options = replace(b.options, max_tasks=1)
+    b.restart()
+    request = b.submit("p")
+    b.cycle.take_up()
+    b.cycle.plan()
+    assert b.row(request).state is RequestState.REFUSED
+    assert b.manager.cache.requests == {}
+
+
+def test_plans_are_written_in_turns_and_broken_off_in_slices(
+    b: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b.options = replace(b.options, slice=0.0)
+    b.restart()
+    order: list[str] = []
+
+    def write(_: Intake, live: Live) -> Iterator[Written | None]:
+        for _number in range(2):
+            order.append(live.row.owner)
+            yield None
+
+    monkeypatch.setattr(Intake, "write", write)
+    for owner in "ab":
+        b.submit("p", owner=owner)
+        b.cycle.take_up()
+        b.cycle.plan()
+    steps = [b.cycle.work() for _ in range(6)]
+    assert order == ["a", "b", "a", "b"]
+    assert steps == [True] * 5 + [False]
+
+
+def test_a_plan_that_cannot_be_stored_ends_its_request(
+    b: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> Iterator[Written]:
+        raise ValueError("too large")
+        yield Written()
+
+    monkeypatch.setattr(Intake, "write", write)
+    request = b.submit("p")
+    b.cycle.take_up()
+    b.cycle.plan()
+    with capture_logs():
+        assert b.cycle.work() is False
+    row = b.row(request)
+    assert row.state is RequestState.FAILED
+    assert row.message == (
+        "its plan could not be stored: too large. Ask for fewer days or a smaller region."
+    )
+    assert b.manager.cache.requests == {}
+
+
+def test_a_plan_for_which_storage_was_away_is_written_from_the_start(
+    b: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> Iterator[Written]:
+        raise StoreError("away")
+        yield Written()
+
+    request = b.submit("p")
+    with monkeypatch.context() as patch:
+        patch.setattr(Intake, "write", write)
+        b.cycle.take_up()
+        b.cycle.plan()
+        with pytest.raises(StoreError):
+            b.cycle.work()
+    assert b.cycle.work() is False
+    b.cycle.take_up()
+    while b.cycle.work():
+        pass
+    assert b.row(request).state is RequestState.RUNNING
+
+
+def test_of_what_is_written_the_ready_tasks_are_sent(b: Stepped) -> None:
+    b.running()
+    assert sorted(b.manager._dispatch.known()) == sorted(spec.key for spec in G)
+
+
+# --- obeyed ---
+
+
+def test_a_pause_and_its_end_are_carried_out_once(b: Stepped) -> None:
+    request = b.running()
+    for order, paused in ((RequestOrder.PAUSE, True), (RequestOrder.RESUME, False)):
+        request_operations.order(b.runtime, request, order)
+        b.cycle.take_up()
+        row = b.row(request)
+        assert (row.paused, row.order) == (paused, None)
+        assert b.live(request).row == row
+
+
+def test_of_two_orders_the_later_one_stands(b: Stepped, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = b.running()
+    request_operations.order(b.runtime, request, RequestOrder.PAUSE)
+    original = request_operations.change_request
+
+    def later_order(*given: object) -> RequestRow:
+        monkeypatch.setattr(request_operations, "change_request", original)
+        b.change(request, order=RequestOrder.RESUME)
+        return original(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(request_operations, "change_request", later_order)
+    b.cycle.take_up()
+    assert (b.row(request).paused, b.row(request).order) == (False, RequestOrder.RESUME)
+    b.cycle.take_up()
+    assert (b.row(request).paused, b.row(request).order) == (False, None)
+
+
+def test_a_request_that_is_cancelled_while_its_plan_is_written_ends(b: Stepped) -> None:
+    b.options = replace(b.options, slice=0.0)
+    b.restart()
+    request = b.submit("p")
+    b.cycle.take_up()
+    b.cycle.plan()
+    b.cycle.work()
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
+    b.cycle.take_up()
+    b.cycle.take_up()  # it is withdrawn once
+    steps = 0
+    while b.cycle.work():
+        steps += 1
+    assert steps < 20
+    assert b.row(request).state is RequestState.CANCELLED
+    assert list(request_operations.interests(b.runtime, request)) == []
+    assert b.manager.cache.requests == {}
+
+
+# --- counted ---
+
+
+def test_counts_are_written_when_they_have_changed(b: Stepped) -> None:
+    request = b.running()
+    b.cycle.progress()
+    first = b.row(request)
+    assert first.phases == {
+        Phase.COLLECTION: PhaseCount(total=3),
+        Phase.AGGREGATION: PhaseCount(total=1),
+    }
+    assert (first.outputs, first.delivered, first.epoch) == (1, 0, 1)
+    b.change(request, outputs=9)
+    b.cycle.progress()
+    assert b.row(request).outputs == 9
+    b.live(request).changed = True
+    b.cycle.progress()
+    assert b.row(request).outputs == 1
+    assert b.live(request).row.document
+
+
+def test_counts_of_another_state_are_not_written_and_an_order_is_heard(b: Stepped) -> None:
+    request = b.running()
+    b.cycle.progress()
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
+    b.runtime.queue.receive()
+    b.change(request, outputs=9)
+    b.live(request).changed = True
+    b.cycle.progress()
+    assert b.row(request).outputs == 9
+    for _, acknowledge in b.runtime.queue.receive():
+        acknowledge()
+    b.cycle.take_up()
+    while b.cycle.work():
+        pass
+    assert b.row(request).state is RequestState.CANCELLED
+
+
+def test_a_manager_that_is_over_writes_no_counts(b: Stepped) -> None:
+    request = b.running()
+    b.change(request, epoch=2)
+    b.live(request).changed = True
+    with pytest.raises(FencedError, match="manager epoch 1 is over; 2 acts"):
+        b.cycle.progress()
+
+
+def test_what_is_written_of_a_plan_is_counted_up_to_all_of_it(b: Stepped) -> None:
+    b.options = replace(b.options, slice=0.0)
+    b.restart()
+    request = b.submit("p")
+    b.cycle.take_up()
+    b.cycle.plan()
+    b.cycle.prepare()
+    assert b.row(request).preparation == Preparation(done=0, total=4, unit="tasks")
+    b.cycle.work()
+    written = len(b.live(request).ledger)
+    assert written
+    b.cycle.prepare()
+    assert b.row(request).preparation == Preparation(done=written, total=4, unit="tasks")
+    b.change(request, preparation=Preparation(done=3, total=4, unit="tasks"))
+    b.cycle.prepare()
+    row = b.row(request)
+    assert row.preparation is not None
+    assert row.preparation.done == 3, "it is written when it has changed"
+
+
+# --- ended ---
+
+
+def test_a_request_ends_when_all_of_it_has_and_no_order_waits(b: Stepped) -> None:
+    request = b.running()
+    b.cycle.ends()
+    assert b.row(request).state is RequestState.RUNNING
+    b.manager.tick()
+    for _ in range(3):
+        b.work()
+        b.manager._process_events()
+        b.manager._dispatching()
+    live = b.live(request)
+    assert not live.pending
+    live.row = replace(live.row, retry_orders=("all",))
+    b.cycle.ends()
+    assert not b.row(request).state.ended
+    live.row = replace(live.row, retry_orders=())
+    b.cycle.ends()
+    assert b.row(request).state is RequestState.COMPLETE
+    assert b.manager.cache.requests == {}
+    assert b.row(request).epoch == 1
