@@ -29,11 +29,8 @@ class Preference:
                 self._free[host] += slots
         self._hosts = frozenset(self._room)
         for running in cache.running.values():
-            if not running.in_hand:
-                continue
-            host = cache.workers.get(running.worker, ("", 0))[0]
-            if host in self._hosts:
-                self._free[host] -= 1
+            if running.in_hand and running.worker in cache.workers:
+                self._free[cache.workers[running.worker][0]] -= 1
         self._open = len(self._hosts)  # with room
         self._idle = {host: None for host, free in self._free.items() if free > 0}
         self._found: dict[str, str] = {}
@@ -64,9 +61,7 @@ class Preference:
 
     def give_all(self) -> None:
         """Take note that a batch was sent to all hosts: an idle slot takes it."""
-        idle = next(iter(self._idle), "")
-        if idle:
-            self._take(idle)
+        self._take(next(iter(self._idle), ""))
 
     def host(self, key: str) -> str:
         """Return the host that a task is best run on; empty: any."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service_manager.tasks import manager_cache
+from service_manager.tasks.ledger import Entry
 from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import MissingPolicy, Phase, RequestState, State, TaskOutcome
@@ -58,6 +59,7 @@ def noted() -> Live:
         found.note(interest(number, output="out"))
     for number in range(12, 14):
         found.note(interest(number, Phase.REDUCTION, outcome=TaskOutcome.DONE, output="out"))
+    found.note(interest(14, Phase.AGGREGATION, outcome=TaskOutcome.DONE, output="out"))
     return found
 
 
@@ -69,9 +71,10 @@ def test_progress_counts_each_phase_by_outcome_and_what_runs() -> None:
     assert row.phases == {
         Phase.COLLECTION: COLLECTED,
         Phase.REPROJECTION: PhaseCount(total=5, running=3),
+        Phase.AGGREGATION: PhaseCount(total=1, done=1),
         Phase.REDUCTION: PhaseCount(total=2, done=2),
     }
-    assert (row.id, row.outputs, row.delivered) == ("r", 7, 2)
+    assert (row.id, row.outputs, row.delivered) == ("r", 8, 3)
 
 
 def test_progress_of_a_cancelled_request_counts_as_cancelled_what_was_withdrawn() -> None:
@@ -82,9 +85,10 @@ def test_progress_of_a_cancelled_request_counts_as_cancelled_what_was_withdrawn(
     row = found.with_progress([])
     assert row.phases == {
         Phase.COLLECTION: COLLECTED,
+        Phase.AGGREGATION: PhaseCount(total=1, done=1),
         Phase.REDUCTION: PhaseCount(total=5, done=2, cancelled=3),
     }
-    assert (row.outputs, row.delivered) == (9, 2)
+    assert (row.outputs, row.delivered) == (9, 3)
 
 
 def test_progress_is_written_again_after_each_change_of_the_ledger() -> None:
@@ -113,6 +117,7 @@ def test_only_the_first_outcome_of_a_task_in_the_ledger_is_recorded() -> None:
     found.note(interest(3))
     found.record(key(3), TaskOutcome.DONE)
     assert found.heard
+    assert found.ledger.get(key(3)) == Entry(Phase.REPROJECTION, TaskOutcome.DONE)
 
 
 def test_a_run_that_had_a_fallback_task_is_repeated_until_it_has_an_outcome() -> None:

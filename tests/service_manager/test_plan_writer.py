@@ -2,26 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
+from itertools import count
 from typing import cast
 
 import pytest
 
 from service_manager.plans import write_fence
-from service_manager.plans.plan_writer import PlanWriter
+from service_manager.plans.plan_writer import PlanWriter, Written, describe
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import RequestState, State, Task
-from tasks.model.spec import Spec
+from tasks.model.model import RequestState, State, Task, TaskOutcome
+from tasks.model.spec import (
+    CubeSpec,
+    ExtractSpec,
+    GroupSpec,
+    ReprojectSpec,
+    SampleSpec,
+    SitesSpec,
+    Spec,
+    TableSpec,
+)
 from tasks.model.task_keys import SHARDS
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import task_table
+from tasks.tables import protocol, task_table, transitions
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import Change
 from tests.service_manager.scene import Scene
-from tests.service_manager.workbench import collect, mosaic, plan_of
+from tests.service_manager.workbench import GRID, collect, mosaic, plan_of, reduction
 
 MANY = [collect(f"m{i}") for i in range(400)]
 TASKS = plan_of(*MANY, *(mosaic(f"t{i}", *MANY[i : i + 3]) for i in range(300))).tasks
@@ -125,8 +136,12 @@ def test_an_input_that_another_request_has_running_is_waited_for() -> None:
         scene.write(spec, "other")
     scene.run(B)
     scene.claim(A)
-    list(plan(scene, [A, B, CELL]).batches())
+    written = [*plan(scene, [A, B, CELL]).batches()]
     assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 1)
+    assert [key for batch in written for key in batch.waiting] == []  # nothing to look at
+    assert scene.task(A).interests == ("other", "r")
+    end(scene, A)
+    assert scene.task(CELL).state is State.READY
 
 
 def test_an_input_of_a_section_before_that_failed_meanwhile_is_looked_at() -> None:
@@ -203,3 +218,220 @@ def test_many_tasks_over_an_input_that_failed_fit_their_transactions() -> None:
     scene.run(A, Category.BAD_IMAGE_FORMAT)
     list(batches)
     assert all(scene.task(cell).state is State.WAITING for cell in cells)
+
+
+def end(scene: Scene, spec: Spec) -> None:
+    """Have a running task make its artifact, and its dependents hear of it."""
+    task = scene.task(spec)
+    claimed = protocol.Claimed(task=task, spec=spec, input_files={})
+    attempt = claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=None)
+    assert protocol.commit(scene.runtime, attempt, [scene.artifact(claimed)])
+    scene.process()
+
+
+def test_a_task_waits_for_each_of_its_inputs_apart() -> None:
+    scene = Scene()
+    scene.request("r")
+    list(plan(scene, [A, B, CELL], []).batches())
+    scene.run(B)
+    scene.process()
+    assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 1)
+
+
+def test_inputs_of_a_section_before_that_are_still_made_tell_their_new_dependents() -> None:
+    scene = Scene()
+    scene.request("r")
+    many = [collect(f"m{i}") for i in range(2 * len(SHARDS))]
+    top = mosaic("top", *many)
+    batches = plan(scene, many, [top]).batches()
+    for _ in SHARDS:
+        next(batches)
+    scene.run(many[0])
+    list(batches)
+    for spec in many[1:]:
+        scene.run(spec)
+        assert scene.task(top).state is State.WAITING
+        scene.process()
+    assert scene.task(top).state is State.READY
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_input_that_no_section_before_has_is_a_fault_of_the_plan(there: bool) -> None:
+    scene = Scene()
+    if there:
+        scene.write(A, "other")
+    with pytest.raises(ValueError, match=f"task {A.key} is needed, but no section before has it"):
+        list(plan(scene, [mosaic("a", A)]).batches())
+
+
+def test_an_input_of_very_many_dependents_tells_all_of_them() -> None:
+    """The edges do not fit its own transaction."""
+    scene = Scene()
+    scene.request("r")
+    cells = [mosaic(f"cell{i}", A) for i in range(250)]
+    list(plan(scene, [A, *cells]).batches())
+    scene.run(A)
+    while scene.process().more:
+        pass
+    assert {scene.task(cell).state for cell in cells} == {State.READY}
+
+
+def test_a_result_that_is_there_is_reused_with_its_files_and_its_place() -> None:
+    scene = Scene()
+    for spec in (A, B, CELL):
+        scene.write(spec, "other")
+        scene.run(spec)
+    scene.request("r")
+    new = collect("new")
+    tasks = plan_of(A, B, new, CELL, outputs={"cell": "out"}).tasks
+    for written in PlanWriter(scene.runtime, "r", [tasks]).batches():
+        for task, interest in written.tasks:
+            assert interest == scene.tasks.interest("r", task.key)
+    made = scene.recorded("r", CELL)
+    assert (made.outcome, made.reused) == (TaskOutcome.DONE, True)
+    assert made.files == scene.task(CELL).files != ()
+    assert (made.name, made.output, made.phase) == ("cell", "out", CELL.phase)
+    wanted = scene.recorded("r", new)
+    assert (wanted.outcome, wanted.reused, wanted.name, wanted.output) == (None, False, "new", "")
+
+
+def test_a_plan_written_again_keeps_what_is_recorded() -> None:
+    scene = Scene()
+    scene.request("r")
+    list(plan(scene, [A, B, CELL]).batches())
+    scene.run(A)
+    scene.process()
+    recorded = [scene.recorded("r", spec) for spec in (A, B, CELL)]
+    assert recorded[0].outcome is TaskOutcome.DONE
+    again = [i for batch in plan(scene, [A, B, CELL]).batches() for _, i in batch.tasks]
+    assert sorted(again, key=lambda i: i.key) == sorted(recorded, key=lambda i: i.key)
+
+
+def test_a_cancelled_task_is_revived_to_wait_for_what_is_not_there_now() -> None:
+    scene = Scene()
+    scene.write(CELL, "other")
+    scene.change(CELL, lambda task: transitions.drop(task, "other"))
+    assert scene.task(CELL).state is State.CANCELLED
+    scene.write(A, "third")
+    scene.run(A)
+    scene.request("r")
+    written = [*plan(scene, [A, B, CELL]).batches()]
+    assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 2)
+    assert [key for batch in written for key in batch.waiting] == [CELL.key]
+    scene.run(B)
+    scene.process()
+    assert scene.task(CELL).state is State.READY
+
+
+def writes_task(operation: Operation) -> bool:
+    """Whether an operation writes a task's own row."""
+    return task_table.kind_of(operation.row) is task_table.RowKind.TASK
+
+
+def written_together(refusals: int) -> tuple[Scene, Sequence[Spec], Written, int]:
+    """Six tasks of one transaction, refused some times, over inputs of which one has failed."""
+    scene = Scene()
+    scene.request("r")
+    place = mosaic("", A).key[0]
+    failed = next(one for i in count() if mosaic("", one := collect(f"f{i}")).key[0] == place)
+    tasks = [mosaic(f"of a {i}", A) for i in range(3)]
+    tasks += [mosaic(f"of f {i}", failed) for i in range(3)]
+    batches = plan(scene, [A, failed], tasks).batches()
+    for _ in {A.key[0], failed.key[0]}:
+        next(batches)
+    scene.run(A)
+    scene.run(failed, Category.BAD_IMAGE_FORMAT)
+    tries = 0
+
+    def before(_table: str, operations: Sequence[Operation]) -> None:
+        nonlocal tries
+        if sum(map(writes_task, operations)) > 1:
+            tries += 1
+            if tries <= refusals:
+                raise ConflictError("somebody has changed a row")
+
+    scene.store.before = before
+    *_, written = batches
+    return scene, tasks, written, tries
+
+
+def test_rows_that_others_change_are_tried_twice_and_then_written_one_by_one() -> None:
+    scene, tasks, written, tries = written_together(refusals=2)
+    assert tries == 2
+    assert written == written_together(refusals=0)[2]
+    assert [task.key for task, _ in written.tasks] == [spec.key for spec in tasks]
+    size = sum(file.size for file in scene.task(A).files)
+    assert written.made == [(spec.key, A.key, "w", size) for spec in tasks[:3]]
+    assert written.waiting == [spec.key for spec in tasks[3:]]
+
+
+@pytest.mark.parametrize("cells", [3, 100])  # in the transaction of their input, and before it
+def test_storage_that_does_not_answer_is_asked_again_for_some_seconds(cells: int) -> None:
+    scene = Scene()
+    scene.request("r")
+    section = [A, *(mosaic(f"cell{i}", A) for i in range(cells))]
+    failures = 0
+
+    def before(_table: str, _operations: Sequence[Operation]) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreError("no answer")
+
+    scene.store.before = before
+    failures, began = 8, scene.runtime.clock.monotonic()
+    with pytest.raises(StoreError, match="no answer"):
+        list(plan(scene, section).batches())
+    assert failures == 0
+    failures, began = 7, scene.runtime.clock.monotonic()
+    list(plan(scene, section).batches())
+    assert 5 < scene.runtime.clock.monotonic() - began < 10
+
+
+def test_large_tasks_fit_their_transactions() -> None:
+    scene = Scene()
+    scene.request("r")
+    large = {"parameters": {"text": "x" * 60_000}}
+    runs = [reduction(i, A).model_copy(update=large) for i in range(40)]
+    tasks = [run.model_copy(update={"outputs": (f"{n}.tif",)}) for run in runs for n in range(5)]
+    list(plan(scene, [A, *tasks]).batches())
+    assert all(scene.task(task).state is State.WAITING for task in tasks)
+
+
+DAY = date(2012, 1, 31)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (collect("MOD13A2.A2012001.h18v04"), "MOD13A2.A2012001.h18v04"),
+        (
+            ReprojectSpec(
+                product="MOD13A2",
+                collection="6",
+                layer="NDVI",
+                day=DAY,
+                grid=GRID.model_copy(update={"transform": (1, 0, 10.5, 0, -1, 45)}),
+                resampling="nearest",
+            ),
+            "MOD13A2.6 NDVI 2012-01-31 cell at 10.5, 45",
+        ),
+        (mosaic("map"), "map"),
+        (CubeSpec(name="map", form="zarr", grid=GRID, days=(DAY,)), "map over time"),
+        (GroupSpec(group="g7", cell="c", window="w", grid=GRID, bands=()), "g7"),
+        (SitesSpec(sites="s"), "the sites"),
+        (
+            ExtractSpec.model_construct(product="MOD13A2", collection="6", day=DAY),
+            "MOD13A2.6 2012-01-31 at the sites",
+        ),
+        (
+            SampleSpec.model_construct(product="MOD13A2", day=DAY),
+            "MOD13A2 2012-01-31 at the sites",
+        ),
+        (TableSpec.model_construct(), "table of the sites"),
+        (reduction(3, A, "mean"), "mean group 3"),
+        (reduction(3, A, "mean").model_copy(update={"inputs": ()}), "mean"),
+    ],
+)
+def test_what_a_task_makes_is_said_in_words(spec: Spec, words: str) -> None:
+    assert describe(spec) == words

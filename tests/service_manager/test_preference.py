@@ -10,7 +10,7 @@ import pytest
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.input_locations import REMEMBERED, InputLocations
+from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.tasks.preference import LOOK
 from tasks.model.model import ArtifactFile, Phase
@@ -250,35 +250,6 @@ def test_a_host_without_slots_gets_nothing_and_one_alone_has_no_queue_of_its_own
         dispatch = dispatch_of(seen, "k")
         assert sent(dispatch, seen, 0.0) == ["k"]
         assert dispatch.host("k") == ""
-
-
-def test_a_task_that_failed_is_not_sent_to_the_same_host_again() -> None:
-    seen = fleet_cache(a=1, b=1)
-    locations = InputLocations(seen)
-    locations.made("k", "g", "a-worker", 5)
-    assert locations.host("k", {"a", "b"}) == "a"
-    locations.ended("k", "a-worker")
-    assert locations.host("k", {"a", "b"}) == ""
-
-
-def test_the_host_with_most_bytes_holds_a_task() -> None:
-    locations = InputLocations(fleet_cache(a=1, b=1, c=1))
-    locations.made("k", "g1", "a-worker", 10)
-    locations.made("k", "g2", "b-worker", 6)
-    locations.made("k", "g3", "b-worker", 6)
-    locations.made("k", "g4", "a worker that is gone", 100)
-    assert locations.host("k", {"a", "b"}) == "b"
-    assert locations.host("k", {"a"}) == "a"
-    locations.made("other", "g2", "b-worker", 6)
-    locations.ended("other", "c-worker")  # it took the input in
-    assert locations.host("k", {"c"}) == "c"
-
-
-def test_what_was_heard_of_first_is_forgotten_first() -> None:
-    locations = InputLocations(fleet_cache(a=1))
-    for i in range(REMEMBERED + 1):
-        locations.made(f"k{i}", f"g{i}", "a-worker", 1)
-    assert [locations.host(key, {"a"}) for key in ("k0", "k1")] == ["", "a"]
 
 
 @pytest.mark.slow
