@@ -54,10 +54,6 @@ def test_the_usual_time_is_the_median_and_its_spread_is_robust() -> None:
     assert usual.spread == pytest.approx(1.4826)
 
 
-def test_no_class_is_taken_to_be_steadier_than_a_quarter() -> None:
-    assert learned(5.0, 5.0, 5.0).usual("class", None) == Usual(pytest.approx(5.0), spread=0.25)
-
-
 def test_the_usual_time_changes_with_each_success() -> None:
     found = learned(1.0, 1.0, 1.0)
     assert found.usual("class", None) == Usual(1.0, spread=0.25)

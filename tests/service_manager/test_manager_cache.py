@@ -1,5 +1,6 @@
 """What the manager's memory makes of interests and outcomes: progress, failed runs, what runs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -93,11 +94,12 @@ def test_progress_of_a_cancelled_request_counts_as_cancelled_what_was_withdrawn(
 
 def test_progress_is_written_again_after_each_change_of_the_ledger() -> None:
     found = live()
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: found.note(interest(1)),
         lambda: found.record(key(1), TaskOutcome.DONE),
         lambda: found.forget(key(1)),
-    ):
+    ]
+    for change in changes:
         found.changed = found.heard = False
         change()
         assert found.changed

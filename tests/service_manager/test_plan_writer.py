@@ -369,7 +369,7 @@ def test_rows_that_others_change_are_tried_twice_and_then_written_one_by_one() -
 def test_storage_that_does_not_answer_is_asked_again_for_some_seconds(cells: int) -> None:
     scene = Scene()
     scene.request("r")
-    section = [A, *(mosaic(f"cell{i}", A) for i in range(cells))]
+    section: list[Spec] = [A, *(mosaic(f"cell{i}", A) for i in range(cells))]
     failures = 0
 
     def before(_table: str, _operations: Sequence[Operation]) -> None:
@@ -421,14 +421,14 @@ DAY = date(2012, 1, 31)
         (GroupSpec(group="g7", cell="c", window="w", grid=GRID, bands=()), "g7"),
         (SitesSpec(sites="s"), "the sites"),
         (
-            ExtractSpec.model_construct(product="MOD13A2", collection="6", day=DAY),
+            ExtractSpec(product="MOD13A2", collection="6", layers=(), qa=(), mask=False, day=DAY),
             "MOD13A2.6 2012-01-31 at the sites",
         ),
         (
-            SampleSpec.model_construct(product="MOD13A2", day=DAY),
+            SampleSpec(product="MOD13A2", collection="6", layers=(), day=DAY, last=DAY),
             "MOD13A2 2012-01-31 at the sites",
         ),
-        (TableSpec.model_construct(), "table of the sites"),
+        (TableSpec(), "table of the sites"),
         (reduction(3, A, "mean"), "mean group 3"),
         (reduction(3, A, "mean").model_copy(update={"inputs": ()}), "mean"),
     ],
