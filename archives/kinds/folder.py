@@ -8,7 +8,6 @@ of overlooking it.
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -293,8 +292,6 @@ class FolderArchive:
                     file.write(chunk)
                     if progress is not None:
                         progress(size, record.size)
-                file.flush()
-                os.fsync(file.fileno())
             if size != record.size:
                 raise DownloadFailedError(
                     f"{record.name} has {size} bytes, its record says {record.size}: it changed "

@@ -2,6 +2,7 @@
 
 import shutil
 import struct
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES, RASTERS
 from worker.files.partials import Partials
 from worker.phases.context import Context
+from worker.sandbox.guard import POLL_SECONDS
 
 _GB = 10**9
 _FETCHED = 0.6  # share of an attempt's progress
@@ -75,15 +77,15 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
 
 
 def _progress(context: Context, spec: CollectSpec) -> Progress:
-    """Report the progress of the fetch, each per cent once, as the first 60 % of the attempt."""
-    reported = 0
+    """Report the progress of the fetch as the first 60 % of the attempt, ten times a second."""
+    reported = time.monotonic()
 
     def tell(done: int, total: int) -> None:
         nonlocal reported
-        part = 100 * done // total if total else 0
-        if part > reported:
-            reported = part
-            context.tell(_FETCHED * min(1.0, part / 100), f"fetching {spec.granule}")
+        now = time.monotonic()
+        if total and now - reported >= POLL_SECONDS:
+            reported = now
+            context.tell(_FETCHED * min(1.0, done / total), f"fetching {spec.granule}")
 
     return tell
 
