@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -257,6 +258,42 @@ def test_results_are_listed_fetched_and_verified(
     assert text == f"{digest}  {path}\n"
     assert [file["sha256"] for file in manifest["files"]] == [digest]
     assert zipfile.ZipFile(io.BytesIO(archive.content)).read(path) == raster
+
+
+def test_a_text_goes_compressed_to_who_accepts_it_and_its_ranges_are_the_files(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    text = b"site,date,value\n" * 600_000
+    put_result(runtime, name, "sites", "sites.csv", text)
+    digest = hashlib.sha256(text).hexdigest()
+    address = f"/api/requests/{name}/results/sites/sites.csv"
+    gzip, plain = {"Accept-Encoding": "br, gzip"}, {"Accept-Encoding": "gzip;q=0, identity"}
+    with portal.client() as client:
+        with client.stream("GET", address, headers=gzip) as packed:
+            sent = b"".join(packed.iter_raw())
+        head = client.head(address, headers=gzip)
+        whole = client.get(address, headers=plain)
+        part = client.get(address, headers={**gzip, "Range": "bytes=10-109"})
+        resumed = {**gzip, "Range": "bytes=10-109", "If-Range": packed.headers["etag"]}
+        stale = client.get(address, headers=resumed)
+        tags = [packed.headers["etag"], whole.headers["etag"]]
+        fresh = [client.get(address, headers={"If-None-Match": tag}) for tag in tags]
+    assert zlib.decompress(sent, wbits=31) == text
+    assert len(sent) < len(text) / 20
+    for answer in (packed, head, stale):
+        assert answer.headers["content-encoding"] == "gzip"
+        assert not {"content-length", "repr-digest"} & {*answer.headers}
+    assert tags == [f'"{digest}-gzip"', f'"{digest}"']
+    assert whole.content == text
+    assert whole.headers["content-length"] == str(len(text))
+    assert (part.status_code, part.content) == (206, text[10:110])
+    assert (part.headers["etag"], "content-encoding" in part.headers) == (tags[1], False)
+    assert (stale.status_code, stale.content) == (200, text)
+    for answer, tag in zip(fresh, tags, strict=True):
+        assert (answer.status_code, answer.headers["etag"], answer.content) == (304, tag, b"")
+    for answer in (packed, whole, part, *fresh):
+        assert "Accept-Encoding" in answer.headers["vary"]
 
 
 def test_planning_and_writing_are_told_as_they_go_on(portal: LivePortal, runtime: Runtime) -> None:

@@ -3,6 +3,7 @@
 import io
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from portal.core.downloads import (
     UnsatisfiableError,
     attachment,
     manifest_text,
+    packed_parts,
     parse_range,
     zip_chunks,
 )
@@ -144,6 +146,12 @@ def test_what_storage_has_damaged_breaks_off_before_its_end(at: int) -> None:
     assert sum(map(len, sent)) == len(good) - TAIL
     with pytest.raises(GoneError):
         list(zip_chunks(reader(blobs), [file]))
+    packed: list[bytes] = []
+    with pytest.raises(GoneError):
+        packed.extend(packed_parts(reader(blobs).whole(file)))
+    unpacking = zlib.decompressobj(wbits=31)
+    unpacking.decompress(b"".join(packed))
+    assert not unpacking.eof
     blobs.delete("artifacts", "it")
     with pytest.raises(GoneError):
         reader(blobs).whole(file)

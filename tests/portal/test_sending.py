@@ -30,12 +30,14 @@ def test_what_is_text_is_sent_compressed(portal: LivePortal, path: str) -> None:
     assert 2 * len(sent) < len(plain.content)
 
 
-def test_results_are_sent_as_they_are_stored(portal: LivePortal, runtime: Runtime) -> None:
+def test_results_that_are_no_texts_are_sent_as_they_are_stored(
+    portal: LivePortal, runtime: Runtime
+) -> None:
     name = submitted(runtime)
-    data = b'{"text": "' + b"which packs well " * 500 + b'"}'
-    put_result(runtime, name, "layer", "x.json", data)
+    data = b"which packs well " * 500
+    put_result(runtime, name, "layer", "x.nc", data)
     set_row(runtime, name, delivered=1, outputs=1)
-    file = f"/api/requests/{name}/results/layer/x.json"
+    file = f"/api/requests/{name}/results/layer/x.nc"
     with portal.client() as client:
         whole, sent = raw(client, file)
         part, piece = raw(client, file, Range="bytes=5-1204")
