@@ -1,16 +1,23 @@
 """Deleting artifacts in which no request has an interest, and nothing else."""
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
+from service_manager.storage import retention
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.model.task_keys import SHARDS
-from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
-from tasks.tables import history, outbox, protocol, request_operations
+from tasks.storage.blobs import ARTIFACTS, GRANULES, artifact_name, split_blob
+from tasks.storage.store import Operation
+from tasks.tables import history, outbox, protocol, request_operations, transitions
+from tasks.tables.manager_rows import PhaseStore
 from tasks.tables.task_rows import CompletionEvent
+from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 DAY = 86_400.0
@@ -164,3 +171,130 @@ def failure(number: int, ended: float) -> CompletionEvent:
         sponsor="r",
         files=(),
     )
+
+
+# Keeping costs much, and making again nothing.
+DEAR = Policy(storage=1e12, core_hour=0.0, results=60.0)
+
+
+def made(scene: Scene, names: str, request: str = "ended") -> list[str]:
+    """Granules made for a request, by name; return their keys."""
+    specs = [collect(name) for name in names]
+    for spec in specs:
+        scene.write(spec, request)
+        scene.run(spec)
+    return [spec.key for spec in specs]
+
+
+def looked_at(keeper: Retention) -> int:
+    return sum(keeper.expire(shard) for shard in SHARDS)
+
+
+def test_what_is_kept_is_counted_by_phase_and_by_shards_looked_at() -> None:
+    scene = Scene()
+    keys = made(scene, "abc")
+    for spec, category in (
+        (mosaic("top", collect("a")), None),
+        (collect("failed"), Category.BAD_IMAGE_FORMAT),
+    ):
+        scene.write(spec, "ended")
+        scene.run(spec, category)
+    keeper = Retention(scene.runtime, scene.cache, wait=10)
+    assert keeper.stored() == (tuple(PhaseStore(phase=phase) for phase in Phase), 0)
+    assert looked_at(keeper) == 0
+    size = sum(file.size for key in keys for file in scene.task(key).files)
+    stores, shards = keeper.stored()
+    assert (stores[0], shards) == (PhaseStore(phase=Phase.COLLECTION, artifacts=3, size=size), 16)
+    assert sum(store.artifacts for store in stores) == 4
+
+
+def shared(scene: Scene) -> str:
+    """An artifact that two requests have, of which nothing is known any more."""
+    scene.write(G, "first", "second")
+    scene.run(G)
+    return G.key
+
+
+def test_an_artifact_expires_when_all_who_have_it_ended_long_ago() -> None:
+    scene = Scene()
+    key = shared(scene)
+    keeper = Retention(scene.runtime, scene.cache, wait=10, policy=DEAR)
+    assert looked_at(keeper) == 1
+    assert (scene.task(key).state, scene.task(key).interests) == (State.EXPIRED, ())
+    assert looked_at(keeper) == 0
+    assert keeper.stored()[0][0].artifacts == 0
+
+
+def test_an_artifact_that_is_wanted_anew_meanwhile_stays() -> None:
+    scene = Scene()
+    key = shared(scene)
+
+    def before(_table: str, _operations: Sequence[Operation]) -> None:
+        scene.store.before = lambda _table, _operations: None
+        interest = scene.interest("third", G)
+        scene.change(key, lambda task: transitions.add_interest(task, interest, 0))
+
+    scene.store.before = before
+    assert looked_at(Retention(scene.runtime, scene.cache, wait=10, policy=DEAR)) == 0
+    assert scene.task(key).state is State.DONE
+    assert scene.task(key).interests == ("first", "second", "third")
+
+
+def test_a_quota_is_met_once_all_shards_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each shard a few artifacts are remembered for that."""
+    monkeypatch.setattr(retention, "_CANDIDATES", 1)
+    scene = Scene()
+    keys = made(scene, "abcdefghijklmnop")
+    size = sum(file.size for key in keys for file in scene.task(key).files)
+    policy = Policy(storage=0.0, core_hour=1.0, results=60.0, quota=size - 1)
+    keeper = Retention(scene.runtime, scene.cache, wait=10, policy=policy)
+    assert sum(keeper.expire(shard) for shard in SHARDS[:-1]) == 0
+    assert keeper.expire(SHARDS[-1]) == 1
+    assert [scene.task(key).state for key in keys].count(State.EXPIRED) == 1
+    assert looked_at(keeper) == 0
+
+
+STRAY = f"{G.key}/claim/cell.tif"
+
+
+@pytest.mark.parametrize("container", [ARTIFACTS, GRANULES])
+def test_a_blob_is_useless_for_the_whole_wait_before_it_goes(container: str) -> None:
+    scene = Scene()
+    blobs, clock = scene.runtime.blobs, scene.runtime.clock
+    keeper = Retention(scene.runtime, scene.cache, wait=10)
+
+    def gone(after: float) -> int:
+        clock.sleep(after)
+        return keeper.collect(G.key[0])
+
+    blobs.put_bytes(container, STRAY, b"1")
+    assert [gone(0), gone(9)] == [0, 0]
+    blobs.delete(container, STRAY)
+    assert gone(1) == 0
+    blobs.put_bytes(container, STRAY, b"2")  # another blob of that name
+    assert [gone(5), gone(9), gone(1), gone(20)] == [0, 0, 1, 0]
+
+
+def test_blobs_of_ended_attempts_of_a_running_task_are_useless_and_other_names_are_not_judged() -> (
+    None
+):
+    scene = Scene()
+    scene.write(G, "r")
+    claimed = scene.claim(G)
+    own = artifact_name(G.key, claimed.claim, "cell.tif")
+    for name in (own, STRAY, G.key, f"{G.key}/cell.tif", f"{G.key}/claim/a/b"):
+        scene.runtime.blobs.put_bytes(ARTIFACTS, name, b"x")
+    keeper = Retention(scene.runtime, scene.cache, wait=0)
+    assert keeper.collect(G.key[0]) == 2
+    left = {own, G.key, f"{G.key}/cell.tif"}
+    assert {*scene.runtime.blobs.names(ARTIFACTS)} == left
+
+
+def test_a_pass_may_pause_between_tasks_and_between_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_PAUSE", 2)
+    scene = Scene()
+    (key,) = made(scene, "a")
+    for number in range(4):
+        scene.runtime.blobs.put_bytes(ARTIFACTS, f"{key}/{number}/a", b"x")
+    keeper = Retention(scene.runtime, scene.cache, wait=0)
+    assert [*keeper.passing(key[0])].count(False) == 4  # of one task, and of five blobs
