@@ -103,6 +103,20 @@ try:
 except OSError as error:
     told = error
 """
+CUT_OFF = """
+import sys, numpy, rasterio
+other = open(sys.argv[3] + "/other", "wb", buffering=0)
+other.write(bytes(1_500_000))
+pixels = numpy.random.default_rng(1).integers(0, 3000, (1, 600, 600), dtype="int16")
+about = {"width": 600, "height": 600, "count": 1, "dtype": "int16", "tiled": True}
+try:
+    with rasterio.open(sys.argv[3] + "/x.tif", "w", driver="GTiff", **about) as made:
+        made.write(pixels)
+except rasterio.RasterioIOError:
+    pass  # rasterio raises nothing where GDAL writes at closing
+other.truncate(0)
+print("a line, and room again")
+"""
 
 
 @pytest.mark.parametrize(
@@ -113,12 +127,13 @@ except OSError as error:
         (f"{FILL}\nfile.truncate(0)\nsys.exit('no picture')", Category.USER_CODE_FAILED),
         (FILL, Category.OUT_OF_DISK),
         (f"{FILL}\nfile.truncate(0)\nprint(told)", Category.OUT_OF_DISK),
+        (CUT_OFF, Category.OUT_OF_DISK),
     ],
 )
 def test_a_program_that_ends_because_the_disk_is_full_has_not_failed_itself(
     tmp_path: Path, script: str, category: Category
 ) -> None:
-    """The disk is full still, or the program says that it was, also when it ends well."""
+    """The disk is full still, or the program or GDAL says that it was, also when it ends well."""
     with disk_of(tmp_path / "disk", "2m") as disk:
         folders = [disk / name for name in ("package", "input", "output", "temporary")]
         for folder in folders:

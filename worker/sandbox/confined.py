@@ -1,6 +1,7 @@
 """Run a reduction's executable in the sandbox, or a shipped one in a fork; watch what it uses."""
 
 import os
+import re
 import runpy
 import selectors
 import signal
@@ -39,6 +40,8 @@ POLL_SECONDS = 0.1
 _LEAST_ROOM = 2**16  # bytes; a disk with less is full
 _REAP_SECONDS = 0.01  # between two looks for orphans that have ended
 _TAIL = 4096
+# GDAL says this where it could not write a part of a raster. At closing rasterio raises nothing.
+_CUT_OFF = re.compile(rb"_tiffWriteProc: ?(No space left|Disk quota exceeded)")
 # What a terminal or a log's reader takes for an order, replaced in what a program prints.
 _UNPRINTABLE = bytes(set(range(32)) - set(b"\t\n\r")) + b"\x7f"
 _PLAIN = bytes.maketrans(_UNPRINTABLE, b"?" * len(_UNPRINTABLE))
@@ -88,6 +91,7 @@ class _Run:
     tail: bytearray
     paths: PlainPaths
     others: frozenset[int]  # children of this process that do not belong to the program
+    cut_off: bool = False  # whether it said that a raster does not fit on the disk
 
     def tree(self) -> list[int]:
         """List the program's processes."""
@@ -116,6 +120,7 @@ class _Run:
     def _tell(self, text: bytes) -> None:
         text = text.translate(_PLAIN)
         self.tail += text
+        self.cut_off = self.cut_off or _CUT_OFF.search(self.tail) is not None
         del self.tail[:-_TAIL]
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
@@ -234,8 +239,8 @@ def _run(
         last_line = run.last_line()
         full = is_full(last_line) or _room(places.outputs) < _LEAST_ROOM
     code = process.returncode or 0
-    # Also of a program that ends well: GDAL leaves a raster cut off, and rasterio raises nothing.
-    if full:
+    # Also of a program that ends well: it may not know that a raster of it is cut off.
+    if full or run.cut_off:
         raise AttemptError(Category.OUT_OF_DISK, f"the disk is full; {called} said: {last_line}")
     if code != 0:
         how = f"exit code {code}"
