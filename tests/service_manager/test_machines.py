@@ -344,6 +344,28 @@ def test_what_is_not_known_of_a_class_moves_nothing() -> None:
     assert judged.look()[1] == []
 
 
+def test_what_runs_on_each_of_several_slow_workers_is_moved() -> None:
+    judged = Judged()
+    slow = [judged.begin(worker) for worker in ("w1", "w2")]
+    for one in slow:
+        judged.end(one.worker, 900, 900)
+    assert judged.look()[1] == slow
+
+
+def test_a_worker_takes_what_was_decided_before_its_row_says_so() -> None:
+    judged = Judged()
+    as_before = row("w1")
+    assert judged.machines.slots(as_before) == 2
+    judged.end("w1", 900, 900)
+    judged.look()
+    assert judged.machines.slots(as_before) == 0
+    judged.look(600.0)
+    assert judged.machines.slots(as_before) == 1
+    assert judged.machines.slots(replace(as_before, draining=True)) == 0
+    unknown = row("new", slots=3, hold=Hold.PROBE)
+    assert judged.machines.slots(unknown) == 1
+
+
 # --- who is needed ---
 
 
