@@ -1,7 +1,8 @@
 """Taking a request up: what its planning counts, when it is held, and what its failures come to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import pytest
 from structlog.testing import capture_logs
@@ -9,12 +10,13 @@ from structlog.testing import capture_logs
 from archives.errors import ArchiveError
 from service_manager.options import ManagerOptions
 from service_manager.plans import stored_plan
+from service_manager.plans.plan_writer import Written
 from service_manager.requests.intake import Intake, recount
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, Phase, RequestOrder, RequestState, TaskOutcome
-from tasks.model.plan import Gap, Plan
+from tasks.model.model import MissingPolicy, Phase, RequestOrder, RequestState, State, TaskOutcome
+from tasks.model.plan import Gap, Plan, PlannedTask
 from tasks.request.document import Request
 from tasks.run import tracing
 from tasks.run.tracing import Span
@@ -22,6 +24,7 @@ from tasks.storage.clock import ManualClock
 from tasks.tables import outbox, request_operations, task_table
 from tasks.tables.request_table import PhaseCount, Preparation, Rehearsal, RequestRow
 from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.tables.task_rows import Interest
 from tests.service_manager.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
 
@@ -283,6 +286,48 @@ def test_a_plan_is_written_section_by_section_then_the_request_runs(spans: list[
     assert not any(each.tasks for each in again)
 
 
+def test_a_plan_of_which_sections_are_written_goes_on_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = [PLAN.tasks[:1], PLAN.tasks[1:3], PLAN.tasks[3:]]
+
+    class Sections:
+        def sections(self, first: int) -> Iterator[Sequence[PlannedTask]]:
+            return iter(parts[first:])
+
+    one = Taken()
+    one.planned()
+    monkeypatch.setattr(stored_plan, "thaw", lambda *_: Sections())
+
+    def written(batches: Iterator[Written]) -> list[str]:
+        return [interest.key for batch in batches for _, interest in batch.tasks]
+
+    begun = one.intake.write(one.live())
+    first: list[str] = []
+    while len(first) < 2:  # of the second section something is written, and not noted
+        first += written(islice(begun, 1))
+    begun.close()
+    assert one.runtime.requests.sections_written(one.id) == 1
+    rest = written(one.intake.write(one.live()))
+    assert sorted(rest) == sorted(task.spec.key for part in parts[1:] for task in part)
+    assert one.runtime.requests.sections_written(one.id) == 3
+
+
+def test_what_was_made_before_is_counted_as_done() -> None:
+    first = Taken()
+    first.planned()
+    list(first.intake.write(first.live()))
+    for spec in GRANULES[:2]:
+        task = first.runtime.tasks.task(spec.key)
+        assert task is not None
+        made = task_table.replace_task(replace(task, state=State.DONE), task.etag)
+        first.runtime.tasks.transact(spec.key[0], [made])
+    row = Taken(runtime=first.runtime).planned()
+    assert row.phases[Phase.COLLECTION] == PhaseCount(total=3, done=2, reused=2)
+    assert row.phases[Phase.AGGREGATION] == PhaseCount(total=1)
+    assert row.preview.reused == 2
+
+
 def test_what_is_written_of_a_request_that_is_being_cancelled_leaves_it_so() -> None:
     one = Taken()
     one.planned()
@@ -387,6 +432,8 @@ def test_a_recount_returns_what_decides_the_end_and_starts_from_nothing() -> Non
     live.run_failures.add((Category.UNKNOWN, "of before"))
     live.repeated.add("of before")
     live.forget(GRANULES[0].key)
+    gone = Interest(request=one.id, key=collect("gone").key, phase=Phase.COLLECTION)
+    live.note(gone)
     for spec, outcome in zip(GRANULES, (TaskOutcome.DONE, TaskOutcome.FAILED, None), strict=True):
         found = one.runtime.tasks.interest(one.id, spec.key)
         assert found is not None
@@ -395,6 +442,7 @@ def test_a_recount_returns_what_decides_the_end_and_starts_from_nothing() -> Non
     telling = recount(one.runtime, live)
     assert sorted(interest.name for interest in telling) == ["g1", "top"]
     assert len(live.ledger) == 4
+    assert gone.key not in live.ledger
     assert (live.run_failures, live.repeated, live.changed) == (set(), set(), True)
 
 
