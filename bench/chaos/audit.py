@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service_manager.storage.retention import Retention
-from service_manager.tasks.manager_cache import ManagerCache
 from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder
 from tasks.model.categories import Category
@@ -43,7 +42,7 @@ def runtime_of(folder: DataFolder) -> Runtime:
 
 def sweep(runtime: Runtime) -> int:
     """What the manager's own sweep does in the course of an hour or two, at once."""
-    retention = Retention(runtime, ManagerCache(), wait=0.0)
+    retention = Retention(runtime, wait=0.0)
     return sum(retention.collect(shard) for _ in range(2) for shard in SHARDS)
 
 

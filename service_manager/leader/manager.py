@@ -120,9 +120,7 @@ class Manager:
         self._restricting = Restricting(runtime.store, runtime.clock, self.cache, options.sweep)
         self._sweep = Sweep(runtime, self.cache, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
-        self._retention = Retention(
-            runtime, self.cache, wait=options.orphans, policy=Policy.of(options)
-        )
+        self._retention = Retention(runtime, options.orphans, Policy.of(options))
         self._cleaned: Iterator[bool] | None = None  # a pass under way
         self._clean_period = options.orphans / len(SHARDS)
         self._due_clean = self._clock.monotonic() + options.orphans
@@ -307,7 +305,7 @@ class Manager:
     def _cleaning(self) -> bool:
         """Expire artifacts that are not worth keeping and delete useless blobs, shard by shard.
 
-        It works for a small part of each round. Raises StoreError; the shard is tried again then.
+        It works for a small part of each round. Raises StoreError; then the next shard is due.
         """
         now = self._clock.monotonic()
         if self._cleaned is None:

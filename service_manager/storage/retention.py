@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import structlog
 
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
-from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import FencedError
 from tasks.model.model import Phase, State, Task
 from tasks.model.task_keys import SHARDS
@@ -47,11 +46,8 @@ class Retention:
     first pass, because somebody may be reading it.
     """
 
-    def __init__(
-        self, runtime: Runtime, cache: ManagerCache, wait: float, policy: Policy = NOTHING
-    ) -> None:
+    def __init__(self, runtime: Runtime, wait: float, policy: Policy = NOTHING) -> None:
         self._runtime = runtime
-        self._cache = cache
         self._wait = wait
         self._policy = policy
         self._useless: dict[tuple[str, str], float] = {}

@@ -134,7 +134,7 @@ def manager(
         if expected is not None:
             made._dispatch.turns = 0
             made._dispatch.expected = lambda _: expected
-        cleaners[:] = [Retention(runtime, made.cache, wait=60.0)]
+        cleaners[:] = [Retention(runtime, wait=60.0)]
         starving.begin(made.cache, slots)
         return made
 
