@@ -125,24 +125,24 @@ class Manager:
         self._clean_period = options.orphans / len(SHARDS)
         self._due_clean = self._clock.monotonic() + options.orphans
         self._shards_looked_at = itertools.cycle(SHARDS)
-        self._due: dict[str, float] = {}
-        self._concerns: tuple[tuple[str, Callable[[], bool], float], ...] = (
-            ("requests", self._lifecycle.take_up, 1.0),
-            ("restrictions", self._restrict, 1.0),
-            ("plans", self._lifecycle.plan, 0.0),
-            ("sweep", self._sweeping, 0.0),
-            ("events", self._process_events, 0.0),
-            ("work", self._lifecycle.work, 0.0),
-            ("wake", self._ready.wake, 0.0),
-            ("monitor", self._attempts.look, options.heartbeat),
-            ("ends", self._lifecycle.ends, 0.0),
-            ("brake", self._brake.step, 0.0),
-            ("dispatch", self._dispatching, 0.0),
-            ("scale", self._scaling, options.heartbeat),
-            ("progress", self._lifecycle.progress, 1.0),
-            ("prepare", self._lifecycle.prepare, PREPARING),
-            ("release", self._release.step, 0.0),
-            ("cleaning", self._cleaning, 0.0),
+        self._due: dict[Callable[[], bool], float] = {}
+        self._concerns: tuple[tuple[Callable[[], bool], float], ...] = (
+            (self._lifecycle.take_up, 1.0),
+            (self._restrict, 1.0),
+            (self._lifecycle.plan, 0.0),
+            (self._sweeping, 0.0),
+            (self._process_events, 0.0),
+            (self._lifecycle.work, 0.0),
+            (self._ready.wake, 0.0),
+            (self._attempts.look, options.heartbeat),
+            (self._lifecycle.ends, 0.0),
+            (self._brake.step, 0.0),
+            (self._dispatching, 0.0),
+            (self._scaling, options.heartbeat),
+            (self._lifecycle.progress, 1.0),
+            (self._lifecycle.prepare, PREPARING),
+            (self._release.step, 0.0),
+            (self._cleaning, 0.0),
         )
 
     def tick(self) -> bool:
@@ -152,15 +152,17 @@ class Manager:
             FencedError: another manager acts.
         """
         busy = False
-        for name, concern, period in self._concerns:
+        for concern, period in self._concerns:
             now = self._clock.monotonic()
-            if now < self._due.get(name, 0.0):
+            if now < self._due.get(concern, 0.0):
                 continue
-            self._due[name] = now + period
+            self._due[concern] = now + period
             try:
                 busy = concern() or busy
             except StoreError as error:
-                log.warning("tried again in the next round", concern=name, error=str(error))
+                log.warning(
+                    "tried again in the next round", concern=concern.__qualname__, error=str(error)
+                )
         return busy
 
     @property
@@ -223,7 +225,7 @@ class Manager:
         keys = self._runtime.wakeups.drain()
         self._events.notice([shard(key) for key in keys if key != LOOK])
         if LOOK in keys:
-            self._due.pop("requests", None)
+            self._due.pop(self._lifecycle.take_up, None)
         result = self._events.run()
         self._heard([event for event in result.ended if event.number])
         self._record(result.ended)

@@ -15,10 +15,10 @@ from modis.collection import Collection
 from service_manager.planner import listing
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import stored_plan
-from tasks.model.packages import Packages, pack
+from tasks.model.packages import Packages
 from tasks.request.document import parse_request
 from tasks.settings import Settings
-from tasks.storage.blobs import PACKAGES, PLANS, MemoryBlobs
+from tasks.storage.blobs import PLANS, MemoryBlobs
 
 START = date(2004, 6, 1)
 DAYS = 10  # three stretches
@@ -191,17 +191,3 @@ def test_a_plan_whose_blobs_are_gone_is_made_anew(
     again = stored_plan.freeze(blobs, "again", course(archive))
     assert all(stretch.name.startswith("again/") for stretch in again.stretches)
     assert tasks_of(again) == tasks_of(plan)
-
-
-def test_a_package_that_is_damaged_in_storage_is_stored_again(tmp_path: Path) -> None:
-    (tmp_path / "package.yaml").write_text(
-        "name: own\ncommand: [python, run.py]\noutputs: [o.txt]\n"
-    )
-    (tmp_path / "run.py").write_text("print()")
-    package, blobs = pack(tmp_path), MemoryBlobs()
-    for content in (None, package.data[:-1], package.data):
-        if content is not None:
-            blobs.delete(PACKAGES, package.blob)
-            blobs.put_bytes(PACKAGES, package.blob, content)
-        stored_plan.store_package(blobs, package)
-        assert blobs.get_bytes(PACKAGES, package.blob) == package.data

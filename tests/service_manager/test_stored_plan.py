@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -14,9 +15,9 @@ from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, Pla
 from service_manager.plans import stored_plan
 from service_manager.plans.stored_plan import Frozen, StoredPart
 from tasks.errors import BlobMissingError
-from tasks.model.packages import PackageArchive
+from tasks.model.packages import PackageArchive, pack
 from tasks.model.plan import Gap, Plan, PlannedTask, PlannedWindow
-from tasks.storage.blobs import PLANS, MemoryBlobs
+from tasks.storage.blobs import PACKAGES, PLANS, MemoryBlobs
 from tests.service_manager.workbench import collect, mosaic, plan_of
 
 DAY = date(2012, 1, 31)
@@ -212,3 +213,17 @@ def test_a_sample_is_of_tasks_at_even_distances_in_few_stretches() -> None:
     assert sampled(199) == [(s, p) for s in range(1, 20, 3) for p in range(10)]
     assert sampled(20) == [(s, p) for s in range(1, 20, 3) for p in (0, 3, 6, 9)]
     assert sampled(5, stretches=4) == [(s, p) for s in range(4) for p in (0, 8)]
+
+
+def test_a_package_that_is_damaged_in_storage_is_stored_again(tmp_path: Path) -> None:
+    (tmp_path / "package.yaml").write_text(
+        "name: own\ncommand: [python, run.py]\noutputs: [o.txt]\n"
+    )
+    (tmp_path / "run.py").write_text("print()")
+    package, blobs = pack(tmp_path), MemoryBlobs()
+    for content in (None, package.data[:-1], package.data):
+        if content is not None:
+            blobs.delete(PACKAGES, package.blob)
+            blobs.put_bytes(PACKAGES, package.blob, content)
+        stored_plan.store_package(blobs, package)
+        assert blobs.get_bytes(PACKAGES, package.blob) == package.data
