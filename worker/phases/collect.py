@@ -1,5 +1,6 @@
 """Collection: fetch one granule from the archive into storage, complete and in its format."""
 
+import math
 import shutil
 import struct
 import time
@@ -77,13 +78,16 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
 
 
 def _progress(context: Context, spec: CollectSpec) -> Progress:
-    """Report the progress of the fetch as the first 60 % of the attempt, ten times a second."""
-    reported = time.monotonic()
+    """Report the progress of the fetch as the first 60 % of the attempt.
+
+    It is reported ten times a second at most, at its begin and at its end.
+    """
+    reported = -math.inf
 
     def tell(done: int, total: int) -> None:
         nonlocal reported
         now = time.monotonic()
-        if total and now - reported >= POLL_SECONDS:
+        if total and (done >= total or now - reported >= POLL_SECONDS):
             reported = now
             context.tell(_FETCHED * min(1.0, done / total), f"fetching {spec.granule}")
 
