@@ -18,8 +18,8 @@ _DOWNLOAD = re.compile(
 class Compressed:
     """Compress answers for callers that accept gzip.
 
-    Downloads look after themselves (`portal/core/downloads.py`): most are compressed already, and
-    their length, checksum and ranges are those of the file.
+    Downloads are left as they are (`portal/core/downloads.py` compresses texts): most are compressed
+    already, and their length, checksum and ranges are those of the file.
     """
 
     def __init__(self, app: ASGIApp) -> None:
