@@ -25,6 +25,7 @@ from tests.archives.downloads import NO_CREDENTIALS
 from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 from worker.files.cache import Cache
+from worker.phases.collect import _progress as progress_of
 from worker.phases.collect import fetch
 from worker.phases.context import Context
 
@@ -127,6 +128,26 @@ def test_two_hundred_requests_for_a_granule_are_one_download(tmp_path: Path) -> 
     assert bench.ran.count(spec.key) == 0
     assert len(bench.ran) == 200
     assert len(bench.runtime.tasks.attempts(spec.key)) == 1
+
+
+def test_a_quick_fetch_tells_of_its_begin_and_end_and_a_slow_one_ten_times_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("worker.phases.collect.time.monotonic", lambda: now)
+    told: list[float] = []
+    about = context(tmp_path, "slot")
+    about.tell = lambda fraction, _note: told.append(round(fraction, 3))
+    quick = progress_of(about, collect(GRANULE))
+    for done in range(1, 101):
+        quick(done, 100)
+    assert told == [0.006, 0.6]
+    told.clear()
+    slow = progress_of(about, collect(GRANULE))
+    for done in range(1, 101):
+        now += 0.0625
+        slow(done, 100)
+    assert len(told) == 51  # every second one, and the end
 
 
 def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES, RASTERS
 from worker.files.partials import Partials
 from worker.phases.context import Context
-from worker.sandbox.guard import POLL_SECONDS
 
 _GB = 10**9
 _FETCHED = 0.6  # share of an attempt's progress
+_TELLING_SECONDS = 0.1  # at least, between two reports of a fetch
 _NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
 _NOWHERE = 0xFFFFFFFF
 
@@ -87,7 +87,7 @@ def _progress(context: Context, spec: CollectSpec) -> Progress:
     def tell(done: int, total: int) -> None:
         nonlocal reported
         now = time.monotonic()
-        if total and (done >= total or now - reported >= POLL_SECONDS):
+        if total and (done >= total or now - reported >= _TELLING_SECONDS):
             reported = now
             context.tell(_FETCHED * min(1.0, done / total), f"fetching {spec.granule}")
 
