@@ -822,16 +822,27 @@ class Client:
 
     def _stream(self, url: str) -> Iterator[bytes]:
         try:
-            # It may lead to the file in storage, which is another host and gets no token.
-            with self._http.stream("GET", url, follow_redirects=True) as answer:
-                if answer.is_error:
-                    answer.read()
-                _raise_for(answer)
-                yield from answer.iter_bytes(CHUNK_BYTES)
+            with self._http.stream("GET", url) as answer:
+                if answer.next_request is not None:  # the file is in storage
+                    yield from self._stream_storage(answer.next_request.url)
+                    return
+                yield from _chunks(answer)
         except httpx.RemoteProtocolError as error:
             raise BrokenOffError(f"The download broke off ({error}).", _FETCH_AGAIN) from error
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
+
+    def _stream_storage(self, url: httpx.URL) -> Iterator[bytes]:
+        """Yield a file from its signed link; storage gets no token of the portal."""
+        try:
+            with self._storage.stream("GET", url, follow_redirects=True) as answer:
+                yield from _chunks(answer)
+        except httpx.RemoteProtocolError:
+            raise
+        except httpx.TransportError as error:
+            raise ApiError(
+                f"The storage at {url.host} does not answer ({error}).", _FETCH_AGAIN
+            ) from error
 
     @cached_property
     def _http(self) -> httpx.Client:
@@ -843,13 +854,26 @@ class Client:
         weakref.finalize(self, made.close)
         return made
 
+    @cached_property
+    def _storage(self) -> httpx.Client:
+        """Connections to storage, whose certificates are always verified."""
+        made = httpx.Client(
+            transport=self.transport,
+            timeout=self.timeout,
+            limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
+            mounts={"all://127.0.0.1": None},  # storage on this machine needs no proxy
+        )
+        weakref.finalize(self, made.close)
+        return made
+
     def _made(self) -> httpx.Client:
         return httpx.Client(
             base_url=self.url,
             transport=self.transport,
             timeout=self.timeout,
             limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
-            verify=not self.url.startswith("http://"),  # else it reads all certificates
+            # Nothing but this address is asked; reading all certificates takes time.
+            verify=not self.url.startswith("http://"),
             headers={
                 "Authorization": f"Bearer {self.token}",
                 "User-Agent": f"swathmill/{version('swathmill')}",
@@ -873,6 +897,13 @@ def _path(request_id: str, part: str = "") -> str:
 
 def _document(request: Request) -> str:
     return request.model_dump_json(exclude_defaults=True)
+
+
+def _chunks(answer: httpx.Response) -> Iterator[bytes]:
+    if answer.is_error:
+        answer.read()
+    _raise_for(answer)
+    yield from answer.iter_bytes(CHUNK_BYTES)
 
 
 def _raise_for(answer: httpx.Response) -> None:

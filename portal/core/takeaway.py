@@ -152,12 +152,17 @@ def _curl(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> 
     return "\n".join(lines) + "\n"
 
 
-def _first_layer(files: Mapping[str, ResultFile]) -> str:
-    return next(iter(result_layers(files.values())), "")
+def _layers(files: Mapping[str, ResultFile]) -> dict[str, dict[str, str]]:
+    """Return the path of each raster by layer and date, in the order of time."""
+    return {
+        layer.id: {day: layer.rasters[day].path for day in layer.dates}
+        for layer in result_layers(files.values()).values()
+    }
 
 
 def _python(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     del portal_url  # the script reads the downloaded files
+    layers = _layers(files)
     return f'''"""Read a layer of the results of request {row.id}, all dates, into xarray.
 
 Needs: pip install rasterio xarray
@@ -170,15 +175,18 @@ import rasterio
 import xarray
 
 HERE = Path(__file__).parent
-LAYER = {_first_layer(files)!r}  # folder and name; README.txt lists them
+FILES = {json.dumps(layers, indent=4, ensure_ascii=False)}  # by layer and date
+LAYER = {next(iter(layers), "")!r}
 
 
 def read(layer=LAYER):
-    """Return the first band of all dates, in units, NaN where there is no value."""
-    found = sorted(HERE.glob(f"{{layer}}*.tif"))
-    dates = [path.stem.removeprefix(Path(layer).name).strip("._") for path in found]
+    """Return the first band of all dates, in units, NaN where there is no value.
+
+    Dates whose file you did not download are left out.
+    """
+    found = {{date: HERE / path for date, path in FILES[layer].items() if (HERE / path).exists()}}
     planes = []
-    for path in found:
+    for path in found.values():
         with rasterio.open(path) as raster:
             stored = raster.read(1, masked=True).astype("float64")
             values = stored * raster.scales[0] + raster.offsets[0]
@@ -188,7 +196,7 @@ def read(layer=LAYER):
             x = [at.c + at.a * (column + 0.5) for column in range(columns)]
             y = [at.f + at.e * (row + 0.5) for row in range(rows)]
             about = {{"crs": str(raster.crs), "units": raster.units[0] or ""}}
-    coords = {{"date": dates, "y": y, "x": x}}
+    coords = {{"date": list(found), "y": y, "x": x}}
     return xarray.DataArray(
         numpy.stack(planes), coords, ("date", "y", "x"), name=Path(layer).name, attrs=about
     )
@@ -203,19 +211,34 @@ if __name__ == "__main__":
 
 def _r(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     del portal_url
-    folder, _, name = _first_layer(files).rpartition("/")
+    layers = _layers(files)
+    entries = ",\n".join(
+        f"  {_r_text(layer)} = c(\n"
+        + ",\n".join(
+            f"    {_r_text(day or layer)} = {_r_text(path)}" for day, path in paths.items()
+        )
+        + "\n  )"
+        for layer, paths in layers.items()
+    )
     return f"""# Read a layer of the results of request {row.id}, all dates, with terra.
 # Needs: install.packages("terra"). Run it in the folder that holds it.
 library(terra)
 
-folder <- {json.dumps(folder or ".")}   # README.txt lists the layers
-name <- {json.dumps(name)}
-files <- sort(Sys.glob(file.path(folder, paste0(name, "*.tif"))))
-values <- rast(lapply(files, function(file) rast(file)[[1]]))
-names(values) <- sub(paste0("^", name, "[._]?"), "", sub("[.]tif$", "", basename(files)))
+layers <- list(  # files by layer and date
+{entries}
+)
+layer <- {_r_text(next(iter(layers), ""))}
+files <- layers[[layer]]
+files <- files[file.exists(files)]  # those that you downloaded
+values <- rast(lapply(unname(files), function(file) rast(file)[[1]]))
+names(values) <- names(files)
 print(values)
 print(global(values, "mean", na.rm = TRUE))
 """
+
+
+def _r_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _notebook(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:

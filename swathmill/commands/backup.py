@@ -22,7 +22,7 @@ from swathmill.stack import storage
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
 from swathmill.stack.storage import Storage
-from tasks.errors import FencedError, StoreError
+from tasks.errors import StoreError
 from tasks.run import backup
 from tasks.run.connect import connect_storage
 from tasks.settings import Settings
@@ -89,7 +89,7 @@ def write(runtime: Runtime, file: Path, lease: float, say: Callable[[str], None]
     `lease` is in seconds; within it, an acting manager gives way.
 
     Raises:
-        FencedError: another manager took over meanwhile; no file is written.
+        FencedError: another manager took over meanwhile; the file stays as it was.
     """
     leadership = Leadership(runtime, lease)
     totals = backup.Totals()
@@ -98,15 +98,11 @@ def write(runtime: Runtime, file: Path, lease: float, say: Callable[[str], None]
             if not number:
                 say(f"A manager acts; it gives way within {lease:g} s.")
         for number, done in enumerate(
-            backup.export(runtime.store, runtime.blobs, runtime.clock, file)
+            backup.export(runtime.store, runtime.blobs, runtime.clock, file, leadership.renew)
         ):
             totals = done
             if number % _EVERY == 0:
                 leadership.renew()
-        leadership.renew()
-    except FencedError:
-        file.unlink(missing_ok=True)
-        raise
     finally:
         leadership.release()
     return totals

@@ -18,7 +18,7 @@ or, where an input's blobs are not there, has it made again.
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -89,11 +89,15 @@ class Totals:
 _MARK = Codec(Totals, "restoring")  # of the tables, while a restore is under way
 
 
-def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[Totals]:
+def export(
+    store: Store, content: Blobs, clock: Clock, file: Path, confirm: Callable[[], None]
+) -> Iterator[Totals]:
     """Write everything; the file appears when it is whole. Yields how far it is, often.
 
+    `confirm` is called before the file appears; the file stays as it was when this raises.
+
     Raises:
-        StoreError: storage does not answer; there is no file then.
+        StoreError: storage does not answer; the file stays as it was.
     """
     draft = file.with_name(f".{file.name}.part")
     count = Totals()
@@ -116,6 +120,7 @@ def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[T
                     count = Totals(rows=count.rows, blobs=count.blobs + 1)
                     yield count
             _write(out, {"rows": count.rows, "blobs": count.blobs})
+        confirm()
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -15,12 +16,13 @@ import pytest
 
 from portal.core.layers import matrix, result_layers, selected, without_items
 from portal.core.results import ResultFile
-from portal.core.takeaway import citation, class_names
+from portal.core.takeaway import SCRIPTS, citation, class_names
 from portal.web.map_page import Series
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.request.document import parse_request
+from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row
@@ -254,6 +256,42 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     shell = whole.read("download.sh").decode()
     assert subprocess.run(["sh", "-n"], input=shell, text=True, check=False).returncode == 0
     assert shell.count(f"/api/requests/{mapped}/results/") == 4
+
+
+@pytest.fixture
+def alike(tmp_path: Path) -> dict[str, ResultFile]:
+    """Two dates of layer x, one of them downloaded, and a layer whose name begins with x."""
+    paths = ("s/x/x.2012-01-01.tif", "s/x/x.2012-01-09.tif", "s/x/x_std.2012-01-01.tif")
+    (tmp_path / "s" / "x").mkdir(parents=True)
+    for seed, path in enumerate(paths):
+        if seed != 1:
+            (tmp_path / path).write_bytes(raster_bytes(tmp_path, seed))
+    return {path: result(path) for path in paths}
+
+
+ENDED = RequestRow(id="r1", owner="o", state=RequestState.COMPLETE, submitted=0.0)
+
+
+def test_the_python_script_reads_the_downloaded_files_of_its_layer_alone(
+    alike: dict[str, ResultFile], tmp_path: Path
+) -> None:
+    script = tmp_path / "open_results.py"
+    script.write_text(SCRIPTS[script.name](ENDED, alike, ""))
+    read = runpy.run_path(str(script))["read"]
+    assert list(read().date.values) == ["2012-01-01"]
+    assert float(read().mean()) != float(read("s/x/x_std").mean())
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="Rscript is not installed")
+def test_the_r_script_reads_the_downloaded_files_of_its_layer_alone(
+    alike: dict[str, ResultFile], tmp_path: Path
+) -> None:
+    code = SCRIPTS["open_results.R"](ENDED, alike, "").partition("values <-")[0]
+    code = code.replace("library(terra)", "") + "cat(names(files), files)\n"
+    ran = subprocess.run(
+        ["Rscript", "-"], cwd=tmp_path, input=code, text=True, capture_output=True, check=True
+    )
+    assert ran.stdout.split() == ["2012-01-01", "s/x/x.2012-01-01.tif"]
 
 
 def test_a_zip_names_classes_beside_each_raster_of_classes() -> None:

@@ -88,6 +88,10 @@ def ends_well(b: Bench, request: str) -> None:
     assert [attempt.number for attempt in attempts] == [1, 2]
 
 
+def nobody_acts() -> None:
+    """Confirm that no manager acts."""
+
+
 def drain(written: Iterator[backup.Totals]) -> backup.Totals:
     *_, last = written
     return last
@@ -128,7 +132,9 @@ def test_a_request_goes_on_where_its_tables_are_restored(
     with empty_store(kind, tmp_path / "one") as one, empty_store(to, tmp_path / "two") as two:
         b = bench(one)
         request = in_the_middle(b)
-        totals = drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
+        totals = drain(
+            backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts)
+        )
         ends_well(restored(b, file, two), request)
     assert backup.check(file) == totals
     assert totals.blobs > 0
@@ -146,7 +152,9 @@ def test_workers_may_go_on_while_tables_are_read(tmp_path: Path) -> None:
         held = protocol.claim(b.runtime, G[7].key, "slow", b.options.retry)
         assert held is not None
         over = True
-        written = backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file)
+        written = backup.export(
+            b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts
+        )
         for number, _ in enumerate(written):
             if number == at:
                 b.work()
@@ -166,7 +174,7 @@ def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(
     b = bench()
     in_the_middle(b)
     file = tmp_path / "tables.gz"
-    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
+    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts))
     lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
     head = json.loads(lines[0])
     broken = {
@@ -197,7 +205,7 @@ def test_only_empty_tables_take_a_file_and_a_broken_off_restore_goes_on(tmp_path
     b = bench()
     request = in_the_middle(b)
     file = tmp_path / "tables.gz"
-    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
+    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts))
     with pytest.raises(BackupError, match="not empty"):
         backup.restore(b.runtime.store, b.runtime.blobs, b.runtime.clock, file)
     store = MemoryStore()
@@ -232,12 +240,15 @@ def test_no_manager_acts_while_a_file_is_written(tmp_path: Path) -> None:
     assert acting.epoch == 3
 
 
-def test_an_export_that_is_overtaken_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("every", [1, 10_000])
+def test_an_export_that_is_overtaken_leaves_the_last_file(
+    every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     b = bench()
     in_the_middle(b)
-    monkeypatch.setattr(command, "_EVERY", 1)
+    monkeypatch.setattr(command, "_EVERY", every)
+    file = tmp_path / "tables.gz"
+    file.write_bytes(b"the last good export")
     original = backup.export
 
     def slow(*given: object) -> Iterator[backup.Totals]:
@@ -248,8 +259,9 @@ def test_an_export_that_is_overtaken_leaves_no_file(
 
     monkeypatch.setattr(backup, "export", slow)
     with pytest.raises(FencedError):
-        command.write(b.runtime, tmp_path / "tables.gz", 30.0, lambda _: None)
-    assert list(tmp_path.iterdir()) == []
+        command.write(b.runtime, file, 30.0, lambda _: None)
+    assert list(tmp_path.iterdir()) == [file]
+    assert file.read_bytes() == b"the last good export"
 
 
 @pytest.mark.parametrize(

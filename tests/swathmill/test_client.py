@@ -20,6 +20,7 @@ from tasks.request.document import parse_request
 from tasks.run.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.file_blobs import FileBlobs
+from tests.archives.servers import Served, file_server, redirect
 
 DOCUMENT = {
     "title": "Leaves",
@@ -223,3 +224,21 @@ def test_the_command_fetches_what_there_is_and_tells_what_storage_has_lost(
     with pytest.raises(RefusedError, match="Storage has lost it"):
         requests.results("r1", out=tmp_path)
     assert [path.name for path in tmp_path.rglob("*.tif")] == [Path(RESULT.name).name]
+
+
+def test_a_download_goes_to_storage_without_the_token_and_only_if_its_certificate_is_right(
+    tmp_path: Path,
+) -> None:
+    path = "/artifacts/1.tif"
+    with file_server() as portal, file_server(tmp_path) as unknown, file_server() as storage:
+        for server in (unknown, storage):
+            server.files[path] = Served(data=CONTENT)
+        portal.acts[RESULT.url] = [redirect(f"{one.url}{path}?sig=1") for one in (unknown, storage)]
+        one = Client(url=portal.url, token="the-token")
+        with pytest.raises(ApiError, match=r"storage at 127\.0\.0\.1 .*CERTIFICATE_VERIFY_FAILED"):
+            one.download(RESULT, tmp_path / "results")
+        assert unknown.asked == []
+        one.download(RESULT, tmp_path / "results")
+        (asked,) = storage.asked
+    assert "authorization" not in asked.headers
+    assert (tmp_path / "results" / RESULT.name).read_bytes() == CONTENT
