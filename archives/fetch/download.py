@@ -315,7 +315,7 @@ def _check_range(answer: httpx.Response, partial: Partial) -> int:
 
 def _length(answer: httpx.Response) -> int:
     text = str(answer.headers.get("content-length", ""))
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _validator(answer: httpx.Response) -> str:

@@ -56,7 +56,7 @@ def parse_sidecar(text: bytes) -> Sidecar | None:
         start=_moment(granule, "Beginning"),
         end=_moment(granule, "Ending"),
         boundary=_boundary(granule),
-        size=int(size) if size.isdigit() else None,
+        size=int(size) if size.isdecimal() else None,
         checksum=_text(granule, "DataFiles/DataFileContainer/Checksum") or None,
         checksum_type=_text(granule, "DataFiles/DataFileContainer/ChecksumType").lower() or None,
         day_night=_text(granule, "ECSDataGranule/DayNightFlag").lower(),

@@ -90,7 +90,7 @@ class FtpArchive:
         found = []
         for collection, number in held_sets(product):
             names = self._folders(f"{self._root}/{number}/{product}")
-            years = sorted(int(name) for name in names if name.isdigit())
+            years = sorted(int(name) for name in names if name.isdecimal())
             if years:
                 found.append(
                     Holding(

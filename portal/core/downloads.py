@@ -35,7 +35,7 @@ _LEAST_BYTES = 500
 _LEVEL = 1  # of ISA-L's 0 to 3: 2 and 3 take longer by far and save little
 _GZIP = 31  # zlib's code for a gzip stream of the largest window
 _UNWANTED = re.compile(r";\s*q=0(\.0*)?$")
-_RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
+_RANGE = re.compile(r"^bytes=(\d{0,18})-(\d{0,18})$", re.ASCII)
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -18,8 +18,8 @@ _DOWNLOAD = re.compile(
 class Compressed:
     """Compress answers for callers that accept gzip.
 
-    Downloads are left as they are (`portal/core/downloads.py` compresses texts): most are compressed
-    already, and their length, checksum and ranges are those of the file.
+    Downloads are left as they are (`portal/core/downloads.py` compresses texts): most are
+    compressed already, and their length, checksum and ranges are those of the file.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -103,7 +103,7 @@ class OpenToPages:
         self._open = CORSMiddleware(
             app,
             allow_origins=("*",),
-            allow_methods=("GET", "HEAD", "POST", "DELETE"),
+            allow_methods=("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
             allow_headers=(
                 "Authorization",
                 "Content-Type",

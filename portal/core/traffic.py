@@ -82,7 +82,7 @@ class Traffic:
         async def add(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])  # not a name in the log
                 headers = MutableHeaders(scope=message)
                 headers[HEADER] = call.id
                 if status < 400 and not call.request:

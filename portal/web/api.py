@@ -27,7 +27,13 @@ from portal.core.documents import decode, read_body
 from portal.core.downloads import attachment, manifest_text, send_archive, send_file
 from portal.core.identity import Caller, Reader
 from portal.core.layers import selected
-from portal.core.problems import BadCallError, BeingCancelledError, NotFoundError, NotNowError
+from portal.core.problems import (
+    BadCallError,
+    BeingCancelledError,
+    NotFoundError,
+    NotNowError,
+    StillPlanningError,
+)
 from portal.core.results import ResultFile
 from portal.core.submissions import (
     LONGEST_KEY,
@@ -94,16 +100,18 @@ def submit(
         response.headers["Location"] = f"/api/requests/{row.id}"
         return RequestAnswer.of(row)
     response.status_code = 200
-    # Each wait holds a thread: if many wait, the others are told where to look.
-    patience = PREVIEW_SECONDS if portal.waiting.acquire(blocking=False) else 0.0
+    if not portal.waiting.acquire(blocking=False):  # each wait holds a thread
+        raise StillPlanningError(
+            "Too many calls wait for a dry run.",
+            f"Ask at /api/requests/{row.id}/preview in a minute.",
+        )
     try:
         counted = wait_for_preview(
-            portal.runtime, row.id, patience, acts=lambda: portal.pages.manager().acts
+            portal.runtime, row.id, PREVIEW_SECONDS, acts=lambda: portal.pages.manager().acts
         )
         return PreviewAnswer.of(counted)
     finally:
-        if patience:
-            portal.waiting.release()
+        portal.waiting.release()
 
 
 def submitted(
@@ -320,11 +328,12 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
     exact = raster_operations.described(portal.runtime, row.owner, document)
     check(resolve(exact), portal.settings, packages)
     again = request_operations.repeated(row, document, standing=row.standing)
-    made = request_operations.submit(
-        portal.runtime, row.owner, again, request_id=f"{row.id}m"[-40:], retry_of=row.id
-    )
-    note_submitted(made)
-    request_operations.order(portal.runtime, row.id, RequestOrder.CANCEL)
+    with audited_for_others(portal.runtime, caller, row, "mend"):
+        made = request_operations.submit(
+            portal.runtime, row.owner, again, request_id=f"{row.id}m"[-40:], retry_of=row.id
+        )
+        note_submitted(made)
+        request_operations.order(portal.runtime, row.id, RequestOrder.CANCEL)
     return request_operations.load(portal.runtime, made)
 
 

@@ -575,11 +575,14 @@ def _time(form: Form) -> Document:
     return {"start": form.start, "end": form.end, **every}
 
 
+_MODIS = {"250": 250, "500": 500, "1000": 1000}
+
+
 def _grid(form: Form) -> Document | None:
     if form.region_kind == "sites":
         return None
     if form.grid_kind == "modis":
-        return {"modis": int(form.modis) if form.modis.isdigit() else form.modis}
+        return {"modis": _MODIS.get(form.modis, form.modis)}
     if not form.crs:
         raise NotFilledError(
             "grid.crs", "is empty.", "Name a coordinate reference system, such as EPSG:4326."

@@ -122,12 +122,7 @@ def _leave(portal: Portal, caller: Person, name: str) -> None:
         raise NotFoundError(
             f"There is no group {name}, or you are not in it.", "Your groups are at /groups."
         )
-    if found.owner == caller.owner:
-        row = GroupRow(name=name, owner=found.owner, disbanded=True)
-    else:
-        others = tuple(one for one in found.members if one != caller.owner)
-        row = GroupRow(name=name, owner=found.owner, members=others)
-    table.write(portal.runtime.clock, row)
+    table.leave(portal.runtime.clock, name, caller.owner)
 
 
 def _answer(row: GroupRow) -> GroupAnswer:

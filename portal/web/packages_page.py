@@ -45,7 +45,8 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     async with request.form(max_files=1, max_fields=4) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile) or not file.filename:
-            return _list(portal, caller, wrong="Choose a file: a zip or a tar of your package.")
+            wrong = "Choose a file: a zip or a tar of your package."
+            return await run_in_threadpool(_list, portal, caller, wrong=wrong)
         return await run_in_threadpool(_push, portal, caller, file)
 
 

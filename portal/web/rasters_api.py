@@ -197,7 +197,7 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
     row, version = found
     view, versions = look(portal, caller, row.id)
     if asked.version or asked.digest:
-        versions = tuple(one for one in versions if one.row.digest == version.digest)
+        versions = tuple(one for one in versions if one.row.version == version.version)
     return RasterAnswer.of(view, versions)
 
 

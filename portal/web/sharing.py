@@ -120,10 +120,14 @@ def changed(portal: Portal, caller: Person, request_id: str, changes: Changes) -
     given = changes.model_dump(exclude_none=True)
 
     def after(current: RequestRow) -> RequestRow:
-        if changes.standing and (current.continued_as or current.dry_run):
+        if changes.standing and current.dry_run:
             raise NotNowError(
-                f"Request {current.id} has gone on as {current.continued_as or 'no request'}.",
-                "Change that one.",
+                f"Request {current.id} is a dry run: it cannot go on with new data.",
+                "Submit it first.",
+            )
+        if changes.standing and current.continued_as:
+            raise NotNowError(
+                f"Request {current.id} has gone on as {current.continued_as}.", "Change that one."
             )
         return replace(current, **given)
 

@@ -7,13 +7,14 @@ people.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tasks.errors import SwathmillError
 from tasks.model.package_reference import NAME
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec, in_json
-from tasks.storage.store import Delete, Insert, Operation, Replace, Row, Store, Upsert
+from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.request_table import PARTITION, TABLE, hashed
 
@@ -78,31 +79,53 @@ class GroupTable:
         return found is not None and person in found.everyone
 
     def write(self, clock: Clock, new: GroupRow) -> None:
-        """Write a group with its members, or disband it.
+        """Write a group with its members.
 
         Raises:
             GroupTakenError: another owner has, or had, a group of this name.
         """
 
-        def change(found: Row | None) -> tuple[Operation, ...]:
-            old = _GROUP.load(found) if found else None
+        def change(old: GroupRow | None) -> GroupRow:
             if old is not None and old.owner != new.owner:
                 raise GroupTakenError(new.name)
+            return new
+
+        self._change(clock, new.name, change)
+
+    def leave(self, clock: Clock, name: str, person: str) -> None:
+        """Take somebody out of a group; without its owner it is disbanded."""
+
+        def change(old: GroupRow | None) -> GroupRow | None:
+            if old is None or person not in old.everyone:
+                return None
+            if person == old.owner:
+                return GroupRow(name=name, owner=person, disbanded=True)
+            return replace(old, members=tuple(one for one in old.members if one != person))
+
+        self._change(clock, name, change)
+
+    def _change(
+        self, clock: Clock, name: str, decide: Callable[[GroupRow | None], GroupRow | None]
+    ) -> None:
+        """Write what `decide` makes of a group, unless it is None, and who is in it."""
+
+        def change(found: Row | None) -> tuple[Operation, ...]:
+            old = _GROUP.load(found) if found else None
+            new = decide(old)
+            if new is None:
+                return ()
             there = frozenset[str]() if old is None else old.everyone
-            row, entity = f"g|{new.name}", _GROUP.dump(new)
-            member = _MEMBERSHIP.dump(_Membership(name=new.name))
+            member = _MEMBERSHIP.dump(_Membership(name=name))
             return (
-                Insert(row=row, entity=entity)
-                if found is None
-                else Replace(row=row, entity=entity, etag=found.etag),
-                *(Delete(row=_place(one, new.name)) for one in sorted(there - new.everyone)),
+                updates.write(found, f"g|{name}", _GROUP.dump(new)),
+                *(Delete(row=_place(one, name)) for one in sorted(there - new.everyone)),
                 *(
-                    Upsert(row=_place(one, new.name), entity=member)
+                    Upsert(row=_place(one, name), entity=member)
                     for one in sorted(new.everyone - there)
                 ),
             )
 
-        updates.update(self._store, clock, TABLE, PARTITION, f"g|{new.name}", change)
+        updates.update(self._store, clock, TABLE, PARTITION, f"g|{name}", change)
 
 
 def _place(person: str, name: str) -> str:

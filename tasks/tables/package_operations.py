@@ -33,6 +33,7 @@ from tasks.storage.blobs import PACKAGES
 from tasks.storage.clock import Clock
 from tasks.storage.store import Delete, Operation, Row
 from tasks.tables.package_table import (
+    BEING_DELETED,
     PACKAGE,
     UNNAMED,
     PackageRow,
@@ -105,8 +106,9 @@ def push(
         PackageConflictError: the version has other content, or there are too many.
         StoreError: storage failed; push it again.
     """
-    _put(runtime, upload.digest, archive, environment)
     table = runtime.packages
+    table.note_unnamed(runtime.clock, upload.digest)
+    _put(runtime, upload.digest, archive, environment)
     name = upload.package.name
     new = VersionRow(
         package=package_id(owner, name),
@@ -393,8 +395,12 @@ class PackagesOf:
                 return self._local.find(reference)
             except NoPackageError:
                 log.debug("no package of the installation", reference=reference)
-        remedy = nearest_names(reference, self.names())
-        raise NoPackageError(f"there is no package {reference!r}.", remedy)
+        names = self.names()
+        if reference in names:
+            raise NoPackageError(
+                f"all versions of {reference} are deprecated.", f"Name one: {reference}@VERSION."
+            )
+        raise NoPackageError(f"there is no package {reference!r}.", nearest_names(reference, names))
 
 
 class ExactPackages:
@@ -479,7 +485,7 @@ def named_again(table: UploadTable[Version], digest: str) -> tuple[Operation, ..
     if found is None:
         return ()
     if found.going:
-        raise StoreError("the archive of the same content is being deleted; try again")
+        raise StoreError(BEING_DELETED)
     return (Delete(row=unnamed_row(digest), etag=found.etag),)
 
 

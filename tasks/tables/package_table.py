@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from reprojection.catalogue.user_raster import UserRaster
+from tasks.errors import StoreError
 from tasks.model.packages import Package
 from tasks.storage.clock import Clock
 from tasks.storage.codec import WORDS_IN_BYTES, Codec, Form, cut
@@ -150,6 +151,7 @@ RASTER_VERSION = Codec(
     },
 )
 PLACE = Codec(_Place, "package place")
+BEING_DELETED = "the archive of the same content is being deleted; try again"
 UNNAMED = Codec(Unnamed, "unnamed archive")
 
 
@@ -226,6 +228,18 @@ class UploadTable(Generic[Version]):
     def all_unnamed(self) -> list[Unnamed]:
         """Return all archives that no version names any more."""
         return [UNNAMED.load(row) for row in self._scan("x|")]
+
+    def note_unnamed(self, clock: Clock, digest: str) -> None:
+        """Note an archive that is about to be stored, so that it goes if no version names it."""
+
+        def change(found: Row | None) -> tuple[Operation, ...]:
+            if found is None and digest not in self.digests():
+                return (write_unnamed(Unnamed(digest=digest, since=clock.now())),)
+            if found is not None and UNNAMED.load(found).going:
+                raise StoreError(BEING_DELETED)
+            return ()
+
+        self.update(clock, unnamed_row(digest), change)
 
     def digests(self) -> set[str]:
         """Return the digests of all versions."""

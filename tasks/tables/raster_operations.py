@@ -70,17 +70,20 @@ def push(
         PackageConflictError: the version has other content, or there are too many.
         StoreError: storage failed; push it again.
     """
-    stored = _put(runtime, file)
     table, name = runtime.rasters, raster.name
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    table.note_unnamed(runtime.clock, digest)
+    _put(runtime, digest, file)
     package = package_id(owner, name)
     made: list[RasterVersionRow] = []
 
     def change(found: Row | None) -> tuple[Operation, ...]:
         versions = table.versions(package)
-        same = next((one for one in versions if one.digest == stored[0]), None)
+        same = next((one for one in versions if one.digest == digest), None)
         chosen = version or (same.version if same else _next(versions))
         there = next((one for one in versions if one.version == chosen), None)
-        if there is not None and there.digest != stored[0]:
+        if there is not None and there.digest != digest:
             raise PackageConflictError(
                 f"Version {chosen} of {name} is there with other content. Give another version: a "
                 "version never changes."
@@ -88,8 +91,8 @@ def push(
         new = there or RasterVersionRow(
             package=package,
             version=chosen,
-            digest=stored[0],
-            size=stored[1],
+            digest=digest,
+            size=file.stat().st_size,
             pushed=runtime.clock.now(),
             raster=raster,
             came_from=came_from,
@@ -108,11 +111,11 @@ def push(
         row = PACKAGE.load(found) if found else PackageRow(owner=owner, name=name)
         row = replace(row, newest=new.version, changed=new.pushed, description=_text(raster))
         operation = table.write_version(new)
-        return *write_package(found, row), operation, *named_again(table, new.digest)
+        return *write_package(found, row), operation, *named_again(table, digest)
 
     table.update(runtime.clock, package_row(package), change)
     # It may have gone between the first call and the row that names it.
-    _put(runtime, file)
+    _put(runtime, digest, file)
     found = table.version(package, made[0].version)
     if found is None:
         raise StoreError(f"{name} was deleted while it was pushed; push it again")
@@ -206,19 +209,16 @@ def collect(runtime: Runtime) -> int:
     )
 
 
-def _put(runtime: Runtime, file: Path) -> tuple[str, int]:
-    """Store a file under its digest unless it is there whole; return digest and bytes."""
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    size, name = file.stat().st_size, blob_of(digest)
+def _put(runtime: Runtime, digest: str, file: Path) -> None:
+    """Store a file under its digest unless it is there whole."""
+    name = blob_of(digest)
     try:
-        if runtime.blobs.size(RASTERS, name) == size:
-            return digest, size
+        if runtime.blobs.size(RASTERS, name) == file.stat().st_size:
+            return
         runtime.blobs.delete(RASTERS, name)
     except BlobMissingError:
         pass
     runtime.blobs.put_file(RASTERS, name, file)
-    return digest, size
 
 
 def _next(versions: list[RasterVersionRow]) -> str:

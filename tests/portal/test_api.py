@@ -190,6 +190,18 @@ def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
     assert (after["state"], after["granules"]) == ("previewed", 32)
 
 
+def test_a_dry_run_beside_many_is_told_where_to_ask(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threading.BoundedSemaphore.acquire", lambda *_, **__: False)
+    with portal.client() as client:
+        late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
+    (name,) = runtime.requests.live()
+    assert late.status_code == 504
+    assert late.json()["detail"] == "Too many calls wait for a dry run."
+    assert f"/api/requests/{name}/preview" in late.json()["remedy"]
+
+
 def test_what_planning_refuses_is_told_with_its_field(portal: LivePortal, runtime: Runtime) -> None:
     name = submitted(runtime)
     set_row(runtime, name, dry_run=True, state=RequestState.REFUSED, message="time: too long.")

@@ -703,6 +703,14 @@ SHAPE = [
         "modis",
     ),
     case(
+        "a MODIS grid that is no number",
+        grid(modis="\N{SUPERSCRIPT TWO}"),
+        "grid.modis",
+        "Choose 250, 500 or 1000",
+        {"grid_kind": "modis", "modis": "\N{SUPERSCRIPT TWO}"},
+        "modis",
+    ),
+    case(
         "half a grid",
         grid(crs="EPSG:4326"),
         "grid",

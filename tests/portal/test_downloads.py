@@ -84,6 +84,7 @@ def reader(blobs: Blobs) -> ResultReader:
         ("bytes=0-1,5-6", None),
         ("items=0-1", None),
         ("bytes=-", None),
+        pytest.param(f"bytes={'9' * 5000}-", None, id="thousands of digits"),
         ("", None),
     ],
 )

@@ -63,8 +63,15 @@ def test_a_raster_is_pushed_listed_found_shared_and_deleted(portal: LivePortal, 
         assert (opened["reference"], opened["link"]) == (f"raster:{ADA}/hills", "")
         found = client.get("/api/rasters/find", params={"reference": f"raster:{ADA}/hills@1"})
         assert [one["digest"] for one in found.json()["versions"]] == [version["digest"]]
+    assert push(portal, dem, version="3").status_code == 201  # with the content of version 2
+    for number in ("2", "3"):
+        with portal.client(ADA) as client:
+            found = client.get("/api/rasters/find", params={"reference": f"hills@{number}"})
+        assert [one["version"] for one in found.json()["versions"]] == [number]
     with portal.client(ADA) as client:
-        assert client.delete(f"/api/rasters/{made['id']}/versions/2").status_code == 204
+        for number in ("2", "3"):
+            address = f"/api/rasters/{made['id']}/versions/{number}"
+            assert client.delete(address).status_code == 204
         assert client.get(f"/api/rasters/{made['id']}").json()["newest"] == "1"
         assert client.delete(f"/api/rasters/{made['id']}").status_code == 204
         assert client.get(f"/api/rasters/{made['id']}").status_code == 404
@@ -155,7 +162,7 @@ def test_the_form_offers_rasters_with_their_layers(portal: LivePortal, dem: Path
     with portal.browser(BEN) as browser:
         assert "raster:hills" not in browser.get("/new").text
         card = browser.get("/new/product", params={"name": f"raster:{ADA}/hills"}).text
-        assert "You may name no raster so." in card
+        assert "You have no raster of this name" in card
 
 
 def test_only_its_owner_changes_a_raster_that_everyone_sees(portal: LivePortal, dem: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tasks.model.model import RequestOrder, RequestState
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
+from tasks.tables import audit, request_operations
 from tasks.tables.request_table import Rehearsal
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
@@ -12,6 +12,7 @@ from tests.portal.submissions import DOCUMENT
 from tests.tasks.package_files import upload_of
 
 ADA, BEN = "ada@example.org", "ben@example.org"
+OPERATOR = ("op@example.org", "operator")
 
 
 def held(runtime: Runtime, rehearsal: Rehearsal = Rehearsal.RUNS) -> str:
@@ -68,6 +69,13 @@ def test_mended_a_new_request_takes_its_place_once(portal: LivePortal, runtime: 
     )
     with portal.client() as client:
         assert client.post(f"/api/requests/{request}/mended").status_code == 409
+    assert [*audit.entries(runtime.store)] == []
+    theirs = held(runtime)
+    with portal.browser(*OPERATOR) as browser:
+        browser.post(f"/requests/{theirs}/mended")
+    (entry,) = audit.entries(runtime.store)
+    assert (entry.who, entry.action) == (OPERATOR[0], "mend request")
+    assert entry.subject.startswith(theirs)
 
 
 def test_only_a_failed_rehearsal_can_be_mended_and_only_by_its_owner(

@@ -52,6 +52,19 @@ def test_results_that_are_no_texts_are_sent_as_they_are_stored(
     assert listed.status_code == 200
 
 
+def test_pages_of_other_sites_may_make_each_call_of_the_api(portal: LivePortal) -> None:
+    origin = {"Origin": "https://other.example.org"}
+    with portal.client() as client:
+        paths = client.get("/api/openapi.json").json()["paths"]
+        for path, calls in paths.items():
+            if not path.startswith("/api/"):
+                continue
+            for method in sorted({call.upper() for call in calls} - {"PARAMETERS"}):
+                asked = {**origin, "Access-Control-Request-Method": method}
+                answer = client.options(path.replace("{", "").replace("}", ""), headers=asked)
+                assert answer.status_code == 200, (method, path)
+
+
 def test_a_page_that_has_not_changed_is_not_sent_again(
     portal: LivePortal, runtime: Runtime
 ) -> None:

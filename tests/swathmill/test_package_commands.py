@@ -33,6 +33,10 @@ def test_a_package_goes_its_way_by_commands(command: Command, tmp_path: Path) ->
         "package", "show", "ada@example.org/own", owner="ben@example.org", status=2
     )
     assert "version 2" in command("package", "rm", "own@2", "--yes")
+    command("package", "deprecate", "own@1", "--why", "old")
+    said = command("package", "show", "own", status=2)
+    assert "All versions of own are deprecated. Name one: own@VERSION." in " ".join(said.split())
+    command("package", "deprecate", "own@1", "--why", "")
     assert "own with all versions" in command("package", "rm", "own", "--yes")
     assert "no package" in command("package", "show", "own", status=2)
 

@@ -91,6 +91,16 @@ def test_a_version_never_changes(runtime: Runtime, tmp_path: Path) -> None:
     assert push(runtime, tmp_path, b"a", "1") == first
 
 
+def test_the_file_of_a_refused_push_goes(runtime: Runtime, tmp_path: Path) -> None:
+    kept = push(runtime, tmp_path, b"a", "1")
+    with pytest.raises(PackageConflictError):
+        push(runtime, tmp_path, b"b", "1")
+    assert len(list(runtime.blobs.names(RASTERS))) == 2
+    assert raster_operations.collect(runtime) == 1
+    assert list(runtime.blobs.names(RASTERS)) == [blob_of(kept.digest)]
+    assert runtime.rasters.all_unnamed() == []
+
+
 def test_no_owner_has_more_rasters_or_versions_than_there_may_be(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

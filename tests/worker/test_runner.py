@@ -290,9 +290,13 @@ def test_what_was_lent_is_read_by_its_name_as_often_as_asked(
     assert lent.exists("artifacts", "in/a.tif")
     assert lent.size("artifacts", "in/a.tif") == len(GIVEN)
     assert b"".join(lent.stream("artifacts", "in/a.tif", 1, 3)) == GIVEN[1:4]
-    for name in ("first", "second"):
+    for name in ("first", "second", "second"):
         lent.get_file("artifacts", "in/a.tif", tmp_path / name)
         assert (tmp_path / name).read_bytes() == GIVEN
+        (tmp_path / name).rename(tmp_path / "elsewhere")
+    lent.get_file("artifacts", "in/a.tif", tmp_path / "there already")
+    lent.get_file("artifacts", "in/a.tif", tmp_path / "there already")
+    assert (tmp_path / "there already").read_bytes() == GIVEN
 
 
 def test_a_lent_file_of_other_content_is_damaged(lent: LentBlobs, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class Cache:
             if entry.exists():
                 return
             entry.parent.mkdir(exist_ok=True)
-            _link(path, entry)
+            link_or_copy(path, entry)
         self._grown(file.size)
 
     def size(self) -> int:
@@ -107,7 +107,7 @@ class Cache:
 
     def _take(self, entry: Path, file: ArtifactFile, to: Path) -> bool:
         try:
-            _link(entry, to)
+            link_or_copy(entry, to)
         except FileNotFoundError:
             return False
         with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays valid
@@ -134,7 +134,7 @@ class Cache:
                 self.shrink(0)
                 fetch(partial)
             partial.chmod(0o444)
-            _link(partial, to)
+            link_or_copy(partial, to)
             partial.replace(entry)
         finally:
             partial.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _link(source: Path, to: Path) -> None:
+def link_or_copy(source: Path, to: Path) -> None:
     """Link a file under a second name, or copy it if the file system has no hard links."""
     try:
         os.link(source, to)

@@ -90,7 +90,7 @@ def machine_memory() -> int:
 
 
 def _usual_part(disk: Path, cores: int, processors: int) -> int:
-    """Return half of the free disk that a run's processors are of all: in bytes.
+    """Return half of a run's share of the free disk, in bytes: its processors of the machine's.
 
     As many such runs as there are processors fit beside each other, even when each of them has
     written its whole part, which counts twice then: as written, and as kept.

@@ -4,8 +4,6 @@ A runner has no account. What it reads comes by a signed link for one blob, or w
 order where storage signs none. What it makes lies in a folder, from which the worker gets it.
 """
 
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage.blobs import CHUNK, Blobs, StoredBlob, file_digest
+from worker.files.cache import link_or_copy
 from worker.sandbox.messages import LentFile
 
 if TYPE_CHECKING:
@@ -39,10 +38,8 @@ class LentBlobs:
 
     def put_file(self, container: str, name: str, path: Path) -> StoredBlob:  # noqa: ARG002
         to = self._made / Path(name).name
-        try:
-            os.link(path, to)
-        except OSError:
-            shutil.copyfile(path, to)
+        to.unlink(missing_ok=True)
+        link_or_copy(path, to)
         return file_digest(to)
 
     def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:  # noqa: ARG002
@@ -58,8 +55,8 @@ class LentBlobs:
         found = file_digest(path).sha256
         if sha256 and found != sha256:
             raise CorruptBlobError(f"{container}/{name}", sha256, found)
-        path.replace(to)
-        path.symlink_to(to)  # for one that asks again
+        to.unlink(missing_ok=True)
+        link_or_copy(path, to)  # `path` stays for one that asks again
 
     def get_bytes(self, container: str, name: str) -> bytes:
         return b"".join(self.stream(container, name))

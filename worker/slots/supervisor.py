@@ -132,6 +132,10 @@ class _Batch:
     ended: list[_Ended] = field(default_factory=list)  # not written yet
     writing: threading.Lock = field(default_factory=threading.Lock)
 
+    def unwritten(self, now: float) -> float:
+        """Seconds for which an end has waited to be written. The caller holds the lock."""
+        return now - self.ended[0].at if self.ended else 0.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class _End:
@@ -203,7 +207,9 @@ class Supervisor:
         for batch in batches:
             if self._stops(batch) or now - batch.since > _LONG:
                 self._give_back(batch)
-            if batch.ended and now - batch.ended[0].at >= _UNWRITTEN:
+            with self._lock:
+                waits = batch.unwritten(now)
+            if waits >= _UNWRITTEN:
                 self._write(batch)
 
     def _stops(self, batch: _Batch) -> bool:
@@ -249,7 +255,8 @@ class Supervisor:
         with self._lock:
             batch.ended.append(ended)
             batch.in_hand = None
-        if ended.at - batch.ended[0].at >= _UNWRITTEN:
+            waits = batch.unwritten(ended.at)
+        if waits >= _UNWRITTEN:
             self._write(batch)
 
     def _give_back(self, batch: _Batch, claim: str = "") -> None:
