@@ -65,7 +65,10 @@ class Continuing:
         """Let each standing request go on if it is time and there are later days."""
         try:
             for request in self._runtime.requests.standing():
-                self._consider(request)
+                try:
+                    self._consider(request)
+                except Exception as error:  # a fault of one keeps no other from going on
+                    log.error("not looked at", request=request, exc_info=error)
         except StoreError as error:
             log.warning("standing requests were not looked at", error=str(error))
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import structlog
 
-from reprojection.errors import ReprojectionError
-from tasks.errors import SwathmillError
 from tasks.storage.blobs import split_blob
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
@@ -34,8 +32,8 @@ def draw(runtime: Runtime, request: str) -> MailPicture | None:
     """
     try:
         return _drawn(runtime, request)
-    except (SwathmillError, ReprojectionError, OSError) as error:
-        log.warning("the mail has no picture", request=request, error=str(error))
+    except Exception as error:  # whatever it is, the mail is not to wait for it
+        log.error("the mail has no picture", request=request, exc_info=error)
         return None
 
 

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
+import pytest
+
 from archives.errors import ArchiveError
 from service_manager.requests.continuing import DAY, Continuing, continued_id, newest_in
 from service_manager.requests.notify import compose
+from tasks.errors import BlobMissingError
 from tasks.model.model import RequestOrder, RequestState
 from tasks.request.document import Request, parse_request
 from tasks.storage.clock import ManualClock
@@ -135,7 +138,8 @@ def test_out_of_season_nothing_is_searched_for() -> None:
     assert len(requests(runtime)) == 1
 
 
-def test_an_archive_that_fails_keeps_no_other_request_from_going_on() -> None:
+@pytest.mark.parametrize("error", [ArchiveError("it does not answer"), BlobMissingError("a/b")])
+def test_a_request_that_fails_keeps_no_other_from_going_on(error: Exception) -> None:
     runtime = at_start()
     names = [standing(runtime, title=title) for title in ("one", "two")]
     for name in names:
@@ -144,7 +148,7 @@ def test_an_archive_that_fails_keeps_no_other_request_from_going_on() -> None:
 
     def newest(request: Request) -> dt.date:
         if request.title == "one":
-            raise ArchiveError("it does not answer")
+            raise error
         return dt.date(2012, 5, 6)
 
     Continuing(runtime, newest, now).look()

@@ -31,6 +31,6 @@ def test_what_storage_lacks_or_does_not_give_is_no_picture(
         return get_file
 
     assert mail_picture.draw(runtime, request) is None  # it is none
-    for error in (StoreError("away"), BlobMissingError("a/b"), OSError(28, "no space left")):
+    for error in (StoreError("away"), BlobMissingError("a/b"), OSError(28, "full"), KeyError("x")):
         monkeypatch.setattr(runtime.blobs, "get_file", fails(error))
         assert mail_picture.draw(runtime, request) is None
