@@ -8,6 +8,7 @@ from functools import cache
 from itertools import groupby
 
 from modis.collection import Collection
+from portal.core.quantities import unit_text
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import LayerKind
@@ -69,7 +70,7 @@ class LayerItem:
             self.title,
             self.band,
             {"class": "classes", "bitfield": "bit fields"}.get(self.kind, ""),
-            "" if self.units == "1" else self.units,
+            unit_text(self.units),
             "" if size is None else f"{size / 1000:g} km" if size >= 1000 else f"{size:g} m",
         )
         return ", ".join(part for part in parts if part)

@@ -1,4 +1,16 @@
-"""Format bytes and durations for people."""
+"""Format bytes, durations and units of measure for people."""
+
+import re
+
+_POWER = re.compile(r"(?<![\w.])([A-Za-z]*[a-z]|[KWJ])\^?(-?\d+)(?![\w.])")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def unit_text(units: str | None) -> str:
+    """Format units as files write them: m^2/m^2 and m2 m-2 with raised powers, 1 as nothing."""
+    if not units or units == "1":
+        return ""
+    return _POWER.sub(lambda found: found[1] + found[2].translate(_RAISED), units)
 
 
 def size_text(size: float) -> str:

@@ -19,6 +19,7 @@ from portal.core.identity import Reader
 from portal.core.layers import ResultLayer
 from portal.core.legends import Entry, Legend
 from portal.core.problems import NotFoundError
+from portal.core.quantities import unit_text
 from portal.core.results import ResultFile
 from portal.core.submissions import read_for
 from portal.web.context import CurrentPortal, Portal
@@ -414,8 +415,7 @@ def _bands(raster: Raster, said: Description) -> list[BandValue]:
         if not np.isfinite(value):
             found.append(BandValue(name=band.name, text="no value"))
         elif band.role == "data" and said.kind == "continuous":
-            units = f" {said.units}" if said.units not in ("", "1") else ""
-            found.append(BandValue(name=band.name, text=f"{value:.5g}{units}"))
+            found.append(BandValue(name=band.name, text=f"{value:.5g} {unit_text(said.units)}".rstrip()))
         else:
             stored = int(raster.data[number, 0, 0])
             name = said.codes.get(stored, "") if band.role in ("data", "class") else ""

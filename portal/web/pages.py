@@ -21,7 +21,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from portal.core.expected import Expected
-from portal.core.quantities import duration_text, size_text
+from portal.core.quantities import duration_text, size_text, unit_text
 from portal.core.tokens import Person
 from tasks.errors import StoreError
 from tasks.storage.clock import Clock
@@ -107,6 +107,7 @@ class Pages:
             "iso": iso_text,
             "moment": self._moment,
             "seconds": duration_text,
+            "units": unit_text,
         }
         self._env.filters.update(filters)
 

@@ -65,7 +65,7 @@ def page(chromium: Browser, day: tuple[LivePortal, str]) -> Iterator[Page]:
 def open_map(page: Page, day: tuple[LivePortal, str]) -> None:
     portal, name = day
     page.goto(f"{portal.url}/requests/{name}/map?layer={LAYER}&date=2012-01-09")
-    expect(page.locator("#legend")).to_contain_text("m2 m-2")
+    expect(page.locator("#legend")).to_contain_text("m² m⁻²")
     expect(page.locator("[data-results-map][data-lines]")).to_be_attached()
 
 
@@ -144,7 +144,7 @@ def test_another_band_of_a_layer_is_drawn(
     expect(page.locator("#legend")).to_contain_text("granules with a value")
     expect(page.get_by_label("Shares of the classes").locator("li")).to_have_count(2)
     page.locator("#result-map").press("Enter")
-    expect(page.locator("#map-value")).to_contain_text("m2 m-2 at the marked place")
+    expect(page.locator("#map-value")).to_contain_text("m² m⁻² at the marked place")
     expect(page.locator("#map-problem")).to_be_hidden()
 
 
@@ -193,6 +193,22 @@ def test_the_map_fits_a_phone(page: Page, day: tuple[LivePortal, str]) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     open_map(page, day)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_dates_of_many_layers_fit_a_phone(
+    page: Page, day: tuple[LivePortal, str], tmp_path: Path
+) -> None:
+    runtime = day[0].runtime
+    name = submitted(runtime)
+    data = raster_bytes(tmp_path, width=8, height=8)
+    for number, one in enumerate(DAYS):
+        layer = f"Layer_{number}"  # one date each: most cells say that nothing is expected
+        put_result(runtime, name, f"MCD15A2.005/{layer}", f"MCD15A2.005.{layer}.{one}.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=3, delivered=3, ended=1e9)
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(f"{day[0].url}/requests/{name}")
+    expect(page.locator("table.matrix")).to_contain_text("Layer_2")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 def test_a_request_is_labelled_shared_and_its_link_ended(

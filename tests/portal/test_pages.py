@@ -6,7 +6,7 @@ import pytest
 
 from modis.collection import Collection
 from portal.app import CONTENT_SECURITY_POLICY
-from portal.core.quantities import duration_text, size_text
+from portal.core.quantities import duration_text, size_text, unit_text
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
@@ -104,6 +104,23 @@ def test_static_files_are_kept_by_their_content(portal: LivePortal) -> None:
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("units", "text"),
+    [
+        ("m^2/m^2", "m²/m²"),
+        ("W m-2 sr-1 um-1", "W m⁻² sr⁻¹ um⁻¹"),
+        ("kg/m^2/8day", "kg/m²/8day"),
+        ("1.0e-6g/cm^2", "1.0e-6g/cm²"),
+        ("umol CO2 m-2 s-1", "umol CO2 m⁻² s⁻¹"),
+        ("K", "K"),
+        ("1", ""),
+        ("", ""),
+    ],
+)
+def test_units_have_raised_powers(units: str, text: str) -> None:
+    assert unit_text(units) == text
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
     assert "+proj=longlat" in info["projection"]
     assert list(info["files"]) == ["2012-01-01", "2012-01-09"]
     assert 0 <= info["low"] < info["high"] <= 100, "the ends are stored values"
-    assert "m2 m-2" in legend
+    assert "m² m⁻²" in legend
     assert "median" in statistics
     lines = table.splitlines()
     assert lines[0] == "date,lon,lat,MCD15A2.005.Lai_1km"
@@ -189,7 +189,7 @@ def test_each_band_has_a_legend_and_statistics_of_its_own(
         assert [value for value, _ in second["classes"]] == [0, 1]
         legend = client.get(f"{base}/legend", params=of_counts).text
         assert "granules with a value" in legend
-        assert "m2 m-2" not in legend
+        assert "m² m⁻²" not in legend
         said = client.get(f"{base}/statistics", params={**of_counts, "date": "2012-01-01"}).text
         shares = re.findall(r"<b>([\d.]+)%</b>", said)
         assert sum(map(float, shares)) == 100.0
