@@ -415,7 +415,8 @@ def _bands(raster: Raster, said: Description) -> list[BandValue]:
         if not np.isfinite(value):
             found.append(BandValue(name=band.name, text="no value"))
         elif band.role == "data" and said.kind == "continuous":
-            found.append(BandValue(name=band.name, text=f"{value:.5g} {unit_text(said.units)}".rstrip()))
+            text = f"{value:.5g} {unit_text(said.units)}".rstrip()
+            found.append(BandValue(name=band.name, text=text))
         else:
             stored = int(raster.data[number, 0, 0])
             name = said.codes.get(stored, "") if band.role in ("data", "class") else ""
