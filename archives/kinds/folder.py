@@ -1,16 +1,16 @@
 """An archive that is a folder of files: indexed once, then updated when files change.
 
-The index is one SQLite file. A granule is described by the most reliable source: the file's own
-structure (through a reader that the caller passes), then its sidecar, then its name. A file that
-cannot be read is still listed by its name, so that asking for it fails with the right cause instead
-of overlooking it.
+The index is one SQLite file, which processes may share. A granule is described by the most reliable
+source: the file's own structure (through a reader that the caller passes), then its sidecar, then
+its name. A file that cannot be read is still listed by its name, so that asking for it fails with
+the right cause instead of overlooking it.
 """
 
 import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -38,6 +38,7 @@ from modis.granule_name import GranuleName, parse_granule_name
 from modis.tile import Tile
 
 _SCHEMA = 3  # raise it when rows or what is read into them change
+_BATCH = 1_000  # files that are written to the index in one transaction
 _SWATH_MINUTES = 5
 
 
@@ -108,7 +109,7 @@ class FolderArchive:
     def refresh(self) -> Refreshed:
         """Update the index for new, changed and deleted files."""
         on_disk = dict(self._files.stamps())
-        with closing(self._open()) as index, index:
+        with self._index() as index:
             known = {
                 str(url): (int(size), int(changed), str(sidecar))
                 for url, size, changed, sidecar in index.execute(
@@ -116,10 +117,16 @@ class FolderArchive:
                 )
             }
             gone = [url for url in known if url not in on_disk]
-            index.executemany("DELETE FROM files WHERE url = ?", ((url,) for url in gone))
+            with index:
+                index.executemany("DELETE FROM files WHERE url = ?", ((url,) for url in gone))
             news = [url for url, stamp in on_disk.items() if known.get(url) != stamp]
-            for url in news:
-                self._store(index, url, on_disk[url])
+            for first in range(0, len(news), _BATCH):
+                # Files are read before the transaction begins: others wait for the writing alone.
+                rows = [self._row(url, on_disk[url]) for url in news[first : first + _BATCH]]
+                with index:
+                    index.executemany(
+                        "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                    )
             lost = index.execute("SELECT url FROM files WHERE product IS NULL ORDER BY url")
             unrecognised = tuple(str(url) for (url,) in lost)
         if news or gone:
@@ -141,7 +148,7 @@ class FolderArchive:
         del box  # the index selects by days alone
         self._refresh_once()
         asked = (product, Collection(collection))
-        with closing(self._open()) as index:
+        with self._index() as index:
             days = index.execute(
                 "SELECT DISTINCT start_day FROM files WHERE product = ? AND collection = ? "
                 "AND start_day BETWEEN ? AND ? ORDER BY start_day",
@@ -167,7 +174,7 @@ class FolderArchive:
         """Implement `Stamped.stamp` from the files' names, sizes and times in the index."""
         del box
         self._refresh_once()
-        with closing(self._open()) as index:
+        with self._index() as index:
             rows = index.execute(
                 "SELECT url, size, changed, sidecar FROM files WHERE product = ? AND "
                 "collection = ? AND start_day BETWEEN ? AND ? ORDER BY url",
@@ -186,7 +193,7 @@ class FolderArchive:
         """Implement `NameChecking.misnamed`: compare files' names with what was read from them."""
         self._refresh_once()
         asked = (product, Collection(collection))
-        with closing(self._open()) as index:
+        with self._index() as index:
             rows = index.execute(
                 "SELECT url, record FROM files WHERE misnamed ORDER BY url"
             ).fetchall()
@@ -205,7 +212,7 @@ class FolderArchive:
     def holdings(self, product: str) -> list[Holding]:
         """List the collections of a product in the folder, with their first and last start day."""
         self._refresh_once()
-        with closing(self._open()) as index:
+        with self._index() as index:
             rows = index.execute(
                 "SELECT collection, min(start_day), max(start_day) FROM files WHERE product = ? "
                 "GROUP BY collection ORDER BY collection",
@@ -224,7 +231,7 @@ class FolderArchive:
     def products(self) -> list[tuple[str, str]]:
         """List every (product, collection) in the folder."""
         self._refresh_once()
-        with closing(self._open()) as index:
+        with self._index() as index:
             rows = index.execute(
                 "SELECT DISTINCT product, collection FROM files WHERE product IS NOT NULL "
                 "ORDER BY product, collection"
@@ -235,7 +242,7 @@ class FolderArchive:
         """List everything in the folder, by product and collection."""
         self._refresh_once()
         if self._coverage is None:
-            with closing(self._open()) as index:
+            with self._index() as index:
                 self._coverage = [
                     self._covered(index, str(product), Collection(str(collection)), int(count))
                     for product, collection, count in index.execute(
@@ -318,44 +325,37 @@ class FolderArchive:
     def _record(self, text: str) -> GranuleRecord:
         return replace(GranuleRecord.from_json(json.loads(text)), source=self.name)
 
-    def _open(self) -> sqlite3.Connection:
-        index: sqlite3.Connection | None = None
+    @contextmanager
+    def _index(self) -> Iterator[sqlite3.Connection]:
+        """Open the index, which other processes may use at the same time."""
         try:
             self._index_path.parent.mkdir(parents=True, exist_ok=True)
-            index = sqlite3.connect(self._index_path, timeout=30.0)
-            version = index.execute("PRAGMA user_version").fetchone()[0]
-            if version != _SCHEMA:
-                index.executescript(
-                    "DROP TABLE IF EXISTS files;"
-                    "CREATE TABLE files (url TEXT PRIMARY KEY, size INTEGER, changed INTEGER,"
-                    " sidecar TEXT, product TEXT, collection TEXT, start_day TEXT, record TEXT,"
-                    " misnamed INTEGER);"
-                    "CREATE INDEX by_day ON files (product, collection, start_day);"
-                    "CREATE INDEX wrongly ON files (url) WHERE misnamed;"
-                    f"PRAGMA user_version = {_SCHEMA};"
-                )
-        except (OSError, sqlite3.Error) as problem:
-            if index is not None:
-                index.close()
-            raise IndexUnusableError(
-                f"the archive index {self._index_path} cannot be used ({problem}): delete it, or "
-                "choose a folder that can be written"
-            ) from problem
-        return index
+        except OSError as problem:
+            raise self._unusable(problem) from problem
+        try:
+            with closing(sqlite3.connect(self._index_path, timeout=30.0)) as index:
+                if _schema(index) != _SCHEMA:
+                    _make_tables(index)
+                yield index
+        except sqlite3.Error as problem:
+            raise self._unusable(problem) from problem
 
-    def _store(self, index: sqlite3.Connection, url: str, stamp: tuple[int, int, str]) -> None:
+    def _unusable(self, problem: Exception) -> IndexUnusableError:
+        return IndexUnusableError(
+            f"the archive index {self._index_path} cannot be used ({problem}): delete it, or "
+            "choose a folder that can be written"
+        )
+
+    def _row(self, url: str, stamp: tuple[int, int, str]) -> tuple[object, ...]:
         record = self._describe(url, stamp[0])
-        index.execute(
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                url,
-                *stamp,
-                record.product if record else None,
-                record.collection if record else None,
-                record.start_day.isoformat() if record else None,
-                json.dumps(record.to_json()) if record else None,
-                record is not None and _is_misnamed(url, record),
-            ),
+        return (
+            url,
+            *stamp,
+            record.product if record else None,
+            record.collection if record else None,
+            record.start_day.isoformat() if record else None,
+            json.dumps(record.to_json()) if record else None,
+            record is not None and _is_misnamed(url, record),
         )
 
     def _describe(self, url: str, size: int) -> GranuleRecord | None:
@@ -367,6 +367,27 @@ class FolderArchive:
             return known
         with self._files.local(url) as path:
             return describe(name, url, size, self._read_outline(path), sidecar)
+
+
+def _schema(index: sqlite3.Connection) -> int:
+    return int(index.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make_tables(index: sqlite3.Connection) -> None:
+    """Make the tables anew, unless another process does so first."""
+    with index:
+        index.execute("BEGIN IMMEDIATE")
+        if _schema(index) == _SCHEMA:
+            return
+        index.execute("DROP TABLE IF EXISTS files")
+        index.execute(
+            "CREATE TABLE files (url TEXT PRIMARY KEY, size INTEGER, changed INTEGER,"
+            " sidecar TEXT, product TEXT, collection TEXT, start_day TEXT, record TEXT,"
+            " misnamed INTEGER)"
+        )
+        index.execute("CREATE INDEX by_day ON files (product, collection, start_day)")
+        index.execute("CREATE INDEX wrongly ON files (url) WHERE misnamed")
+        index.execute(f"PRAGMA user_version = {_SCHEMA}")
 
 
 def describe(

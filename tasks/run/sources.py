@@ -27,7 +27,7 @@ def is_sample(settings: Settings) -> bool:
 def open_sources(
     settings: Settings, index: Path, read_outline: OutlineReader | None = None
 ) -> Sources:
-    """Open the chain of sources; `index` is the folder's index, used by this process alone.
+    """Open the chain of sources; `index` is the file of the folder's index.
 
     Raises:
         SourcesSettingError: the settings name no source, or an unknown one.

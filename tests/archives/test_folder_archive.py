@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.kinds import folder as folder_module
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
 from modis.granule_name import parse_granule_name
@@ -241,6 +242,57 @@ def test_unusable_places_are_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "index.sqlite").write_bytes(b"this is no database, whatever its name says" * 50)
     with pytest.raises(IndexUnusableError, match="delete it"):
         archive(folder, tmp_path).refresh()
+
+
+def test_a_damaged_index_is_named(folder: Path, tmp_path: Path) -> None:
+    held = archive(folder, tmp_path)
+    held.refresh()
+    index = tmp_path / "index.sqlite"
+    size = index.stat().st_size
+    with index.open("r+b") as file:
+        file.seek(4096)  # the first page is sound
+        file.write(b"\xff" * (size - 4096))
+    with pytest.raises(IndexUnusableError, match="delete it"):
+        list(held.search("MCD15A2", "5", DAY, DAY))
+
+
+def test_an_index_that_another_process_makes_meanwhile_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+    other = archive(folder, tmp_path, reads)
+    schema = folder_module._schema
+
+    def looked_at_before_the_other(index: sqlite3.Connection) -> int:
+        found = schema(index)
+        monkeypatch.setattr(folder_module, "_schema", schema)
+        other.refresh()
+        return found
+
+    monkeypatch.setattr(folder_module, "_schema", looked_at_before_the_other)
+    assert len(list(archive(folder, tmp_path, reads).search("MCD15A2", "5", DAY, DAY))) == 2
+    assert len(reads) == 3  # all by the other
+
+
+def test_others_may_write_the_index_while_files_are_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def read(path: Path) -> object:
+        nonlocal reads
+        reads += 1
+        with closing(sqlite3.connect(tmp_path / "index.sqlite", timeout=0.0)) as index:
+            index.execute("BEGIN IMMEDIATE")
+        return read_outline(path)
+
+    archive(folder, tmp_path).refresh()
+    next(folder.glob("*2012073*.hdf")).unlink()
+    put(folder, date="2012081")
+    put(folder, date="2012089")
+    monkeypatch.setattr(folder_module, "_BATCH", 1)
+    FolderArchive(folder, tmp_path / "index.sqlite", read).refresh()  # type: ignore[arg-type]
+    assert reads == 2
 
 
 @pytest.mark.real_data

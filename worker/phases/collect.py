@@ -101,7 +101,7 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
         AttemptError: this worker has no such archive.
     """
     try:
-        # The manager's index is its own; a worker has another one, of names only, made if needed.
+        # Made if needed, of names only, shared by the machine's workers. A manager has its own.
         return open_sources(settings, settings.data_dir / "worker-index.sqlite")
     except SourcesSettingError as error:
         raise AttemptError(
