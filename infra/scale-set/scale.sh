@@ -1,6 +1,6 @@
 #!/bin/sh
 # Give a scale set as many machines as the acting manager wants; run it every minute where `az` is signed in.
-# SWATHMILL_PORTAL_URL names the portal, SWATHMILL_TOKEN is an operator's token. The manager tells workers that are
+# SWATHMILL_PORTAL_URL names the portal, SWATHMILL_TOKEN is of `swathmill sign-in NAME --token --role operator`. The manager tells workers that are
 # not wanted any more to end, if its setting SWATHMILL_SCALE_IN_SECONDS is not 0; their machines stop and are deleted here.
 #   sh infra/scale-set/scale.sh GROUP SCALE-SET [SLOTS OF A WORKER] [MOST WORKERS]
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Submit as many workers as the acting manager wants beyond those that run or wait; run it every minute (scrontab).
-# SWATHMILL_PORTAL_URL names the portal, SWATHMILL_TOKEN is an operator's token. The manager tells
+# SWATHMILL_PORTAL_URL names the portal, SWATHMILL_TOKEN is of `swathmill sign-in NAME --token --role operator`. The manager tells
 # workers that are not wanted any more to end, if its setting SWATHMILL_SCALE_IN_SECONDS is not 0.
 #   sh infra/slurm/scale.sh [SLOTS OF A WORKER] [MOST WORKERS]
 set -eu

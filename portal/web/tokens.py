@@ -1,4 +1,8 @@
-"""The tokens that somebody has made for programs: on a page, and as JSON."""
+"""The tokens that somebody has made for programs: on a page, and as JSON.
+
+A token that is made here never has the rights of an operator: it would keep them when its owner has
+lost them. `swathmill sign-in NAME --token --role operator` makes one that has.
+"""
 
 import datetime as dt
 from http import HTTPStatus
@@ -10,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core.answers import moment
 from portal.core.identity import Human
-from portal.core.problems import NotFoundError
-from portal.core.tokens import Person
+from portal.core.problems import NotFoundError, NotNowError
+from portal.core.tokens import Person, Role
 from portal.web.context import CurrentPortal, Portal
 from portal.web.session_page import UNTOLD
 from tasks.tables.token_table import Scope, TokenRow, TokenTable, make_token
@@ -20,6 +24,7 @@ api = APIRouter(prefix="/api/tokens", tags=["tokens"])
 pages = APIRouter(include_in_schema=False)
 
 LONGEST_NAME, MOST_DAYS = 80, 730
+MOST_TOKENS = 50  # of a person
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Days = Annotated[int, Field(ge=1, le=MOST_DAYS)]
 
@@ -64,7 +69,7 @@ def list_tokens(caller: Human, portal: CurrentPortal) -> list[TokenAnswer]:
 
 @api.post("", status_code=HTTPStatus.CREATED, summary="Make a token")
 def create(body: NewToken, caller: Human, portal: CurrentPortal, response: Response) -> MadeAnswer:
-    """Make a token for a program. It has your role; its text is shown this once."""
+    """Make a token for a program. It acts for you as a scientist; its text is shown this once."""
     text, row = _make(portal, caller, body)
     response.headers["Cache-Control"] = "no-store"
     return MadeAnswer(token=text, about=_answer(row))
@@ -123,10 +128,15 @@ def _good(portal: Portal, caller: Person) -> list[TokenRow]:
 
 
 def _make(portal: Portal, caller: Person, wanted: NewToken) -> tuple[str, TokenRow]:
+    if len(_good(portal, caller)) >= MOST_TOKENS:
+        raise NotNowError(
+            f"You have {MOST_TOKENS} tokens, the most there may be.",
+            "Revoke one on the page /tokens.",
+        )
     return make_token(
         portal.runtime.store,
         owner=caller.owner,
-        role=caller.role,
+        role=Role.SCIENTIST,
         scope=wanted.scope,
         name=wanted.name,
         now=portal.runtime.clock.now(),

@@ -1,14 +1,17 @@
 """The table `tokens`: the API tokens that people have made. Its RowKeys are spelt here alone.
 
-A row is named by the SHA-256 of its token, which is shown once and stored nowhere. It is there as
-long as the token is good, so deleting the row revokes the token.
+A row is named by the SHA-256 of its token, which is shown once and stored nowhere. Deleting the row
+revokes the token. Rows of expired tokens are deleted when the next token is made.
 """
 
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tasks.errors import ConflictError
 from tasks.storage.codec import Codec
 from tasks.storage.store import Delete, Insert, Store
 from tasks.tables.updates import prefix_range
@@ -67,6 +70,8 @@ def make_token(
 ) -> tuple[str, TokenRow]:
     """Make and store a token that is good for some days; return its text, and its row.
 
+    Expired tokens of all owners are deleted.
+
     Raises:
         ValueError: the owner is empty.
         StoreError: it is not certain that the token is stored.
@@ -83,7 +88,9 @@ def make_token(
         created=now,
         expires=now + days * _DAY,
     )
-    TokenTable(store).add(row)
+    table = TokenTable(store)
+    table.delete_expired(now)
+    table.add(row)
     return text, row
 
 
@@ -106,8 +113,14 @@ class TokenTable:
 
     def of(self, owner: str) -> list[TokenRow]:
         """Return the tokens of an owner, the newest first."""
-        rows = (_CODEC.load(row) for row in self._store.scan(TABLE, PARTITION, *_ALL))
-        return sorted((row for row in rows if row.owner == owner), key=lambda row: -row.created)
+        mine = (row for row in self._rows() if row.owner == owner)
+        return sorted(mine, key=lambda row: -row.created)
+
+    def delete_expired(self, now: float) -> None:
+        """Delete the tokens of all owners that have expired."""
+        for row in [row for row in self._rows() if row.expires <= now]:
+            with suppress(ConflictError):  # another process has deleted it
+                self._delete(row)
 
     def revoke(self, owner: str, token_id: str) -> bool:
         """Delete an owner's token; False where there is none of this id."""
@@ -123,6 +136,9 @@ class TokenTable:
         for row in found:
             self._delete(row)
         return len(found)
+
+    def _rows(self) -> Iterator[TokenRow]:
+        return (_CODEC.load(row) for row in self._store.scan(TABLE, PARTITION, *_ALL))
 
     def _delete(self, row: TokenRow) -> None:
         self._store.transact(TABLE, PARTITION, (Delete(row=_ROW + row.digest),))

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from portal.web import tokens as page
 from swathmill.cli import application
 from tasks.run.connect import connect_storage
 from tasks.storage.clock import ManualClock
@@ -77,6 +78,46 @@ def test_a_program_cannot_make_or_see_tokens(portal: LivePortal) -> None:
 def test_a_token_of_a_scientist_is_no_operators(portal: LivePortal) -> None:
     with bearer(portal, made(portal, "write")) as program:
         assert program.get("/api/operations").status_code == 403
+
+
+def test_a_token_of_an_operator_acts_as_a_scientist(portal: LivePortal) -> None:
+    with portal.client("ada@example.org", "operator") as ada:
+        shown = ada.post("/api/tokens", json={"name": "mine", "scope": "write"}).json()
+    assert shown["about"]["role"] == "scientist"
+    with bearer(portal, shown["token"]) as program:
+        assert program.get("/api/requests").status_code == 200
+        assert program.get("/api/operations").status_code == 403
+
+
+def test_a_person_has_so_many_tokens_at_most(
+    portal: LivePortal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "MOST_TOKENS", 2)
+    made(portal, owner="ben@example.org")
+    made(portal)
+    made(portal)
+    with portal.client("ada@example.org") as ada:
+        refused = ada.post("/api/tokens", json={"name": "third"})
+        assert refused.status_code == 409
+        assert "You have 2 tokens" in refused.json()["detail"]
+        (first, _) = ada.get("/api/tokens").json()
+        ada.delete(f"/api/tokens/{first['id']}")
+        assert ada.post("/api/tokens", json={"name": "third"}).status_code == 201
+
+
+def test_expired_tokens_are_deleted_when_one_is_made() -> None:
+    store = live_runtime().store
+
+    def make(owner: str, now: float) -> None:
+        make_token(store, owner=owner, role="scientist", scope=Scope.READ, name="x", now=now,
+                   days=1)  # fmt: skip
+
+    make("ada", 0.0)
+    make("ben", 10.0)
+    make("ada", 86_401.0)
+    assert [len(TokenTable(store).of(owner)) for owner in ("ada", "ben")] == [1, 1]
+    make("eve", 86_410.0)
+    assert TokenTable(store).of("ben") == []
 
 
 def test_a_token_ends() -> None:
