@@ -20,7 +20,6 @@ from swathmill.stack.forked import ForkedProcess
 
 LEASH = Path(__file__).with_name("leash.py")
 LOG_TAIL_BYTES = 2000
-LOG_LIMIT_BYTES = 20 * 1024 * 1024
 POLL_SECONDS = 0.02
 REAP_SECONDS = 1.0
 
@@ -66,12 +65,11 @@ class Child:
         return None if self._process is None else self._process.pid
 
     def start(self, *, fork: bool = False) -> None:
-        """Start the child; its output is appended to its log (one earlier log is kept).
+        """Start the child; its output is appended to its log.
 
         With `fork`, a child that can be forked is, if this process can.
         """
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
-        _rotate(self.spec.log)
         env = _environment(self.spec.env)
         theirs: int | None = None
         if self.spec.says_ready:
@@ -224,8 +222,3 @@ def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
         else:
             merged[name] = value
     return merged
-
-
-def _rotate(log: Path) -> None:
-    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
-        log.replace(log.with_suffix(log.suffix + ".1"))

@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
@@ -18,6 +19,7 @@ from swathmill.stack.azurite import Account
 
 LEAST_FREE_BYTES = 1_000_000_000
 GIGABYTE = 1_000_000_000
+LOG_LIMIT_BYTES = 20 * 1024 * 1024
 
 
 class Secrets(BaseModel):
@@ -121,6 +123,22 @@ class DataFolder:
     def log(self, name: str) -> Path:
         """Return the path of one child's log."""
         return self.path / "logs" / f"{name}.log"
+
+    def bound_logs(self) -> None:
+        """Move the end of each log that has grown too long to NAME.log.1, and empty the log.
+
+        The processes that write a log keep its file open, so it is copied and cut; lines that are
+        written in between are lost.
+        """
+        for log in (self.path / "logs").glob("*.log"):
+            with log.open("r+b") as file:
+                size = file.seek(0, os.SEEK_END)
+                if size <= LOG_LIMIT_BYTES:
+                    continue
+                file.seek(size - LOG_LIMIT_BYTES)
+                with suppress(OSError):  # on a full disk, the room counts more than an old log
+                    log.with_suffix(".log.1").write_bytes(file.read())
+                file.truncate(0)
 
     def prepare(self) -> None:
         """Make the folder for its owner only; raise ArgumentError if it cannot be written."""

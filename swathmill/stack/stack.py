@@ -155,7 +155,7 @@ class Stack:
             raise
 
     def tick(self) -> None:
-        """Look after the children and the disk; call it several times a second.
+        """Look after the children, their logs and the disk; call it several times a second.
 
         Raises:
             StackError: a child cannot work with its settings, or ended too often and the options
@@ -170,6 +170,7 @@ class Stack:
         now = self._clock()
         if now >= self._next_disk_check:
             self._next_disk_check = now + DISK_CHECK_SECONDS
+            self._options.folder.bound_logs()
             self._check_disk()
 
     def begin_stop(self) -> None:

@@ -1,6 +1,7 @@
 """Work stops when the disk is full, and goes on when there is room: the rest goes on meanwhile."""
 
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from swathmill.errors import StackError
+from swathmill.stack import folder as folder_module
 from swathmill.stack.children import ChildSpec
 from swathmill.stack.folder import GIGABYTE, DataFolder, DiskUse
 from swathmill.stack.stack import DISK_CHECK_SECONDS, Stack, StackOptions
 from tasks.settings import Settings
+from tests.waiting import until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +96,35 @@ def test_workers_pause_beyond_the_quota_and_resume_well_below_it(
     assert "continues" in watcher.said[1]
     kept = folder.log("stack").read_text().splitlines()
     assert [line.partition(" ")[2] for line in kept] == watcher.said
+
+
+def test_the_log_of_a_running_child_is_bounded(
+    folder: FolderOnAFullDisk, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_module, "LOG_LIMIT_BYTES", 1000)
+    log, earlier = folder.log("writer"), folder.path / "logs" / "writer.log.1"
+    writes = "import sys\nfor line in sys.stdin: print(line.strip() * 100, flush=True)"
+    with log.open("ab") as output:
+        writer = subprocess.Popen(
+            (sys.executable, "-c", writes), stdin=subprocess.PIPE, stdout=output, text=True
+        )
+    assert writer.stdin
+
+    def write(letter: str) -> None:
+        before = log.stat().st_size
+        print(letter * 11, file=writer.stdin, flush=True)
+        until(lambda: log.stat().st_size >= before + 1100)
+
+    try:
+        write("a")
+        assert watcher.after_a_check()
+        assert (log.read_text(), earlier.read_text()) == ("", "a" * 999 + "\n")
+        write("b")  # at the file's begin: no hole is left
+        assert log.read_text() == "b" * 1100 + "\n"
+        assert watcher.after_a_check()
+        assert (log.read_text(), earlier.read_text()) == ("", "b" * 999 + "\n")
+    finally:
+        writer.communicate()
 
 
 def test_a_stack_does_not_start_on_a_folder_beyond_its_quota(folder: FolderOnAFullDisk) -> None:
