@@ -22,6 +22,7 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
+from swathmill.stack.server import Server
 from tasks.model.model import RequestOrder
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
@@ -176,7 +177,7 @@ def main() -> None:
         folder = Path(name)
         redis = RedisServer.on_free_port(folder=folder / "redis", log=folder / "redis.log")
         storage = f"file:{folder / 'storage'}"
-        servers: list[RedisServer | AzuriteServer] = [redis]
+        servers: list[Server] = [redis]
         if arguments.storage == "azurite":
             azurite = AzuriteServer.on_free_ports(
                 folder=folder / "data", log=folder / "azurite.log", account=Account.new()

@@ -39,6 +39,7 @@ from bench.containers import (
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child
 from swathmill.stack.redis_server import RedisServer
+from swathmill.stack.server import Server
 from tasks.errors import StoreError
 from tasks.run.connect import connect_storage
 from tasks.tables import manager_rows, workers
@@ -63,7 +64,7 @@ class Hosts:
     engine: list[str]
     mark: str
     ports: dict[str, int]
-    servers: dict[str, AzuriteServer | RedisServer]
+    servers: dict[str, Server]
     runtime: Runtime
     url: str
     running: dict[str, Child] = field(default_factory=dict)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swathmill.stack import ports, programs
-from swathmill.stack.children import Child, ChildSpec
-
-READY_SECONDS = 180.0  # it takes 10 s for the rows of 100,000 tasks, more on a slow machine
+from swathmill.stack.children import ChildSpec
+from swathmill.stack.server import Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +28,17 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzuriteServer:
+class AzuriteServer(Server):
     """Azurite over one folder, on three loopback ports (blob, queue, table).
 
     It writes its rows to the disk every five seconds, and when it is asked to stop: a SIGKILL takes
     those since. It holds all rows in memory.
     """
 
-    folder: Path
-    log: Path
     account: Account
     ports: tuple[int, ...]
+
+    ready_seconds = 180.0  # it takes 10 s for the rows of 100,000 tasks, more on a slow machine
 
     @classmethod
     def on_free_ports(
@@ -85,15 +84,3 @@ class AzuriteServer:
     def is_ready(self) -> bool:
         """Tell whether all three services answer."""
         return all(ports.answers(port) for port in self.ports)
-
-    def start(self) -> Child:
-        """Start it and wait until it is ready; raise StackError if it does not become ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        child = Child(self.spec())
-        child.start()
-        try:
-            child.wait_until(self.is_ready, limit_seconds=READY_SECONDS)
-        except BaseException:
-            child.kill()
-            raise
-        return child

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swathmill.stack import ports, programs
-from swathmill.stack.children import Child, ChildSpec
+from swathmill.stack.children import ChildSpec
+from swathmill.stack.server import Server
 
-READY_SECONDS = 30.0
 MAX_MEMORY = "256mb"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedisServer:
+class RedisServer(Server):
     """Redis on one loopback port, with its own password."""
 
-    folder: Path
-    log: Path
     password: str
     port: int
+
+    ready_seconds = 30.0
 
     @classmethod
     def on_free_port(
@@ -62,15 +62,3 @@ class RedisServer:
     def is_ready(self) -> bool:
         """Tell whether it answers."""
         return ports.answers(self.port)
-
-    def start(self) -> Child:
-        """Start it and wait until it is ready; raise StackError if it does not become ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        child = Child(self.spec())
-        child.start()
-        try:
-            child.wait_until(self.is_ready, limit_seconds=READY_SECONDS)
-        except BaseException:
-            child.kill()
-            raise
-        return child

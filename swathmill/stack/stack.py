@@ -11,7 +11,6 @@ from functools import partial
 
 from swathmill.errors import StackError
 from swathmill.stack import forked, interruption, ports, storage
-from swathmill.stack.azurite import READY_SECONDS as AZURITE_SECONDS
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.children import ChildSpec
 from swathmill.stack.folder import DataFolder, DiskUse, FolderLock, Secrets, StackState
@@ -212,7 +211,7 @@ class Stack:
         )
         if azurite:  # the services end where storage does not answer
             self._supervisor.child("azurite").wait_until(
-                azurite.is_ready, limit_seconds=AZURITE_SECONDS
+                azurite.is_ready, limit_seconds=azurite.ready_seconds
             )
         signing = self._options.settings.secret.get_secret_value() or secrets.signing_key
         self._start_services(self._environment(azurite, redis), signing)
