@@ -10,10 +10,8 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -21,7 +19,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from archives.errors import (
-    AnswerBrokenError,
     ArchiveError,
     ArchiveTimeoutError,
     ConnectionFailedError,
@@ -31,23 +28,18 @@ from archives.errors import (
     soonest,
 )
 from archives.fetch.answers import answer_error, bare_url, followed, see_granule
+from archives.fetch.http import http_client, named_errors, redirected
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import DownloadOrigin, Partial, check_room
 from archives.fetch.timing import Timing
-from archives.model import Fetched
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes received so far and the total (0: unknown)."""
-
-USER_AGENT = f"swathmill/{version('swathmill')}"
-"""How Swathmill names itself to archives."""
+from archives.model import Fetched, Progress
 
 _HOPS = 10
 _RESUMES = 20
 _BODY = 64 * 1024  # bytes read from the body of an error
 _LEAST = 1024  # bytes per second; a slower transfer during the stall time is a stall
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)$")
-_CUT = ("peer closed connection", "Server disconnected")  # httpx uses one class for these and worse
+_AS_STORED = {"Accept-Encoding": "identity"}
 
 
 class Credentials(Protocol):
@@ -71,12 +63,6 @@ class _Wanted:
     url: str
     size: int
     progress: Progress | None
-
-
-@lru_cache(maxsize=1)
-def _trusted() -> ssl.SSLContext:
-    """Load the trusted certificates once in a process: that takes longer than a short download."""
-    return httpx.create_ssl_context()
 
 
 class Downloader:
@@ -141,11 +127,11 @@ class Downloader:
         if partial.origin is not None and partial.origin.url != bare_url(wanted.url):
             partial.clear()
         whole, signed = False, False
-        with self._client() as client:
+        with http_client(self._timing, self._context, **_AS_STORED) as asking:
             for left in reversed(range(_RESUMES)):
                 before = partial.length
                 try:
-                    self._ask(client, wanted, partial)
+                    self._ask(asking, wanted, partial)
                     return
                 except _AgainError:
                     partial.clear()
@@ -163,18 +149,6 @@ class Downloader:
                         raise
                     self._sleep(self._timing.pause)
         raise DownloadFailedError(f"{bare_url(wanted.url)} was cut {_RESUMES} times; try later")
-
-    @contextmanager
-    def _client(self) -> Iterator[httpx.Client]:
-        """Yield a client for one download, so that cookies of a sign-in end with it."""
-        timing = self._timing
-        with httpx.Client(
-            verify=self._context or _trusted(),
-            follow_redirects=False,
-            timeout=httpx.Timeout(timing.stall, connect=timing.connect),
-            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-        ) as client:
-            yield client
 
     def _ask(self, client: httpx.Client, wanted: _Wanted, partial: Partial) -> None:
         """Request the missing bytes once, with all redirects; the bytes go to `partial`."""
@@ -207,25 +181,13 @@ class Downloader:
     def _answer(
         self, client: httpx.Client, url: str, ranges: Mapping[str, str]
     ) -> Iterator[httpx.Response]:
-        where = bare_url(url)
-        with ExitStack() as stack:
-            stack.enter_context(self._limits.place(urlsplit(url).netloc.rpartition("@")[2]))
-            headers = {**self._credentials.headers(url), **ranges}
-            try:
-                yield stack.enter_context(client.stream("GET", url, headers=headers))
-            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-                raise ConnectionFailedError(f"no connection to {where}: {error}") from None
-            except httpx.TimeoutException:
-                stall = self._timing.stall
-                raise ArchiveTimeoutError(f"{where} was silent for {stall:g} s") from None
-            except httpx.NetworkError as error:
-                raise ConnectionFailedError(f"{where} was cut off: {error}") from None
-            except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-                raise DownloadFailedError(f"{where} is not a valid address: {error}") from None
-            except httpx.TransportError as error:
-                if str(error).startswith(_CUT):
-                    raise ConnectionFailedError(f"{where} was cut off: {error}") from None
-                raise AnswerBrokenError(f"{where} answered with broken HTTP: {error}") from None
+        headers = {**self._credentials.headers(url), **ranges}
+        with (
+            self._limits.place(urlsplit(url).netloc.rpartition("@")[2]),
+            named_errors(bare_url(url), self._timing),
+            client.stream("GET", url, headers=headers) as answer,
+        ):
+            yield answer
 
     def _take(self, answer: httpx.Response, url: str, wanted: _Wanted, partial: Partial) -> None:
         """Judge an answer that is not a redirect, and keep its bytes."""
@@ -290,13 +252,7 @@ def _redirection(answer: httpx.Response, url: str) -> str | None:
     location = str(answer.headers.get("location", ""))
     if answer.status_code not in (301, 302, 303, 307, 308) or not location:
         return None
-    to = followed(url, location)
-    schemes = urlsplit(url).scheme, urlsplit(to).scheme
-    if schemes[1] not in ("http", "https") or schemes == ("https", "http"):
-        raise DownloadFailedError(
-            f"{bare_url(url)} redirects to {bare_url(to)}, which is not protected by https"
-        )
-    return to
+    return redirected(url, location)
 
 
 def _check_range(answer: httpx.Response, partial: Partial) -> int:

@@ -6,22 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx
 
 from archives.errors import (
     AnswerBrokenError,
-    ArchiveError,
     ArchiveTimeoutError,
     ConnectionFailedError,
     DownloadFailedError,
     ServerBusyError,
     TokenRefusedError,
 )
-from archives.fetch.answers import answer_error, bare_url, followed
-from archives.fetch.download import USER_AGENT, Credentials
+from archives.fetch.answers import answer_error, bare_url
+from archives.fetch.download import Credentials
+from archives.fetch.http import http_client, named_errors, redirected
 from archives.fetch.limits import HostLimits
 from archives.fetch.timing import Timing
 
@@ -54,12 +53,6 @@ class Answer:
             ) from None
 
 
-@lru_cache(maxsize=1)
-def _trusted() -> ssl.SSLContext:
-    """Load the trusted certificates once in a process: that takes longer than a short answer."""
-    return ssl.create_default_context()
-
-
 class Web:
     """Reads pages of catalogues; repeats a call that failed temporarily, at most twice.
 
@@ -78,7 +71,7 @@ class Web:
         self._credentials = credentials
         self._limits = limits
         self._timing = timing or Timing()
-        self._context = context or _trusted()
+        self._context = context
         self._sleep = sleep
 
     def get(
@@ -108,25 +101,14 @@ class Web:
         return ask()
 
     def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        with self._client() as client:
+        with http_client(self._timing, self._context) as asking:
             for _ in range(_HOPS):
-                with self._answer(client, method, url, headers, body) as answer:
+                with self._answer(asking, method, url, headers, body) as answer:
                     location = answer.headers.get("location", "")
                     if not (answer.is_redirect and location):
                         return self._whole(answer, url)
                     url, method, body = _follow(url, location, method, answer.status_code, body)
         raise DownloadFailedError(f"{bare_url(url)} redirects more than {_HOPS} times")
-
-    @contextmanager
-    def _client(self) -> Iterator[httpx.Client]:
-        timing = self._timing
-        with httpx.Client(
-            verify=self._context,
-            follow_redirects=False,
-            timeout=httpx.Timeout(timing.stall, connect=timing.connect),
-            headers={"User-Agent": USER_AGENT},
-        ) as client:
-            yield client
 
     @contextmanager
     def _answer(
@@ -137,11 +119,10 @@ class Web:
         headers: Mapping[str, str],
         body: bytes | None,
     ) -> Iterator[httpx.Response]:
-        where = bare_url(url)
         said = {**headers, **self._credentials.headers(url)}
         with (
             self._limits.place(urlsplit(url).netloc.rpartition("@")[2]),
-            _named_errors(where),
+            named_errors(bare_url(url), self._timing),
             client.stream(method, url, headers=said, content=body) as answer,
         ):
             yield answer
@@ -164,12 +145,7 @@ class Web:
 def _follow(
     url: str, location: str, method: str, status: int, body: bytes | None
 ) -> tuple[str, str, bytes | None]:
-    to = followed(url, location)
-    schemes = urlsplit(url).scheme, urlsplit(to).scheme
-    if schemes[1] not in ("http", "https") or schemes == ("https", "http"):
-        raise DownloadFailedError(
-            f"{bare_url(url)} redirects to {bare_url(to)}, which is not protected by https"
-        )
+    to = redirected(url, location)
     if urlsplit(to).path.startswith(_SIGN_IN):
         raise TokenRefusedError(
             f"{bare_url(url)} sends us to sign in: set SWATHMILL_EARTHDATA_TOKEN to a token that "
@@ -178,26 +154,3 @@ def _follow(
         )
     keep = status in (307, 308)
     return to, method if keep else "GET", body if keep else None
-
-
-@contextmanager
-def _named_errors(where: str) -> Iterator[None]:
-    """Translate what the HTTP library raises; the address is named without its query."""
-    try:
-        yield
-    except ArchiveError:
-        raise
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-        raise ConnectionFailedError(f"no connection to {where}: {error}") from None
-    except httpx.TimeoutException:
-        raise ArchiveTimeoutError(f"{where} did not answer in time") from None
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise DownloadFailedError(f"{where} is not a valid address: {error}") from None
-    except (httpx.DecodingError, httpx.RemoteProtocolError) as error:
-        if isinstance(error, httpx.RemoteProtocolError) and "disconnect" in str(error).lower():
-            raise ConnectionFailedError(f"{where} was cut off: {error}") from None
-        if "peer closed" in str(error):
-            raise ConnectionFailedError(f"{where} was cut off: {error}") from None
-        raise AnswerBrokenError(f"{where} answered with broken HTTP: {error}") from None
-    except httpx.TransportError as error:
-        raise ConnectionFailedError(f"{where} was cut off: {error}") from None
