@@ -41,15 +41,15 @@ class Follower:
         while True:
             self.tick()
             try:
-                news = heard.get(timeout=TICK_SECONDS)
+                status = heard.get(timeout=TICK_SECONDS)
             except Empty:
                 continue
-            if isinstance(news, SwathmillError):
-                raise news
-            self.view.show(news, now=time.monotonic())
-            self.changed(news)
-            if news.state.ended:
-                return news
+            if isinstance(status, SwathmillError):
+                raise status
+            self.view.show(status, now=time.monotonic())
+            self.changed(status)
+            if status.state.ended:
+                return status
 
     def _listen(
         self, request_id: str, tell: Callable[[RequestStatus | SwathmillError], None]

@@ -119,21 +119,21 @@ class FolderArchive:
             gone = [url for url in known if url not in on_disk]
             with index:
                 index.executemany("DELETE FROM files WHERE url = ?", ((url,) for url in gone))
-            news = [url for url, stamp in on_disk.items() if known.get(url) != stamp]
-            for first in range(0, len(news), _BATCH):
+            changed = [url for url, stamp in on_disk.items() if known.get(url) != stamp]
+            for first in range(0, len(changed), _BATCH):
                 # Files are read before the transaction begins: others wait for the writing alone.
-                rows = [self._row(url, on_disk[url]) for url in news[first : first + _BATCH]]
+                rows = [self._row(url, on_disk[url]) for url in changed[first : first + _BATCH]]
                 with index:
                     index.executemany(
                         "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                     )
             lost = index.execute("SELECT url FROM files WHERE product IS NULL ORDER BY url")
             unrecognised = tuple(str(url) for (url,) in lost)
-        if news or gone:
+        if changed or gone:
             self._coverage = None
         self._fresh = True
         return Refreshed(
-            files=len(on_disk), added=len(news), removed=len(gone), unrecognised=unrecognised
+            files=len(on_disk), added=len(changed), removed=len(gone), unrecognised=unrecognised
         )
 
     def search(

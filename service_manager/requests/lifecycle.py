@@ -13,7 +13,7 @@ from service_manager.plans.rehearsal import PROGRAM
 from service_manager.requests import ending
 from service_manager.requests.intake import Intake, recount
 from service_manager.requests.release import Dropping, what_ended
-from service_manager.requests.retrying import Reviving
+from service_manager.requests.retrying import Retrying
 from service_manager.tasks.dependents import Dependents, Informed
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import InputLocations
@@ -62,7 +62,7 @@ class Lifecycle:
         self._ready = ready
         self._intake = intake
         self._hear = hear
-        self._reviving = Reviving(runtime, cache, dispatch, dependents, self.find, hear)
+        self._retrying = Retrying(runtime, cache, dispatch, dependents, self.find, hear)
         self._epoch = epoch
         self._locations = locations
         self._work: dict[str, Generator[Written | None]] = {}  # plans and drops under way
@@ -205,7 +205,7 @@ class Lifecycle:
             self._take_row(live, request_operations.change_request(self._runtime, live.id, change))
             self._look_at.add(live.id)
         elif live.row.retry_orders:
-            self._work[live.id] = self._reviving.batches(live)
+            self._work[live.id] = self._retrying.batches(live)
 
     def _drop(self, live: Live) -> None:
         """Withdraw a request's unfinished interests, instead of the work under way for it.

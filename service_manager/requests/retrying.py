@@ -28,14 +28,14 @@ from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import replace_task
 from tasks.tables.transitions import Change
 
-log = structlog.get_logger("manager.reviving")
+log = structlog.get_logger("manager.retrying")
 
 _TRIES = 8
 _UPSTREAM = (TaskOutcome.GAP, TaskOutcome.SUPERSEDED)  # an input was lacking
 _INCOMPLETE = (TaskOutcome.FAILED, *_UPSTREAM)
 
 
-class Reviving:
+class Retrying:
     """Carries out retry orders.
 
     `find` returns a running request by id; `hear` gets the results of informing dependents.
@@ -63,11 +63,11 @@ class Reviving:
 
         Raises StoreError; may be repeated from the start.
         """
-        self._cache.reviving.add(live.id)
+        self._cache.retrying.add(live.id)
         try:
             yield from self._obey(live)
         finally:
-            self._cache.reviving.discard(live.id)
+            self._cache.retrying.discard(live.id)
 
     def _obey(self, live: Live) -> Iterator[None]:
         # As they are now: while this manager stalled, another may have obeyed.
@@ -154,7 +154,7 @@ class Reviving:
         ]
         for live, interest in interests:
             live.note(interest)  # an earlier try may have cleared its outcome and got no further
-        # News of a failure may be on its way to a request; it says nothing once revived.
+        # While the completion event of a failure is not processed, the outcome is not recorded.
         failed = (None, *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, interest) for live, interest in interests if interest.outcome in failed]
         if asking:

@@ -122,7 +122,7 @@ class CompletionEvents:
             self._count(part)
         # While tasks are revived, dependents before their inputs, none gets a fallback task
         # over those that exist: what it lacks may be revived after it.
-        held = _HELD if self._cache.reviving else ()
+        held = _HELD if self._cache.retrying else ()
         informed = self._dependents.inform([one for one in events if one.state not in held])
         for one in events:
             if one.state in held:

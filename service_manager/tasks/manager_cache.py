@@ -165,7 +165,7 @@ class ManagerCache:
     """Host, and slots that take attempts, of each worker that beats,
     does not leave, and was drained by no operator."""
     restrictions: Restrictions = field(default_factory=Restrictions)  # of operators
-    reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
+    retrying: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
     @property
     def idle(self) -> int:

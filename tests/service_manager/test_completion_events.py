@@ -73,11 +73,11 @@ def test_a_failure_is_not_processed_while_a_retry_revives(scene: Scene) -> None:
     scene.write(CELL, over=[A, B])
     scene.run(A, Category.BAD_IMAGE_FORMAT)
     scene.run(B)
-    scene.cache.reviving.add("r")
+    scene.cache.retrying.add("r")
     assert scene.process().more
     assert (scene.task(CELL).missing, scene.task(CELL).lacking) == (1, 0)
     assert scene.left(A)
-    scene.cache.reviving.discard("r")
+    scene.cache.retrying.discard("r")
     scene.events.run()  # nobody needs to notice it again
     assert scene.task(CELL).state is State.FAILED
     assert scene.left(A) == []

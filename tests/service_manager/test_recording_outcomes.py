@@ -254,14 +254,14 @@ def test_an_event_that_is_kept_is_written_once(scene: Scene) -> None:
     missing = Category.SOURCE_BLOB_MISSING
     attempt = claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=missing)
     assert protocol.fail(scene.runtime, attempt, RetryPolicy(), healing=1)
-    scene.cache.reviving.add("r")
+    scene.cache.retrying.add("r")
     scene.process()
     (kept,) = [one for one in scene.tasks.events(shard(CELL.key), 10) if one.key == CELL.key]
     assert kept.counted
     transactions = written(scene)
     assert scene.process().ended == []
     assert transactions == []
-    scene.cache.reviving.discard("r")
+    scene.cache.retrying.discard("r")
     scene.process()
     assert scene.left(CELL) == []
 
@@ -275,7 +275,7 @@ def test_the_end_of_an_event_is_written_though_an_interest_is_gone(
     scene.run(A, BAD)
     withdraw(scene, "gone")
     if kept:
-        scene.cache.reviving.add("r")
+        scene.cache.retrying.add("r")
     scene.process()
     assert scene.recorded("r", A).outcome is TaskOutcome.FAILED
     events = scene.tasks.events(shard(A.key), 10)

@@ -10,7 +10,7 @@ import pytest
 
 from service_manager.leader.manager import Manager
 from service_manager.plans import write_fence
-from service_manager.requests.retrying import Reviving
+from service_manager.requests.retrying import Retrying
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import ConflictError, FencedError, StoreError
@@ -540,7 +540,7 @@ def test_orders_that_another_manager_obeyed_are_not_obeyed_again() -> None:
     b.rounds(8)
     before = interests(b, request)
     live.row = ordered
-    assert list(b.manager._lifecycle._reviving.batches(live)) == []
+    assert list(b.manager._lifecycle._retrying.batches(live)) == []
     assert live.row.retry_orders == ()
     assert interests(b, request) == before
 
@@ -549,10 +549,10 @@ A_GRANULE, B_GRANULE = collect("a"), collect("b")
 CELL = mosaic("cell", A_GRANULE, B_GRANULE)
 
 
-def reviving(scene: Scene) -> Reviving:
+def retries(scene: Scene) -> Retrying:
     dispatch = Dispatch(window=8, resend=30.0)
     find = scene.cache.requests.get
-    return Reviving(scene.runtime, scene.cache, dispatch, scene.dependents, find, Mock())
+    return Retrying(scene.runtime, scene.cache, dispatch, scene.dependents, find, Mock())
 
 
 def a_cell(category: Category | None = Category.BAD_IMAGE_FORMAT) -> Scene:
@@ -585,7 +585,7 @@ def test_a_dependent_that_was_about_to_be_superseded_waits_again() -> None:
     live = ordered(scene)
     live.note(failed)
     scene.change(CELL, lambda task: transitions.inputs_ended(task, 3, 1))
-    list(reviving(scene).batches(live))
+    list(retries(scene).batches(live))
     assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 1)
     assert scene.task(A_GRANULE).state is State.READY
 
@@ -596,7 +596,7 @@ def test_an_input_that_was_lost_is_made_again_for_a_retry() -> None:
     scene.process()
     (file,) = scene.task(B_GRANULE).files
     protocol.lose(scene.runtime, B_GRANULE.key, file.blob)
-    list(reviving(scene).batches(ordered(scene)))
+    list(retries(scene).batches(ordered(scene)))
     assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 3)
     assert scene.task(A_GRANULE).state is scene.task(B_GRANULE).state is State.READY
 
@@ -606,7 +606,7 @@ def test_an_input_that_failed_lacks_unless_it_is_tried_again(
     members: tuple[str, ...], bits: tuple[int, int]
 ) -> None:
     scene = a_cell()
-    assert reviving(scene)._inputs(CELL.key, frozenset(members)) == bits
+    assert retries(scene)._inputs(CELL.key, frozenset(members)) == bits
 
 
 OVER_CELL = mosaic("top", CELL)
@@ -629,7 +629,7 @@ def test_what_was_planned_over_a_fallback_task_stays_where_its_own_task_is_super
     scene, fallback, over = a_top()
     cell = replace(scene.recorded("r", CELL), fallback="")
     scene.change(CELL, lambda task: transitions.retry(task, [cell], 1))
-    reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
+    retries(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
     assert scene.tasks.interest("r", fallback) is None
     assert scene.tasks.interest("r", over) is not None
 
@@ -639,7 +639,7 @@ def test_a_fallback_task_goes_with_all_that_was_planned_over_it() -> None:
     for spec in (CELL, OVER_CELL):  # both wait again, and `top` names no fallback task any more
         interest = replace(scene.recorded("r", spec), fallback="")
         scene.change(spec, lambda t, w=interest: transitions.retry(t, [w], 1))  # type: ignore[misc]
-    reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
+    retries(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
     for key in (fallback, over):
         assert scene.tasks.interest("r", key) is None
         assert scene.task(key).state is State.CANCELLED
@@ -650,14 +650,14 @@ def test_a_fallback_task_that_was_planned_anew_stays() -> None:
     scene = a_cell()
     scene.process()
     fallback = scene.recorded("r", CELL).fallback
-    reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
+    retries(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
     assert scene.tasks.interest("r", fallback) is not None
 
 
 def test_who_is_about_to_supersede_a_task_that_is_tried_again_has_to_read_it_again() -> None:
     scene = a_cell()
     before = scene.task(CELL)
-    assert not reviving(scene)._superseded(CELL.key)
+    assert not retries(scene)._superseded(CELL.key)
     after = scene.task(CELL)
     assert after == replace(before, etag=after.etag)
     assert after.etag != before.etag
@@ -667,6 +667,6 @@ def test_who_is_about_to_write_a_fallback_task_that_is_withdrawn_is_refused() ->
     scene = a_cell()
     shard = CELL.key[0]
     guard = write_fence.passing(scene.tasks, shard, "r")
-    reviving(scene)._drop(scene.cache.requests["r"], CELL.key[0] + "f" * 63, CELL.key)
+    retries(scene)._drop(scene.cache.requests["r"], CELL.key[0] + "f" * 63, CELL.key)
     with pytest.raises(ConflictError):
         scene.tasks.transact(shard, [guard])
