@@ -18,6 +18,7 @@ from portal.core.incomplete import IncompleteView
 from portal.core.layers import is_raster, layer_of, matrix
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
+from portal.core.site_series import TABLE, site_series
 from portal.core.submissions import read_for
 from portal.core.tokens import Person
 from portal.web import pictures
@@ -214,13 +215,19 @@ def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: in
     return portal.pages.part("matrix.html", row=row, **_matrix(portal, row, page))
 
 
-@router.get("/requests/{request_id}/comparison")
-def comparison_part(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
-    """Render the comparison with measurements."""
+@router.get("/requests/{request_id}/sites")
+def sites_part(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
+    """Render the series at sites, and their comparison with measurements."""
     row = read_for(portal.runtime, caller, request_id)
     reader = portal.results.reader(portal.runtime, row)
-    found = comparison(portal.results.files(portal.runtime, row), reader)
-    return portal.pages.part("comparison.html", row=row, compared=found)
+    files = portal.results.files(portal.runtime, row)
+    return portal.pages.part(
+        "sites.html",
+        row=row,
+        table=files.get(TABLE),
+        series=site_series(files),
+        compared=comparison(files, reader),
+    )
 
 
 @router.get("/requests/{request_id}/events")

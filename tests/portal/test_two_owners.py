@@ -88,7 +88,7 @@ WAYS = [
         for part in (
             "",
             "/matrix",
-            "/comparison",
+            "/sites",
             "/events",
             "/lacks",
             "/results",
