@@ -1,7 +1,7 @@
 """A request's page: progress while it runs, failures, gaps, results and their pictures."""
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
@@ -82,12 +82,14 @@ class PhaseView:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureGroup:
-    """The failures of one category."""
+    """The failures of one category, and those that only follow from them: the first of each."""
 
     category: str
     rule: Rule | None
     shown: tuple[Interest, ...]
     count: int
+    following: tuple[Interest, ...]
+    following_count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -545,17 +547,31 @@ def _groups(found: Iterable[Interest]) -> Iterable[FailureGroup]:
     by_category: dict[Category | None, list[Interest]] = {}
     for interest in found:
         by_category.setdefault(interest.category, []).append(interest)
-    # Failures that only follow from other failures come last.
-    ordered = sorted(
-        by_category.items(), key=lambda item: (item[0] is Category.UPSTREAM_FAILED, -len(item[1]))
-    )
-    for category, interests in ordered:
+    following: dict[Category | None, list[Interest]] = {}
+    if by_category.keys() - {Category.UPSTREAM_FAILED, None}:
+        for interest in by_category.pop(Category.UPSTREAM_FAILED, ()):
+            following.setdefault(_cause(interest, by_category), []).append(interest)
+    for category, interests in sorted(by_category.items(), key=lambda item: -len(item[1])):
+        after = following.get(category, [])
         yield FailureGroup(
             category=category.value if category else "gap",
             rule=RULES[category] if category else None,
             shown=tuple(interests[:_FAILURES_SHOWN]),
             count=len(interests),
+            following=tuple(after[:_FAILURES_SHOWN]),
+            following_count=len(after),
         )
+
+
+def _cause(interest: Interest, failed: Mapping[Category | None, list[Interest]]) -> Category:
+    """Return the category of the failure that another one follows from.
+
+    Its message has the input's category, then the input's message. A message without a category
+    counts as one of the most frequent cause.
+    """
+    causes = sorted(filter(None, failed), key=lambda one: -len(failed[one]))
+    named = [one for one in causes if one.value in interest.message]
+    return min(named or causes[:1], key=lambda one: interest.message.find(one.value))
 
 
 def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:

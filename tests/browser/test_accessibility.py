@@ -1,5 +1,6 @@
 """No page, in no state, has a fault that axe finds (WCAG 2.0 to 2.2, A and AA; best practice)."""
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,17 +9,20 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from reprojection.read.completeness import Completeness, Missing
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
+from tasks.request.document import parse_request
 from tasks.storage.clock import SystemClock
 from tasks.tables import request_operations
 from tasks.tables.group_table import GroupRow
 from tasks.tables.request_table import PhaseCount, Preparation
+from tasks.tables.task_rows import Interest
 from tests.portal.scripted import (
     LivePortal,
     live_portal,
     live_runtime,
     put_failed_task,
+    put_interest,
     put_result,
     raster_bytes,
     set_row,
@@ -31,6 +35,15 @@ pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 LAYER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km"
 ADA = "ada@example.org"
+SITES = {
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"sites": "id,latitude,longitude\nMoor,56.6,-6.7"},
+    "time": {"start": "2012-04-13", "end": "2012-04-15"},
+}
+# One transparent pixel.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 RUN = """async () => {
     const found = await axe.run(document, {resultTypes: ["violations"]});
     return found.violations.map(one => `${one.id}: ${one.nodes.map(n => n.target).join(" ")}`);
@@ -53,6 +66,19 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
             runtime, ended, LAYER.rpartition("/")[0], f"MCD15A2.005.Lai_1km.{day}.tif", data, said
         )
     key = put_failed_task(runtime, ended, "MCD15A2.A2012001.h17v03.005.hdf", (Category.UNKNOWN,))
+    follows = Interest(
+        request=ended,
+        key="0" * 64,
+        phase=Phase.REPROJECTION,
+        name="a cell",
+        outcome=TaskOutcome.GAP,
+        category=Category.UPSTREAM_FAILED,
+    )
+    put_interest(runtime, follows)
+    sites = request_operations.submit(runtime, ADA, parse_request(SITES))
+    put_result(runtime, sites, "sites", "sites.csv", b"site,value\n")
+    put_result(runtime, sites, "sites", "MCD15A2.5.Lai_1km.png", PNG)
+    set_row(runtime, sites, state=RequestState.COMPLETE, ended=1e9, delivered=1, outputs=1)
     counts = {Phase.COLLECTION: PhaseCount(total=8, done=3, failed=1, running=2, reused=1)}
     set_row(runtime, ids["running"], state=RequestState.RUNNING, phases=counts)
     set_row(runtime, ids["waiting for confirmation"], state=RequestState.HELD, phases=counts)
@@ -77,7 +103,7 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
     )
     assert request_operations.load(runtime, ended).gap_count
     with live_portal(runtime, settings()) as running:
-        yield running, {**ids, "planning": planning, "ended": ended, "task": key}
+        yield running, {**ids, "planning": planning, "ended": ended, "task": key, "sites": sites}
 
 
 @pytest.fixture(
@@ -116,7 +142,10 @@ def test_no_page_has_a_fault(page: Page, portal: tuple[LivePortal, dict[str, str
         "/?group=forest-team",
         "/new",
         f"/new?again={ids['ended']}",
-        *(f"/requests/{ids[state]}" for state in (*(s.value for s in STATES), "planning", "ended")),
+        *(
+            f"/requests/{ids[state]}"
+            for state in (*(s.value for s in STATES), "planning", "ended", "sites")
+        ),
         f"/requests/{ids['ended']}/view/{LAYER}.2012-01-01.tif",
         f"/requests/{ids['ended']}/runs",
         f"/tasks/{ids['task']}",

@@ -1,11 +1,21 @@
 """The page of a request: progress, orders, results, pictures, failures and confirming."""
 
+from dataclasses import replace
+
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, Preparation, Preview
 from tasks.tables.runtime import Runtime
-from tests.portal.scripted import LivePortal, event_of, put_failed_task, put_result, set_row
+from tasks.tables.task_rows import Interest
+from tests.portal.scripted import (
+    LivePortal,
+    event_of,
+    put_failed_task,
+    put_interest,
+    put_result,
+    set_row,
+)
 from tests.portal.submissions import submitted
 
 
@@ -128,6 +138,64 @@ def test_failures_are_grouped_and_lead_to_every_attempt(
     assert f"/tasks/{key}" in page
     assert all(f"Attempt {number} " in task for number in (1, 2, 3))
     assert "fetching A.hdf" in task
+
+
+def test_what_failed_only_for_its_input_is_folded_under_the_cause(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    put_failed_task(runtime, name, "one.hdf", (Category.UNREADABLE_INPUT_FILE,))
+    put_failed_task(runtime, name, "two.hdf", (Category.UNREADABLE_INPUT_FILE,))
+    put_failed_task(runtime, name, "three.hdf", (Category.UNKNOWN,))
+    upstream = Interest(
+        request=name,
+        key="",
+        phase=Phase.REPROJECTION,
+        outcome=TaskOutcome.GAP,
+        category=Category.UPSTREAM_FAILED,
+    )
+    for number, message in enumerate(
+        ("three.hdf: unknown: no unreadable input file", "unreadable input file: cut off", "")
+    ):
+        key = f"{number:064}"
+        put_interest(runtime, replace(upstream, key=key, name=f"cell {number}", message=message))
+    counts = PhaseCount(total=6, failed=3)
+    set_row(runtime, name, phases={Phase.COLLECTION: counts})
+    with portal.browser() as client:
+        unreadable, unknown = client.get(f"/requests/{name}/lacks").text.split(
+            '<div class="group">'
+        )[1:]
+    assert "2 tasks" in unreadable
+    listed, folded = unreadable.split("<details>")
+    assert "one.hdf" in listed
+    assert "cell" not in listed
+    assert "2 more tasks failed only because an input failed so" in folded
+    assert "cell 1" in folded
+    assert "cell 2" in folded  # its message names no cause: the most frequent one
+    assert "1 more task failed only" in unknown
+    assert "cell 0" in unknown.split("<details>")[1]
+    assert "upstream failed" not in unreadable + unknown
+
+
+def test_what_follows_from_failures_elsewhere_is_listed_itself(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    alone = Interest(
+        request=name,
+        key="0" * 64,
+        phase=Phase.REPROJECTION,
+        name="a cell",
+        outcome=TaskOutcome.GAP,
+        category=Category.UPSTREAM_FAILED,
+    )
+    put_interest(runtime, alone)
+    set_row(runtime, name, phases={Phase.REPROJECTION: PhaseCount(total=1, failed=1)})
+    with portal.browser() as client:
+        text = client.get(f"/requests/{name}/lacks").text
+    assert ">upstream failed<" in text
+    assert "a cell" in text
+    assert "<details>" not in text
 
 
 def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_api(
