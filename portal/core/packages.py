@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import IO, Literal
 from urllib.parse import quote
 
@@ -206,37 +207,28 @@ def keep_upload(file: IO[bytes], to: Path) -> None:
 
 
 @contextmanager
-def turn(free: Callable[[], bool], done: Callable[[], None]) -> Iterator[None]:
+def turn(turns: BoundedSemaphore) -> Iterator[None]:
     """Take one of the few turns to read an upload; raise BusyError if there is none."""
-    if not free():
+    if not turns.acquire(blocking=False):
         raise BusyError("Other uploads are being read.", "Try again in a moment.")
     try:
         yield
     finally:
-        done()
+        turns.release()
 
 
 def push(
-    runtime: Runtime,
-    settings: Settings,
-    person: str,
-    file: Path,
-    *,
-    free: Callable[[], bool] = lambda: True,
-    done: Callable[[], None] = lambda: None,
+    runtime: Runtime, settings: Settings, person: str, file: Path
 ) -> tuple[PackageRow, VersionRow]:
     """Check an uploaded file and store it as a version of a person's package.
-
-    Only so many are read at once as `free` says; `done` ends a turn.
 
     Raises:
         PackageError: it cannot be used, or its dependencies cannot be had; says why.
         PackageConflictError: the version is there with other content, or there are too many.
-        BusyError: other uploads are being read.
     """
     if person in _SOURCES:
         raise PackageError(f"The owner {person!r} is for packages of the installation.")
-    with turn(free, done), tempfile.TemporaryDirectory(prefix="swathmill-") as name:
+    with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
         folder = Path(name)
         (folder / "files").mkdir()
         archive = folder / "archive.tar"

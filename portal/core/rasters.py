@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
-from portal.core.packages import PackageView, turn, view_of
+from portal.core.packages import PackageView, view_of
 from portal.core.problems import TooLargeError
 from reprojection.catalogue.user_raster import NAME, UserRaster
 from reprojection.errors import ReprojectionError
@@ -126,21 +126,17 @@ def push(
     person: str,
     upload: RasterUpload,
     files: Sequence[UploadFile],
-    *,
-    free: Callable[[], bool],
-    done: Callable[[], None],
 ) -> PackageRow:
     """Check the files of a raster, or the one at an address, and store them as a version.
 
     Raises:
         RasterRefusedError: they cannot be used; says why.
         PackageConflictError: the version is there with other content, or there are too many.
-        BusyError: other uploads are being read.
     """
     choices = upload.choices()
     if bool(files) == bool(upload.url):
         raise RasterRefusedError("give files, or the address of one file: one of the two.")
-    with turn(free, done), tempfile.TemporaryDirectory(prefix="swathmill-") as name:
+    with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
         folder = Path(name)
         given = _kept(upload, files, settings, folder)
         out = folder / "raster.h5"

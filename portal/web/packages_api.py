@@ -22,6 +22,7 @@ from portal.core.packages import (
     offered,
     push,
     received,
+    turn,
     version_view,
     view_of,
 )
@@ -142,14 +143,8 @@ def upload(body: Uploaded, caller: Caller, portal: CurrentPortal) -> PackageAnsw
     The name and the version are those of its `package.yaml`. The same content again changes
     nothing; other content needs another version.
     """
-    row, _ = push(
-        portal.runtime,
-        portal.settings,
-        caller.owner,
-        body,
-        free=lambda: portal.uploading.acquire(blocking=False),
-        done=portal.uploading.release,
-    )
+    with turn(portal.uploading):
+        row, _ = push(portal.runtime, portal.settings, caller.owner, body)
     return _answer(portal, caller, row)
 
 

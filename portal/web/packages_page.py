@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import UploadFile
 
 from portal.core.identity import Caller, person
-from portal.core.packages import MOST_UPLOADED, keep_upload, offered, push
+from portal.core.packages import MOST_UPLOADED, keep_upload, offered, push, turn
 from portal.core.problems import TooLargeError
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
@@ -55,14 +55,8 @@ def _push(portal: Portal, caller: Person, file: UploadFile) -> Response:
         path = Path(folder) / "upload"
         keep_upload(file.file, path)
         try:
-            row, _ = push(
-                portal.runtime,
-                portal.settings,
-                caller.owner,
-                path,
-                free=lambda: portal.uploading.acquire(blocking=False),
-                done=portal.uploading.release,
-            )
+            with turn(portal.uploading):
+                row, _ = push(portal.runtime, portal.settings, caller.owner, path)
         except (PackageError, PackageConflictError) as error:
             return _list(portal, caller, wrong=str(error))
     return RedirectResponse(f"/packages/{row.id}", 303)

@@ -1,17 +1,20 @@
 """The HTTP API of users' rasters: push, list, show, share and delete them."""
 
 import datetime as dt
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import UploadFile
 
 from portal.core.answers import moment
 from portal.core.identity import Caller, person
-from portal.core.packages import PackageView
+from portal.core.packages import PackageView, turn
 from portal.core.rasters import (
+    RasterUpload,
     RasterVersionView,
     offered,
     push,
@@ -149,16 +152,12 @@ def look(
     return view, tuple(RasterVersionView(row=one) for one in versions)
 
 
-def pushing(portal: Portal, caller: Person) -> "partial[PackageRow]":
-    """Return the call that pushes a form's raster for a person."""
-    return partial(
-        push,
-        portal.runtime,
-        portal.settings,
-        caller.owner,
-        free=lambda: portal.uploading.acquire(blocking=False),
-        done=portal.uploading.release,
-    )
+def push_form(
+    portal: Portal, caller: Person, upload: RasterUpload, files: Sequence[UploadFile]
+) -> PackageRow:
+    """Push a form's raster for a person; raise BusyError and what `push` raises."""
+    with turn(portal.uploading):
+        return push(portal.runtime, portal.settings, caller.owner, upload, files)
 
 
 def _answer(portal: Portal, caller: Person, row: PackageRow) -> RasterAnswer:
@@ -178,7 +177,7 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     The same content again changes nothing; without a version it gets the next number.
     """
     portal = portal_of(request)
-    row = await received(request, pushing(portal, caller))
+    row = await received(request, partial(push_form, portal, caller))
     return await run_in_threadpool(_answer, portal, caller, row)
 
 

@@ -13,7 +13,7 @@ from portal.core.problems import begun
 from portal.core.rasters import RasterUpload, offered, received
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
-from portal.web.rasters_api import desk_of, look, pushing
+from portal.web.rasters_api import desk_of, look, push_form
 from portal.web.sharing_pages import SHARING, sharing_pages
 from reprojection.read.user_source import RasterRefusedError
 from tasks.tables.package_operations import PackageConflictError
@@ -32,12 +32,12 @@ def rasters(caller: Caller, portal: CurrentPortal) -> Response:
 @router.post("/rasters")
 async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -> Response:
     """Store an uploaded raster, and show it; or show what is wrong with it."""
-    portal, push = portal_of(request), pushing(portal_of(request), caller)
+    portal = portal_of(request)
     typed = [RasterUpload()]
 
     def noted(upload: RasterUpload, files: Sequence[UploadFile]) -> PackageRow:
         typed.append(upload)
-        return push(upload, files)
+        return push_form(portal, caller, upload, files)
 
     try:
         row = await received(request, noted)

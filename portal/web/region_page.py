@@ -63,8 +63,7 @@ def _read(
 ) -> Response:
     form, wrong = read_form(data), ""
     notes: tuple[str, ...] = ()
-    reading = portal.reading_regions
-    with turn(lambda: reading.acquire(blocking=False), reading.release):
+    with turn(portal.reading_regions):
         try:
             form, notes = with_region(form, content, name)
         except RequestRefusedError as error:

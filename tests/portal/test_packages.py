@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from portal.core import packages as core
+from portal.web import context
 from tasks.settings import Settings
 from tasks.tables import request_operations
 from tasks.tables.package_table import package_id
 from tasks.tables.runtime import Runtime
-from tests.portal.scripted import LivePortal
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM
 from tests.tasks.package_files import tar_of, upload_of
 
@@ -53,6 +54,22 @@ def test_a_package_is_pushed_listed_shown_and_downloaded(portal: LivePortal) -> 
         ours = client.get(f"/api/packages/{package_id('swathmill', 'mean')}").json()
         shipped = client.get(ours["versions"][0]["archive_url"]).content
         assert hashlib.sha256(shipped).hexdigest() == ours["versions"][0]["digest"]
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_so_many_uploads_are_read_at_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "MOST_UPLOADING", most)
+    with live_portal(live_runtime(), settings()) as portal, portal.client() as client:
+        answers = [
+            client.post("/api/packages", content=upload_of()),
+            client.post("/api/packages", content=upload_of()),  # the first turn has ended
+            client.post("/api/rasters", data={"name": "dem"}, files={"file": ("a.tif", b"no map")}),
+            client.post("/api/rasters", data={"name": "dem"}, files={"file": ("a.tif", b"no map")}),
+        ]
+    assert [answer.status_code for answer in answers] == (
+        [201, 201, 422, 422] if most else [503, 503, 503, 503]
+    )
+    assert most or "Other uploads are being read" in answers[0].json()["detail"]
 
 
 def test_refusals_of_an_upload_name_the_reason(portal: LivePortal) -> None:
