@@ -29,7 +29,7 @@ from tasks.model.packages import (
 from tasks.model.python_dependencies import environment_blob
 from tasks.request.checks import nearest_names
 from tasks.request.document import Reduction, Request
-from tasks.storage.blobs import PACKAGES
+from tasks.storage.blobs import PACKAGES, Blobs
 from tasks.storage.clock import Clock
 from tasks.storage.store import Delete, Operation, Row
 from tasks.tables.package_table import (
@@ -55,8 +55,8 @@ from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("packages")
 
-MOST_VERSIONS = 30  # of a package: all its rows go in one transaction
-MOST_PACKAGES = 200  # of an owner
+MOST_VERSIONS = 30  # of a package or a raster: all its rows go in one transaction
+MOST_OWNED = 200  # packages of a person, and as many rasters
 OTHER_CONTENT = (
     "Version {package.version} of {package.name} is there with other content. "
     "Raise `version` in package.yaml: a version never changes."
@@ -128,17 +128,8 @@ def push(
             raise PackageConflictError(OTHER_CONTENT.format(package=upload.package))
         if there is not None:
             return ()
-        if found is None and len(table.owned(owner)) >= MOST_PACKAGES:
-            raise PackageConflictError(
-                f"You have {MOST_PACKAGES} packages, the most there may be. Delete one."
-            )
-        if len(table.versions(new.package)) >= MOST_VERSIONS:
-            raise PackageConflictError(
-                f"{name} has {MOST_VERSIONS} versions, the most there may be. Delete one."
-            )
-        row = PACKAGE.load(found) if found else PackageRow(owner=owner, name=name)
         row = replace(
-            row,
+            with_room(table, found, owner, name),
             description=upload.package.description,
             newest=new.version,
             changed=new.pushed,
@@ -156,6 +147,22 @@ def push(
     if stored is None:
         raise StoreError(f"{name} was deleted while it was pushed; push it again")
     return stored
+
+
+def with_room(table: UploadTable[Version], found: Row | None, owner: str, name: str) -> PackageRow:
+    """Return the row of an upload, new where none was found, that can have one more version.
+
+    Raises PackageConflictError when there are too many.
+    """
+    if found is None and len(table.owned(owner)) >= MOST_OWNED:
+        raise PackageConflictError(
+            f"You have {MOST_OWNED} {table.word}s, the most there may be. Delete one."
+        )
+    if len(table.versions(package_id(owner, name))) >= MOST_VERSIONS:
+        raise PackageConflictError(
+            f"{name} has {MOST_VERSIONS} versions, the most there may be. Delete one."
+        )
+    return PACKAGE.load(found) if found else PackageRow(owner=owner, name=name)
 
 
 def share(
@@ -464,19 +471,19 @@ def content_of(version: VersionRow) -> str:
 def _put(runtime: Runtime, digest: str, archive: Path, environment: Path | None) -> None:
     """Store an archive, and first its environment's."""
     if environment is not None:
-        _put_file(runtime, environment_blob(digest), environment)
-    _put_file(runtime, blob_of(digest), archive)
+        put_whole(runtime.blobs, PACKAGES, environment_blob(digest), environment)
+    put_whole(runtime.blobs, PACKAGES, blob_of(digest), archive)
 
 
-def _put_file(runtime: Runtime, name: str, archive: Path) -> None:
-    """Store an archive unless it is there whole; a damaged one is stored again."""
+def put_whole(blobs: Blobs, container: str, name: str, file: Path) -> None:
+    """Store a file unless it is there whole; one that is there in part is stored again."""
     try:
-        if runtime.blobs.size(PACKAGES, name) == archive.stat().st_size:
+        if blobs.size(container, name) == file.stat().st_size:
             return
-        runtime.blobs.delete(PACKAGES, name)
+        blobs.delete(container, name)
     except BlobMissingError:
         pass
-    runtime.blobs.put_file(PACKAGES, name, archive)
+    blobs.put_file(container, name, file)
 
 
 def named_again(table: UploadTable[Version], digest: str) -> tuple[Operation, ...]:

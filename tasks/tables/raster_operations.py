@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from reprojection.catalogue.user_raster import UserRaster
-from tasks.errors import BlobMissingError, RequestRefusedError, StoreError
+from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.rasters import ExactRaster, blob_of, is_raster, reference_of
 from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request
@@ -19,10 +19,13 @@ from tasks.storage.blobs import RASTERS
 from tasks.storage.clock import Clock
 from tasks.storage.store import Operation, Row
 from tasks.tables import package_operations, request_operations
-from tasks.tables.package_operations import PackageConflictError, named_again
+from tasks.tables.package_operations import (
+    PackageConflictError,
+    named_again,
+    put_whole,
+    with_room,
+)
 from tasks.tables.package_table import (
-    PACKAGE,
-    PackageRow,
     RasterTable,
     RasterVersionRow,
     describe,
@@ -32,8 +35,6 @@ from tasks.tables.package_table import (
 )
 from tasks.tables.runtime import Runtime
 
-MOST_VERSIONS = 30  # of a raster: all its rows go in one transaction
-MOST_RASTERS = 200  # of an owner
 _MOST_DESCRIPTION = 60_000  # bytes of a property of a row
 
 
@@ -74,7 +75,7 @@ def push(
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     table.note_unnamed(runtime.clock, digest)
-    _put(runtime, digest, file)
+    put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
     package = package_id(owner, name)
     made: list[RasterVersionRow] = []
 
@@ -100,22 +101,18 @@ def push(
         made[:] = [new]
         if there is not None:
             return ()
-        if found is None and len(table.owned(owner)) >= MOST_RASTERS:
-            raise PackageConflictError(
-                f"You have {MOST_RASTERS} rasters, the most there may be. Delete one."
-            )
-        if len(versions) >= MOST_VERSIONS:
-            raise PackageConflictError(
-                f"{name} has {MOST_VERSIONS} versions, the most there may be. Delete one."
-            )
-        row = PACKAGE.load(found) if found else PackageRow(owner=owner, name=name)
-        row = replace(row, newest=new.version, changed=new.pushed, description=_text(raster))
+        row = replace(
+            with_room(table, found, owner, name),
+            newest=new.version,
+            changed=new.pushed,
+            description=", ".join(one.name for one in raster.layers),
+        )
         operation = table.write_version(new)
         return *write_package(found, row), operation, *named_again(table, digest)
 
     table.update(runtime.clock, package_row(package), change)
     # It may have gone between the first call and the row that names it.
-    _put(runtime, digest, file)
+    put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
     found = table.version(package, made[0].version)
     if found is None:
         raise StoreError(f"{name} was deleted while it was pushed; push it again")
@@ -209,22 +206,6 @@ def collect(runtime: Runtime) -> int:
     )
 
 
-def _put(runtime: Runtime, digest: str, file: Path) -> None:
-    """Store a file under its digest unless it is there whole."""
-    name = blob_of(digest)
-    try:
-        if runtime.blobs.size(RASTERS, name) == file.stat().st_size:
-            return
-        runtime.blobs.delete(RASTERS, name)
-    except BlobMissingError:
-        pass
-    runtime.blobs.put_file(RASTERS, name, file)
-
-
 def _next(versions: list[RasterVersionRow]) -> str:
     numbers = [int(one.version) for one in versions if one.version.isdigit()]
     return str(max(numbers, default=0) + 1)
-
-
-def _text(raster: UserRaster) -> str:
-    return ", ".join(one.name for one in raster.layers)

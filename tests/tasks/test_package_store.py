@@ -99,7 +99,7 @@ def test_a_version_never_changes_and_pushing_it_again_is_success(shelf: Shelf) -
 
 def test_versions_and_packages_are_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_operations, "MOST_VERSIONS", 2)
-    monkeypatch.setattr(package_operations, "MOST_PACKAGES", 2)
+    monkeypatch.setattr(package_operations, "MOST_OWNED", 2)
     shelf.push(version="1")
     shelf.push(version="2")
     with pytest.raises(PackageConflictError, match="has 2 versions"):

@@ -104,8 +104,8 @@ def test_the_file_of_a_refused_push_goes(runtime: Runtime, tmp_path: Path) -> No
 def test_no_owner_has_more_rasters_or_versions_than_there_may_be(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raster_operations, "MOST_RASTERS", 2)
-    monkeypatch.setattr(raster_operations, "MOST_VERSIONS", 2)
+    monkeypatch.setattr(package_operations, "MOST_OWNED", 2)
+    monkeypatch.setattr(package_operations, "MOST_VERSIONS", 2)
     for name in ("hills", "coast"):
         push(runtime, tmp_path, b"a", name=name)
     with pytest.raises(PackageConflictError, match="2 rasters, the most"):
