@@ -1,6 +1,8 @@
 """What operators do: asked before, done once, audited, and refused to everybody else."""
 
+import datetime as dt
 import re
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -15,7 +17,13 @@ from tasks.tables.request_table import PhaseCount
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Ask
-from tests.portal.scripted import LivePortal, put_running_task, put_worker, set_row
+from tests.portal.scripted import (
+    LivePortal,
+    put_executions,
+    put_running_task,
+    put_worker,
+    set_row,
+)
 from tests.portal.submissions import submitted
 from tests.portal.test_retries import failed
 
@@ -95,6 +103,61 @@ def test_an_attempt_is_killed_and_its_task_handed_back(
     (attempt,) = worker(runtime).attempts
     assert claim == attempt.claim
     assert worker(runtime).orders == ()
+
+
+def test_the_task_s_own_attempt_is_killed_among_others(
+    portal: LivePortal, runtime: Runtime, running: str
+) -> None:
+    (mine,) = worker(runtime).attempts
+    other = replace(mine, key="0" * 64, claim="another")
+    put_worker(runtime, replace(worker(runtime), attempts=(other, mine)))
+    with portal.browser(*OPERATOR) as client:
+        assert act(client, "kill attempt", running).status_code == 200
+    assert worker(runtime).moves == (mine.claim,)
+
+
+@pytest.mark.usefixtures("running")
+def test_work_goes_on_where_another_worker_takes_attempts(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    other = replace(worker(runtime), name="worker-2", attempts=())
+    stops = "No other worker takes attempts: all work stops."
+    with portal.browser(*OPERATOR) as client:
+        for changes, alone in (
+            ({}, False),
+            ({"draining": True}, True),
+            ({"hold": workers.Hold.DRAINED}, True),
+        ):
+            put_worker(runtime, replace(other, **changes))
+            asked = client.get("/operations/act?action=drain+worker&subject=worker-1").text
+            assert (stops in asked) == alone, changes
+
+
+@pytest.mark.usefixtures("running")
+def test_an_owner_s_running_attempts_are_counted(portal: LivePortal) -> None:
+    with portal.browser(*OPERATOR) as client:
+        for action, subject, count in (
+            ("pause owner", "ada@example.org", 1),
+            ("pause owner", "bob@example.org", 0),
+            ("pause phase", "collection", 1),
+            ("pause phase", "reduction", 0),
+        ):
+            named = {"action": action, "subject": subject}
+            asked = client.get("/operations/act", params=named).text
+            assert f"Running attempts will finish: {count} now." in asked, named
+            assert f"No new attempt of {action.split()[1]} {subject} is started" in asked, named
+
+
+def test_a_quota_that_is_used_up_already_says_so(portal: LivePortal, runtime: Runtime) -> None:
+    now = dt.datetime.fromtimestamp(runtime.clock.now(), dt.UTC)
+    put_executions(runtime, now, {None: 900}, duration=4.0, owner="ada@example.org")  # an hour
+    more = "requests wait from now on."
+    with portal.browser(*OPERATOR) as client:
+        for hours, said in (("0.5", True), ("1", True), ("1.5", False)):
+            named = {"action": "set quota of owner", "subject": "ada@example.org", "value": hours}
+            asked = client.get("/operations/act", params=named).text
+            assert "1.00 hours of one slot were used this month." in asked
+            assert (more in asked) == said, hours
 
 
 def test_a_request_is_cancelled_once(portal: LivePortal, runtime: Runtime) -> None:
