@@ -376,7 +376,7 @@ class Client:
         Args:
             request_id: Its id.
         """
-        return self._read(_GAPS, self._call("GET", _path(request_id, "gaps")))
+        return list(self._pages(_GAPS, _path(request_id, "gaps")))
 
     def failures(self, request_id: str) -> list[Failure]:
         """List all of a request's tasks that failed for good.

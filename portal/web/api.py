@@ -391,15 +391,23 @@ def failures(
             f"{after!r} is not among these failures.", "Begin again without it.", field="after"
         )
     begin = keys.index(after) + 1 if after else 0
-    shown = keys[begin : begin + limit] if limit else keys[begin:]
-    _lead_on(portal, request, response, shown, len(keys) - begin)
-    return [FailureAnswer.of(interest) for interest in every[begin : begin + len(shown)]]
+    page = _page(portal, request, response, keys, begin, limit)
+    return [FailureAnswer.of(interest) for interest in every[page]]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")
-def gaps(request_id: str, caller: Reader, portal: CurrentPortal) -> list[GapAnswer]:
+def gaps(
+    request_id: str,
+    request: Request,
+    response: Response,
+    caller: Reader,
+    portal: CurrentPortal,
+    limit: ListLimit = None,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Leave out so many.")] = 0,
+) -> list[GapAnswer]:
     """List all gaps of a request, each with the results that lack it."""
-    return _gaps(portal, read_for(portal.runtime, caller, request_id))
+    every = _gaps(portal, read_for(portal.runtime, caller, request_id))
+    return every[_page(portal, request, response, _numbers(every), after, limit)]
 
 
 @router.get("/requests/{request_id}/results", summary="Finished results")
@@ -416,19 +424,32 @@ def results(
     row = read_for(portal.runtime, caller, request_id)
     files = portal.results.files(portal.runtime, row)
     paths = list(files)
-    begin = bisect_right(paths, after)
-    shown = paths[begin : begin + limit] if limit else paths[begin:]
-    _lead_on(portal, request, response, shown, len(paths) - begin)
-    return _results(row.id, map(files.__getitem__, shown))
+    page = _page(portal, request, response, paths, bisect_right(paths, after), limit)
+    return _results(row.id, map(files.__getitem__, paths[page]))
 
 
-def _lead_on(
-    portal: Portal, request: Request, response: Response, shown: Sequence[str], left: int
-) -> None:
-    """Link to the rest of a list, of which these of the `left` ones are shown (RFC 8288)."""
-    if len(shown) < left:
-        following = this_url(request, portal.settings, after=shown[-1])
+def _page(
+    portal: Portal,
+    request: Request,
+    response: Response,
+    keys: Sequence[str],
+    begin: int,
+    limit: int | None,
+) -> slice:
+    """Return which part of a list to send, and link to the rest of it (RFC 8288).
+
+    `keys` are what `after` is in the addresses of the following pages.
+    """
+    end = begin + limit if limit else len(keys)
+    if end < len(keys):
+        following = this_url(request, portal.settings, after=keys[end - 1])
         response.headers["Link"] = f'<{following}>; rel="next"'
+    return slice(begin, end)
+
+
+def _numbers(found: Sequence[object]) -> list[str]:
+    """Return the keys of a list whose entries have none: their numbers, counted from 1."""
+    return [str(number) for number in range(1, len(found) + 1)]
 
 
 @router.head("/requests/{request_id}/results/{path:path}", include_in_schema=False)
@@ -460,25 +481,49 @@ def result(
 )
 def manifest(
     request_id: str,
+    request: Request,
+    response: Response,
     caller: Reader,
     portal: CurrentPortal,
     form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
+    limit: ListLimit = None,
+    after: Annotated[
+        str,
+        Query(
+            pattern="^(/[0-9]{1,9}|[^/].*)?$",
+            description="A result's path: only those after it, and all gaps. Or `/` and a number: "
+            "only the gaps after so many.",
+        ),
+    ] = "",
 ) -> ManifestAnswer | Response:
-    """List all finished files with size and SHA-256; `format=sha256` suits `sha256sum --check`."""
+    """List all finished files with size and SHA-256; `format=sha256` suits `sha256sum --check`.
+
+    With `limit` a page has so many files and gaps together; the gaps follow the files.
+    """
     row = read_for(portal.runtime, caller, request_id)
-    found = portal.results.files(portal.runtime, row).values()
+    files = portal.results.files(portal.runtime, row)
+    every = _gaps(portal, row) if form == "json" else []
+    paths = list(files)
+    keys = [*paths, *(f"/{number}" for number in _numbers(every))]
+    begin = len(paths) + int(after[1:]) if after.startswith("/") else bisect_right(paths, after)
+    page = _page(portal, request, response, keys, begin, limit)
+    shown = [files[path] for path in paths[page]]
     if form == "sha256":
         return PlainTextResponse(
-            b"".join(manifest_text(found)),
-            headers={"Content-Disposition": attachment(f"{row.id}.sha256")},
+            b"".join(manifest_text(shown)),
+            headers={
+                **response.headers,
+                "Content-Disposition": attachment(f"{row.id}.sha256"),
+            },
         )
+    first, last = (max(0, place - len(paths)) for place in (page.start, page.stop))
     return ManifestAnswer(
         request=row.id,
         title=row.title,
         state=row.state.value,
         complete=row.state.ended,
-        files=tuple(_results(row.id, found)),
-        gaps=tuple(_gaps(portal, row)),
+        files=tuple(_results(row.id, shown)),
+        gaps=tuple(every[first:last]),
     )
 
 

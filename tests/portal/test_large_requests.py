@@ -1,7 +1,7 @@
 """Pages of large requests: what they read and send does not grow with tasks and files."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import httpx
@@ -11,6 +11,7 @@ from portal.core import results
 from swathmill import Client
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
+from tasks.model.plan import Gap
 from tasks.model.task_keys import canonical, digest_of, shard
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
@@ -167,11 +168,13 @@ def test_the_api_lists_results_of_a_large_request_in_pages(
     assert store.rows == 0  # all that is listed was read once
 
 
-def test_the_client_asks_for_results_and_failures_in_pages(
+def test_the_client_asks_for_results_failures_and_gaps_in_pages(
     portal: LivePortal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = filled(portal.runtime, 10, 5, ended=False)
     keys = [put_failed_task(portal.runtime, name, f"F{n}", (Category.UNKNOWN,)) for n in range(5)]
+    lacks = tuple(Gap(what=f"granule {n // 2}", reason=f"{n}") for n in range(5))  # some alike
+    set_row(portal.runtime, name, gaps=lacks, gap_count=5)
     monkeypatch.setattr("swathmill.client.PAGE", 2)
     asked: list[str] = []
 
@@ -185,11 +188,48 @@ def test_the_client_asks_for_results_and_failures_in_pages(
         client = Client(url=portal.url, token=token, transport=Recording())
         results = [one.name for one in client.results(name)]
         failures = [one.key for one in client.failures(name)]
+        gaps = [one.why for one in client.gaps(name)]
         wrong = http.get(f"/api/requests/{name}/failures", params={"after": "none"})
     assert len(results) == len(set(results)) == 5
     assert sorted(failures) == sorted(keys)
-    assert [query.startswith("limit=2") for query in asked] == [True] * 6
+    assert [query.startswith("limit=2") for query in asked] == [True] * 9
+    assert gaps == list("01234")
     assert (wrong.status_code, wrong.json()["field"]) == (400, "after")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
+def test_a_manifest_comes_in_pages_of_files_then_gaps(portal: LivePortal, limit: int) -> None:
+    name = filled(portal.runtime, 10, 5, ended=False)
+    lacks = tuple(Gap(what="granule", reason=f"{n}") for n in range(3))
+    set_row(portal.runtime, name, gaps=lacks, gap_count=3)
+    address = f"/api/requests/{name}/manifest"
+    with portal.client() as client:
+        whole = client.get(address)
+        sums = client.get(address, params={"format": "sha256"})
+        pages = list(_pages(client, address, {"limit": limit}))
+        of_sums = list(_pages(client, address, {"limit": limit, "format": "sha256"}))
+    read = [page.json() for page in pages]
+    assert "next" not in whole.links
+    assert [one for page in read for one in page["files"]] == whole.json()["files"]
+    assert [one for page in read for one in page["gaps"]] == whole.json()["gaps"]
+    assert len(whole.json()["gaps"]) == 3
+    sizes = [len(page["files"]) + len(page["gaps"]) for page in read]
+    assert sizes == [limit] * (8 // limit) + [8 % limit] * (8 % limit > 0)
+    assert "".join(page.text for page in of_sums) == sums.text
+    assert len(of_sums) == -(-5 // limit)
+
+
+def _pages(
+    client: httpx.Client, path: str, parameters: Mapping[str, str | int]
+) -> Iterator[httpx.Response]:
+    answer = client.get(path, params=parameters).raise_for_status()
+    yield answer
+    for _ in range(20):
+        if "next" not in answer.links:
+            return
+        answer = client.get(answer.links["next"]["url"]).raise_for_status()
+        yield answer
+    raise AssertionError("the pages do not end")
 
 
 def test_while_a_large_request_runs_one_read_serves_many_pages(
