@@ -37,7 +37,7 @@ async def person(request: Request) -> Person:
     found = await _found(request)
     if found is None:
         raise NotSignedInError(
-            "You are not signed in, or your session has ended.",
+            "No sign-in link was opened in this browser, or the session has ended.",
             "Open the sign-in link you were given, or have one sent to you at /sign-in. Programs "
             "send `Authorization: Bearer TOKEN`.",
         )

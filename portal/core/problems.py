@@ -40,6 +40,7 @@ class PortalError(SwathmillError):
     """A call that cannot be answered; says what is wrong, with which value, and what to do."""
 
     status: int = HTTPStatus.BAD_REQUEST
+    title = ""  # empty: the status in words
     type = BLANK
 
     def __init__(self, problem: str, remedy: str, *, field: str = "") -> None:
@@ -57,6 +58,7 @@ class NotSignedInError(PortalError):
     """The caller is not known."""
 
     status = HTTPStatus.UNAUTHORIZED
+    title = "You are not signed in"
 
 
 class ForbiddenError(PortalError):
@@ -181,7 +183,7 @@ def problem_of(error: Exception) -> Problem:
         case PortalError():
             return Problem(
                 status=HTTPStatus(error.status),
-                title=HTTPStatus(error.status).phrase,
+                title=error.title or HTTPStatus(error.status).phrase,
                 detail=error.problem,
                 remedy=error.remedy,
                 field=error.field,

@@ -39,7 +39,8 @@ def enter(
     if found is None:
         raise NotSignedInError(
             "This sign-in link is incomplete or has expired.",
-            "Copy the whole link, or have a new one sent to you.",
+            "Copy the whole link, or have a new one sent to you. Whoever runs this portal can make "
+            "one, too: `swathmill sign-in ADDRESS`.",
         )
     response = RedirectResponse(request_page(then) or "/", 303, UNTOLD)
     sign_in(request, response, found)

@@ -19,7 +19,9 @@ def test_a_link_signs_in_and_the_cookie_is_kept_from_scripts(portal: LivePortal)
         answer = client.get(portal.link())
     cookie = answer.headers["set-cookie"]
     assert refused.status_code == 401
-    assert "sign-in link" in refused.text
+    assert "<h1>You are not signed in</h1>" in refused.text
+    assert "Open the sign-in link you were given" in refused.text
+    assert 'href="/sign-in"' in refused.text
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
@@ -30,6 +32,9 @@ def test_a_spoilt_link_signs_nobody_in(portal: LivePortal) -> None:
         answer = client.get(portal.link()[:-3] + "xyz", headers={"Accept": "text/html"})
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
+    assert "<h1>You are not signed in</h1>" in answer.text
+    assert "This sign-in link is incomplete or has expired." in answer.text
+    assert "<code>swathmill sign-in ADDRESS</code>" in answer.text
 
 
 def test_signing_out_ends_the_session(portal: LivePortal) -> None:
