@@ -7,13 +7,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -225,6 +225,7 @@ class Problem(_Answer):
 
 _T = TypeVar("_T")
 Preview = Mapping[str, JsonValue]
+_Form = list[tuple[str, tuple[str | None, str | IO[bytes]]]]
 _PREVIEW: TypeAdapter[Preview] = TypeAdapter(Mapping[str, JsonValue])
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _STATUS = TypeAdapter(RequestStatus)
@@ -275,7 +276,7 @@ class Client:
             request = load_request(request)
         elif not isinstance(request, Request):
             request = parse_request(request)
-        answer = self._call(
+        answer = self._send(
             "POST",
             "/api/requests",
             document=_document(request),
@@ -330,7 +331,7 @@ class Client:
         Args:
             request: The request.
         """
-        answer = self._call(
+        answer = self._send(
             "POST", "/api/requests", document=_document(request), parameters={"dry_run": "true"}
         )
         return self._read(_PREVIEW, answer)
@@ -354,12 +355,12 @@ class Client:
             )
             if answer.status_code == HTTPStatus.NOT_MODIFIED:
                 return unlike
-        status = self._read(_STATUS, answer.content)
+        status = self._read(_STATUS, answer)
         return status.model_copy(update={"etag": answer.headers.get("etag", "")})
 
     def requests(self) -> list[RequestStatus]:
         """List the owner's requests, newest first."""
-        return self._read(_REQUESTS, self._call("GET", "/api/requests"))
+        return self._read(_REQUESTS, self._send("GET", "/api/requests"))
 
     def as_json(self, request_id: str = "") -> JsonValue:
         """Return all that the portal says of a request, as JSON types.
@@ -368,7 +369,7 @@ class Client:
             request_id: Its id; "", the default, asks for all of the owner's requests.
         """
         path = _path(request_id) if request_id else "/api/requests"
-        return self._read(_JSON, self._call("GET", path))
+        return self._read(_JSON, self._send("GET", path))
 
     def gaps(self, request_id: str) -> list[Gap]:
         """List all that a request asked for and cannot get.
@@ -439,7 +440,7 @@ class Client:
                 return copied
             order["after"] = answer.after
 
-    def _copy_some(self, request_id: str, order: str) -> bytes:
+    def _copy_some(self, request_id: str, order: str) -> httpx.Response:
         """Have the portal copy for a while; wait for a turn where others copy."""
         for turn in range(_BUSY_TRIES):
             if turn:
@@ -456,7 +457,7 @@ class Client:
             if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
                 break
         _raise_for(answer)
-        return answer.content
+        return answer
 
     def cancel(self, request_id: str) -> RequestStatus:
         """Stop a request; its finished results stay, and what other requests want goes on.
@@ -473,7 +474,7 @@ class Client:
             request_id: Its id.
             what: "cancel", "pause", "resume" or "confirm".
         """
-        return self._read(_STATUS, self._call("POST", _path(request_id, what)))
+        return self._read(_STATUS, self._send("POST", _path(request_id, what)))
 
     def retry(self, request_id: str, *, category: str = "", task: str = "") -> RequestStatus:
         """Try again what failed; return the request that does it.
@@ -483,7 +484,7 @@ class Client:
             category: Only failures of this category; "", the default, means of all.
             task: Only the task with this key; "", the default, means all.
         """
-        answer = self._call(
+        answer = self._send(
             "POST",
             _path(request_id, "retry"),
             parameters={"category": category, "task": task},
@@ -513,7 +514,7 @@ class Client:
             "standing": standing,
         }
         body = json.dumps({name: value for name, value in given.items() if value is not None})
-        return self._read(_STATUS, self._call("PATCH", _path(request_id), document=body))
+        return self._read(_STATUS, self._send("PATCH", _path(request_id), document=body))
 
     def inputs(self, task: str, to: Path, *, request: str = "") -> None:
         """Download what a run of a reduction was given, as a ZIP, whole or not at all.
@@ -528,12 +529,8 @@ class Client:
         """
         name = quote(task, safe="")
         place = f"{_path(request, f'runs/{name}')}" if request else f"/api/tasks/{name}"
-        draft = to.with_name(f".{to.name}.part")
-        try:
+        with _whole(to) as draft:
             self._fetch(f"{place}/inputs.zip", draft, lambda _: None)
-            draft.replace(to)
-        finally:
-            draft.unlink(missing_ok=True)
 
     def push_package(self, archive: Path) -> SharedPackage:
         """Upload a package, as a version of one's own; a new package is private.
@@ -541,18 +538,13 @@ class Client:
         Args:
             archive: A zip or a tar of the package's folder.
         """
-        seconds = max(self.timeout, PUSH_SECONDS)
-        with archive.open("rb") as content:
-            try:
-                answer = self._http.post("/api/packages", content=content, timeout=seconds)
-            except httpx.TransportError as error:
-                raise self._unreachable(error) from error
-        _raise_for(answer)
-        return self._read(_PACKAGE, answer.content)
+        with archive.open("rb") as upload:
+            answer = self._send("POST", "/api/packages", upload=upload, seconds=PUSH_SECONDS)
+        return self._read(_PACKAGE, answer)
 
     def packages(self) -> list[SharedPackage]:
         """List the packages that one may run, without their versions."""
-        return self._read(_PACKAGES, self._call("GET", "/api/packages"))
+        return self._read(_PACKAGES, self._send("GET", "/api/packages"))
 
     def package(self, reference: str) -> SharedPackage:
         """Find a package with its versions, or with the one version that is named.
@@ -560,7 +552,7 @@ class Client:
         Args:
             reference: NAME or OWNER/NAME, each perhaps with @VERSION.
         """
-        found = self._call("GET", "/api/packages/find", parameters={"reference": reference})
+        found = self._send("GET", "/api/packages/find", parameters={"reference": reference})
         return self._read(_PACKAGE, found)
 
     def open_package(self, link: str) -> SharedPackage:
@@ -569,7 +561,7 @@ class Client:
         Args:
             link: The link.
         """
-        found = self._call("POST", "/api/packages/open", parameters={"link": link})
+        found = self._send("POST", "/api/packages/open", parameters={"link": link})
         return self._read(_PACKAGE, found)
 
     def share_package(
@@ -582,7 +574,7 @@ class Client:
             visibility: "private", "link" or "everyone".
             renew: Whether a new link takes the place of the old one; False by default.
         """
-        answer = self._call(
+        answer = self._send(
             "POST",
             f"/api/packages/{package.id}/share",
             parameters={"visibility": visibility, "renew": str(renew).lower()},
@@ -598,7 +590,7 @@ class Client:
             why: The reason; "" takes it back.
         """
         path = f"/api/packages/{package.id}/versions/{quote(version, safe='')}/deprecate"
-        return self._read(_PACKAGE, self._call("POST", path, parameters={"why": why}))
+        return self._read(_PACKAGE, self._send("POST", path, parameters={"why": why}))
 
     def delete_package(self, package: SharedPackage, version: str = "") -> None:
         """Delete one's package, or one version of it.
@@ -608,7 +600,7 @@ class Client:
             version: The version; "", the default, means all.
         """
         one = f"/versions/{quote(version, safe='')}" if version else ""
-        self._call("DELETE", f"/api/packages/{package.id}{one}")
+        self._send("DELETE", f"/api/packages/{package.id}{one}")
 
     def push_raster(
         self, files: Sequence[Path], said: Mapping[str, str] | None = None
@@ -619,21 +611,17 @@ class Client:
             files: GeoTIFFs, or one netCDF-4 file; none where `said` has an address.
             said: Name, version, url, layers, classes, units, dates, period, as the API takes them.
         """
-        seconds = max(self.timeout, RASTER_SECONDS)
         with ExitStack() as opened:
-            parts = [("file", (one.name, opened.enter_context(one.open("rb")))) for one in files]
             # A form without files is sent as one with files, too.
-            fields = [(name, (None, text)) for name, text in (said or {}).items()]
-            try:
-                answer = self._http.post("/api/rasters", files=[*fields, *parts], timeout=seconds)
-            except httpx.TransportError as error:
-                raise self._unreachable(error) from error
-        _raise_for(answer)
-        return self._read(_RASTER, answer.content)
+            form: _Form = [(name, (None, text)) for name, text in (said or {}).items()]
+            for one in files:
+                form.append(("file", (one.name, opened.enter_context(one.open("rb")))))
+            answer = self._send("POST", "/api/rasters", form=form, seconds=RASTER_SECONDS)
+        return self._read(_RASTER, answer)
 
     def rasters(self) -> list[SharedRaster]:
         """List the rasters that one may name, without their versions."""
-        return self._read(_RASTERS, self._call("GET", "/api/rasters"))
+        return self._read(_RASTERS, self._send("GET", "/api/rasters"))
 
     def raster(self, reference: str) -> SharedRaster:
         """Find a raster with its versions, or with the one version that is named.
@@ -641,7 +629,7 @@ class Client:
         Args:
             reference: NAME or OWNER/NAME, each perhaps with @VERSION.
         """
-        found = self._call("GET", "/api/rasters/find", parameters={"reference": reference})
+        found = self._send("GET", "/api/rasters/find", parameters={"reference": reference})
         return self._read(_RASTER, found)
 
     def open_raster(self, link: str) -> SharedRaster:
@@ -650,7 +638,7 @@ class Client:
         Args:
             link: The link.
         """
-        found = self._call("POST", "/api/rasters/open", parameters={"link": link})
+        found = self._send("POST", "/api/rasters/open", parameters={"link": link})
         return self._read(_RASTER, found)
 
     def share_raster(
@@ -663,7 +651,7 @@ class Client:
             visibility: "private", "link" or "everyone".
             renew: Whether a new link takes the place of the old one; False by default.
         """
-        answer = self._call(
+        answer = self._send(
             "POST",
             f"/api/rasters/{raster.id}/share",
             parameters={"visibility": visibility, "renew": str(renew).lower()},
@@ -678,7 +666,7 @@ class Client:
             version: The version; "", the default, means all.
         """
         one = f"/versions/{quote(version, safe='')}" if version else ""
-        self._call("DELETE", f"/api/rasters/{raster.id}{one}")
+        self._send("DELETE", f"/api/rasters/{raster.id}{one}")
 
     def download_package(self, version: PackageVersion, to: Path) -> None:
         """Download the archive of a version, a tar, whole or not at all.
@@ -691,13 +679,9 @@ class Client:
             ApiError: it arrived damaged, or the portal cannot be reached.
             OSError: the file cannot be written.
         """
-        draft = to.with_name(f".{to.name}.part")
-        try:
+        with _whole(to) as draft:
             if self._fetch(version.archive_url, draft, lambda _: None) != version.digest:
                 raise ApiError("The package arrived damaged.", "Fetch it again.")
-            draft.replace(to)
-        finally:
-            draft.unlink(missing_ok=True)
 
     def download(
         self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None
@@ -723,15 +707,11 @@ class Client:
             progress(result.size)
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.part")
-        try:
+        with _whole(target) as draft:
             if self._copied(result, draft):
                 progress(result.size)
             else:
                 self._fetch_whole(result, draft, progress)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
         return target
 
     def _pages(self, kind: TypeAdapter[list[_T]], path: str) -> Iterator[_T]:
@@ -739,13 +719,13 @@ class Client:
         parameters = {"limit": f"{PAGE}"}
         while parameters:
             answer = self._send("GET", path, parameters=parameters)
-            yield from self._read(kind, answer.content)
+            yield from self._read(kind, answer)
             following = answer.links.get("next", {}).get("url", "")
             parameters = dict(httpx.URL(following).params)
 
-    def _read(self, kind: TypeAdapter[_T], answer: bytes) -> _T:
+    def _read(self, kind: TypeAdapter[_T], answer: httpx.Response) -> _T:
         try:
-            return kind.validate_json(answer)
+            return kind.validate_json(answer.content)
         except ValidationError as error:
             raise ApiError(
                 f"The server at {self.url} is not a portal of this version of Swathmill.",
@@ -783,18 +763,6 @@ class Client:
                 progress(len(chunk))
         return digest.hexdigest()
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        document: str | None = None,
-        parameters: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> bytes:
-        sent = self._send(method, path, document=document, parameters=parameters, headers=headers)
-        return sent.content
-
     def _send(
         self,
         method: str,
@@ -803,17 +771,23 @@ class Client:
         document: str | None = None,
         parameters: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        upload: IO[bytes] | None = None,
+        form: _Form | None = None,
+        seconds: float = 0.0,
     ) -> httpx.Response:
+        """Send a call with a document, an upload or a form; `seconds` raises the time limit."""
         try:
             answer = self._http.request(
                 method,
                 path,
                 params=parameters,
-                content=document,
+                content=document or upload,
+                files=form,
                 headers={
                     **({"Content-Type": "application/json"} if document else {}),
                     **(headers or {}),
                 },
+                timeout=max(self.timeout, seconds),
             )
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
@@ -923,6 +897,17 @@ def _raise_for(answer: httpx.Response) -> None:
             also=tuple(RequestRefusedError(e.field, e.detail, e.remedy) for e in problem.also),
         )
     raise ApiError(f"The portal failed: {what}", problem.remedy or "See the portal's log.")
+
+
+@contextmanager
+def _whole(to: Path) -> Iterator[Path]:
+    """Yield a file beside `to` that takes its name when all of it is there, else is deleted."""
+    draft = to.with_name(f".{to.name}.part")
+    try:
+        yield draft
+        draft.replace(to)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _inside(folder: Path, name: str) -> Path:

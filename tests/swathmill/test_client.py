@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from swathmill.access import local_client
-from swathmill.client import Client, ResultFile
+from swathmill.client import PUSH_SECONDS, RASTER_SECONDS, Client, ResultFile
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.stack.folder import DataFolder
@@ -42,6 +42,31 @@ def client(handler: Callable[[httpx.Request], httpx.Response]) -> Client:
     return Client(
         url="http://127.0.0.1:9", token="the-token", transport=httpx.MockTransport(handler)
     )
+
+
+def test_uploads_have_the_time_that_they_take(tmp_path: Path) -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(422, json={"title": "Refused", "detail": "No."})
+
+    file = tmp_path / "hills.tif"
+    file.write_bytes(b"pixels")
+    with pytest.raises(RefusedError, match="No"):
+        client(handler).push_package(file)
+    for files in ([file], []):
+        with pytest.raises(RefusedError, match="No"):
+            client(handler).push_raster(files, {"name": "hills"})
+    package, raster, form = seen
+    assert package.read() == b"pixels"
+    assert b'filename="hills.tif"' in raster.read()
+    assert b'name="name"' in form.read()
+    assert [one.headers["Content-Type"][:20] for one in (raster, form)] == [
+        "multipart/form-data;"
+    ] * 2
+    waits = [request.extensions["timeout"]["read"] for request in seen]
+    assert waits == [PUSH_SECONDS, RASTER_SECONDS, RASTER_SECONDS]
 
 
 def test_submitting_sends_the_document_and_the_token() -> None:
