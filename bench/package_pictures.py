@@ -26,7 +26,7 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import GridToWrite, write_granule
 from reprojection.sample.sample import tile_granules
 from reprojection.write.write import write_cog
-from swathmill.kit import try_package
+from swathmill.package_kit import try_package
 from tasks.model.packages import SHIPPED, Packages
 from tasks.model.spec import Band, GridSpec, GroupSpec
 from worker.phases.group import MANIFEST, manifest, sort_layers, stack

@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.core.comparison import comparison
 from portal.core.downloads import send_file
-from portal.core.finish import before, finish
+from portal.core.expected_end import before, expected_end
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
 from portal.core.layers import is_raster, layer_of, matrix
@@ -493,7 +493,7 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
     if stopped := _stopped(portal, row):
         return stopped
     sight = portal.board.look()
-    found = finish(row, portal.board.unfinished(), sight.workers, sight.statistics)
+    found = expected_end(row, portal.board.unfinished(), sight.workers, sight.statistics)
     return found.text if found is not None else ""
 
 

@@ -16,7 +16,7 @@ from swathmill.delivery import (
     write_summary,
 )
 from swathmill.following import Follower, Unfinished
-from swathmill.lacks import gap_lines, incomplete_lines
+from swathmill.missing_lines import gap_lines, incomplete_lines
 from swathmill.progress import ProgressView
 from swathmill.stack import programs
 from swathmill.stack.stack import Stack, StackOptions

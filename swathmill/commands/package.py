@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from portal.core.quantities import size_text
-from swathmill import kit
+from swathmill import package_kit
 from swathmill.access import client_for
 from swathmill.client import PackageVersion, SharedPackage
 from swathmill.commands.options import (
@@ -34,7 +34,7 @@ from swathmill.commands.sharing import (
     tell_seen,
 )
 from swathmill.errors import ArgumentError
-from swathmill.kit import Language, checked, write_skeleton
+from swathmill.package_kit import Language, checked, write_skeleton
 from tasks.model.packages import PackageError, pack
 from tasks.run.classify import AttemptError
 
@@ -132,7 +132,7 @@ def try_package(
     folder = out or Path(f"{package.name.partition('.')[0]}-out")
     try:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what the program prints
-            made = _refusing(lambda: kit.try_package(package, on, parameters, folder))
+            made = _refusing(lambda: package_kit.try_package(package, on, parameters, folder))
     except AttemptError as error:
         if as_json:
             print_json({"outcome": error.category, "message": str(error), "outputs": ()})

@@ -32,7 +32,7 @@ from swathmill.commands.paths import output_folder
 from swathmill.delivery import EXIT_CODES, EXIT_FAILED
 from swathmill.errors import ArgumentError, RefusedError
 from swathmill.following import Follower
-from swathmill.lacks import failure_lines, gap_lines, incomplete_lines, shortened
+from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView, describe
 from tasks.model.model import RequestState
 from tasks.request.document import load_request

@@ -20,7 +20,7 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from service_manager.requests.notify import message
 from swathmill.client import Client
-from swathmill.lacks import gap_lines, incomplete_lines
+from swathmill.missing_lines import gap_lines, incomplete_lines
 from tasks.model.model import RequestState
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from swathmill.kit import write_group
+from swathmill.package_kit import write_group
 from tasks.model.packages import SHIPPED, Package
 from worker.phases.group import Manifest
 

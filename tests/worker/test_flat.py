@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from swathmill.kit import write_group
+from swathmill.package_kit import write_group
 from tasks.model.spec import GridSpec
 from tasks.run.classify import AttemptError
 from worker.phases.flat import take_flat, write_flat

@@ -12,7 +12,7 @@ import pytest
 import rasterio
 import scipy  # its parts are loaded where they are used
 
-from swathmill.kit import try_package
+from swathmill.package_kit import try_package
 from tasks.model.packages import SERIES, SHIPPED, Packages, unpack
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings

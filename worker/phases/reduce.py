@@ -24,7 +24,7 @@ from worker.phases.flat import SUFFIX, take_flat, write_flat
 from worker.phases.group import MANIFEST, Manifest, ManifestBand
 from worker.phases.netcdf import write_netcdf
 from worker.phases.package_files import shipped_packages, unpacked
-from worker.phases.used import told_use
+from worker.phases.run_use import reported_use
 from worker.phases.valid_pixels import check_pixels
 from worker.sandbox.admission import Share, admitted
 from worker.sandbox.confined import run_confined, run_shipped
@@ -119,7 +119,7 @@ def run_package(
     with admitted(around.admission, share, places.outputs) as own:
         bounds = replace(bounds, processors=own)
         around.tell(0.1, f"running {package.name}")
-        with told_use(places, bounds, around.note_use, time.monotonic() - since):
+        with reported_use(places, bounds, around.note_use, time.monotonic() - since):
             if tier is None:
                 run_shipped(package.command, places, bounds)
             else:

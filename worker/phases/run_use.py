@@ -1,4 +1,4 @@
-"""What a package's run has used: told in its log, and kept with its attempt."""
+"""What a package's run has used: written into its log, and kept with its attempt."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from worker.sandbox.sandbox import Places, SandboxLimits
 
 
 @contextmanager
-def told_use(
+def reported_use(
     places: Places, bounds: SandboxLimits, note: Callable[[RunUse], None], waited: float
 ) -> Iterator[None]:
     """Print a last line that says what the run within the block has used, and note it.

@@ -24,7 +24,7 @@ _LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finish:
+class ExpectedEnd:
     """When a request ends, in seconds from now, beside how many `others`; and its cost so far."""
 
     earliest: float
@@ -45,12 +45,12 @@ class Finish:
         return " ".join(parts)
 
 
-def finish(
+def expected_end(
     row: RequestRow,
     unfinished: Iterable[RequestRow],
     workers: Iterable[WorkerRow],
     statistics: Mapping[str, ClassStatistics],
-) -> Finish | None:
+) -> ExpectedEnd | None:
     """Expect the end of a running request; None where nothing like its tasks was timed.
 
     `unfinished` are all requests that have not ended. None, too, without a worker that takes tasks.
@@ -67,7 +67,7 @@ def finish(
         for other in unfinished
         if other.id != row.id and other.state is RequestState.RUNNING and not other.paused
     ]
-    return Finish(
+    return ExpectedEnd(
         earliest=left / slots,
         latest=MARGIN * (left + sum(min(left, other) for other in beside)) / slots,
         others=len(beside),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from portal.core.finish import MARGIN, Finish, before, finish
+from portal.core.expected_end import MARGIN, ExpectedEnd, before, expected_end
 from tasks.model.model import Phase, RequestState
 from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, Preview, RequestRow
@@ -25,8 +25,8 @@ def half(row: RequestRow) -> RequestRow:
 
 
 def test_alone_its_work_is_divided_by_the_slots() -> None:
-    found = finish(ROW, [ROW], [WORKER], {})
-    assert found == Finish(earliest=100.0, latest=MARGIN * 100.0, others=0, spent=0.0)
+    found = expected_end(ROW, [ROW], [WORKER], {})
+    assert found == ExpectedEnd(earliest=100.0, latest=MARGIN * 100.0, others=0, spent=0.0)
     assert found.text == "Expected to end in 1 min 40 s to 2 min 30 s."
     assert replace(found, latest=59.0).text == "Expected to end in less than a minute."
 
@@ -37,10 +37,10 @@ def test_phases_count_by_how_long_their_tasks_take() -> None:
         name: ClassStatistics(task_class=name, count=5, mean=mean)
         for name, mean in zip(names, (1.0, 3.0), strict=True)
     }
-    found = finish(half(ROW), [], [WORKER], timed)
+    found = expected_end(half(ROW), [], [WORKER], timed)
     assert found is not None
     assert (found.earliest, found.spent) == (75.0, 0.5)
-    plain = finish(half(ROW), [], [WORKER], {})
+    plain = expected_end(half(ROW), [], [WORKER], {})
     assert plain is not None
     assert plain.earliest == 50.0
 
@@ -51,7 +51,7 @@ def test_what_was_there_already_is_no_work() -> None:
         Phase.REPROJECTION: PhaseCount(total=10, done=5),
     }
     row = replace(ROW, phases=reused, preview=Preview(tasks=20, reused=10, busy=400.0))
-    found = finish(row, [], [WORKER], {})
+    found = expected_end(row, [], [WORKER], {})
     assert found is not None
     assert found.earliest == 50.0
 
@@ -61,7 +61,7 @@ def test_others_take_as_much_as_it_has_left_and_no_more() -> None:
     large = replace(ROW, id="r3", preview=Preview(tasks=20, busy=4000.0))
     waits = replace(ROW, id="r4", state=RequestState.SUBMITTED)
     stands = replace(ROW, id="r5", paused=True)
-    found = finish(ROW, [ROW, small, large, waits, stands], [WORKER], {})
+    found = expected_end(ROW, [ROW, small, large, waits, stands], [WORKER], {})
     assert found is not None
     assert (found.earliest, found.latest) == (100.0, MARGIN * (400 + 40 + 400) / 4)
     assert "2 other requests share the workers." in found.text
@@ -69,16 +69,19 @@ def test_others_take_as_much_as_it_has_left_and_no_more() -> None:
 
 def test_only_workers_that_take_tasks_count() -> None:
     others = [replace(WORKER, hold=Hold.DRAINED), replace(WORKER, draining=True)]
-    assert finish(ROW, [], others, {}) is None
-    found = finish(ROW, [], [WORKER, *others], {})
+    assert expected_end(ROW, [], others, {}) is None
+    found = expected_end(ROW, [], [WORKER, *others], {})
     assert found is not None
     assert found.earliest == 100.0
 
 
 def test_nothing_is_said_of_what_was_never_timed() -> None:
-    assert finish(replace(ROW, preview=Preview(tasks=20, unmeasured=10)), [], [WORKER], {}) is None
-    assert finish(replace(ROW, preview=Preview()), [], [WORKER], {}) is None
-    assert finish(replace(ROW, paused=True), [], [WORKER], {}) is None
+    assert (
+        expected_end(replace(ROW, preview=Preview(tasks=20, unmeasured=10)), [], [WORKER], {})
+        is None
+    )
+    assert expected_end(replace(ROW, preview=Preview()), [], [WORKER], {}) is None
+    assert expected_end(replace(ROW, paused=True), [], [WORKER], {}) is None
 
 
 def test_place_among_those_that_wait() -> None:

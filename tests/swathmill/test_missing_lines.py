@@ -3,7 +3,7 @@
 import datetime as dt
 
 from swathmill.client import Failure, Gap, Missing, ResultFile
-from swathmill.lacks import failure_lines, gap_lines, incomplete_lines, shortened
+from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
 
 RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-09.tif"
 
