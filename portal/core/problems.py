@@ -4,7 +4,7 @@ The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`
 other errors of a request document.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 
 PROBLEM_JSON = "application/problem+json"
 BLANK = "about:blank"
+_SEE_DOCS = "See /docs for what this address takes."
 
 
 class PortalError(SwathmillError):
@@ -198,66 +199,73 @@ def problem_of(error: Exception) -> Problem:
                 status=HTTPStatus.UNPROCESSABLE_ENTITY if body else HTTPStatus.BAD_REQUEST,
                 title="Malformed call",
                 detail=sentence(first),
-                remedy="See /docs for what this address takes.",
+                remedy=_SEE_DOCS,
                 field=".".join(str(part) for part in first["loc"]),
             )
-        case BlobMissingError():
-            return Problem(
-                status=HTTPStatus.GONE,
-                title="Lost",
-                detail="Storage does not have this any more.",
-                remedy="Submit the request again.",
-            )
-        case CorruptBlobError():
-            return Problem(
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-                title="Damaged in transit",
-                detail="Storage sent damaged data, and other data when it was read again.",
-                remedy="Try again in a moment.",
-            )
-        case ConflictError():
-            return Problem(
-                status=HTTPStatus.CONFLICT,
-                title="Changed meanwhile",
-                detail="Someone else changed this at the same moment.",
-                remedy="Look at it again, and repeat the call if you still want the change.",
-            )
-        case StoreError():
-            return Problem(
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-                title="Storage unavailable",
-                detail="Storage does not answer, so the portal cannot tell the present state.",
-                remedy="Try again in a moment.",
-            )
-        case OtherSchemaError():
-            return Problem(
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-                title="An older build",
-                detail="A newer build of the service has written what this call reads.",
-                remedy="Whoever runs this portal has to install the newer build here, too.",
-            )
-        case ClientDisconnect():
-            return Problem(
-                status=HTTPStatus.BAD_REQUEST,
-                title="Incomplete call",
-                detail="The connection ended before the whole call had arrived.",
-                remedy="Repeat the call.",
-            )
         case HTTPException():
-            status = HTTPStatus(error.status_code)
-            return Problem(
-                status=status,
-                title=status.phrase,
-                detail=_http_detail(status),
-                remedy="Check the address; /docs lists the API, / the pages.",
-            )
+            return _http_problem(error)
         case _:
-            return Problem(
-                status=HTTPStatus.INTERNAL_SERVER_ERROR,
-                title="The portal failed",
-                detail="Something went wrong inside the portal; its log has the traceback.",
-                remedy="Try again; if it persists, report it to whoever runs this portal.",
-            )
+            return next(_FIXED[kind] for kind in type(error).__mro__ if kind in _FIXED)
+
+
+_FIXED: Mapping[type, Problem] = {
+    BlobMissingError: Problem(
+        status=HTTPStatus.GONE,
+        title="Lost",
+        detail="Storage does not have this any more.",
+        remedy="Submit the request again.",
+    ),
+    CorruptBlobError: Problem(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        title="Damaged in transit",
+        detail="Storage sent damaged data, and other data when it was read again.",
+        remedy="Try again in a moment.",
+    ),
+    ConflictError: Problem(
+        status=HTTPStatus.CONFLICT,
+        title="Changed meanwhile",
+        detail="Someone else changed this at the same moment.",
+        remedy="Look at it again, and repeat the call if you still want the change.",
+    ),
+    StoreError: Problem(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        title="Storage unavailable",
+        detail="Storage does not answer, so the portal cannot tell the present state.",
+        remedy="Try again in a moment.",
+    ),
+    OtherSchemaError: Problem(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        title="An older build",
+        detail="A newer build of the service has written what this call reads.",
+        remedy="Whoever runs this portal has to install the newer build here, too.",
+    ),
+    ClientDisconnect: Problem(
+        status=HTTPStatus.BAD_REQUEST,
+        title="Incomplete call",
+        detail="The connection ended before the whole call had arrived.",
+        remedy="Repeat the call.",
+    ),
+    Exception: Problem(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR,
+        title="The portal failed",
+        detail="Something went wrong inside the portal; its log has the traceback.",
+        remedy="Try again; if it persists, report it to whoever runs this portal.",
+    ),
+}
+"""What the caller is told of errors of which the kind says all; the nearest base class counts."""
+
+
+def _http_problem(error: HTTPException) -> Problem:
+    """Translate an error of Starlette's or FastAPI's own."""
+    status = HTTPStatus(error.status_code)
+    detail = f"{status.description or status.phrase}."
+    remedy = "Check the address; /docs lists the API, / the pages."
+    if status is HTTPStatus.NOT_FOUND:
+        detail = "There is nothing at this address."
+    elif status is HTTPStatus.BAD_REQUEST and error.detail != status.phrase:
+        detail = f"{error.detail.rstrip('.')}."
+        remedy = _SEE_DOCS
+    return Problem(status=status, title=status.phrase, detail=detail, remedy=remedy)
 
 
 def _upload_problem(
@@ -299,12 +307,6 @@ def _upload_problem(
 def begun(text: str) -> str:
     """Begin a text with a capital letter, unless it begins with the name of a file."""
     return text if "." in text.split(" ", 1)[0] else f"{text[:1].upper()}{text[1:]}"
-
-
-def _http_detail(status: HTTPStatus) -> str:
-    if status is HTTPStatus.NOT_FOUND:
-        return "There is nothing at this address."
-    return f"{status.description or status.phrase}."
 
 
 _KINDS = (
