@@ -14,14 +14,29 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from archives.errors import ArchiveError
-from reprojection.errors import ReprojectionError
+from archives.errors import ArchiveError, SourcesSettingError
+from reprojection.errors import (
+    BadFormatError,
+    ChoiceRefusedError,
+    GridError,
+    ReprojectionError,
+    UnknownLayerError,
+)
 from swathmill.errors import ArgumentError, RefusedError, StackError
 from tasks.errors import RequestRefusedError, SwathmillError
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+
+_WRONG_ARGUMENTS = (
+    SourcesSettingError,
+    BadFormatError,
+    UnknownLayerError,
+    GridError,
+    ChoiceRefusedError,
+)
+"""Errors of the rooms below that a user's arguments and settings cause."""
 
 COMMANDS = {
     "run": ("run",),
@@ -103,6 +118,9 @@ def main() -> None:
         sys.exit(EXIT_REFUSED)
     except ArgumentError as error:
         _tell(console, "Refused", "", error.problem, error.remedy)
+        sys.exit(EXIT_REFUSED)
+    except _WRONG_ARGUMENTS as error:
+        _tell(console, "Refused", "", str(error), "")
         sys.exit(EXIT_REFUSED)
     except StackError as error:
         _tell(console, "Error", "", error.problem, error.remedy)

@@ -137,18 +137,23 @@ def _summary(row: RequestRow, files: Mapping[str, ResultFile], gaps: tuple[Gap, 
 def _curl(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     lines = [
         "#!/bin/sh",
-        f"# Fetch the results of request {row.id}. Interrupted downloads are resumed.",
+        f"# Fetch the results of request {row.id}. Run it again after an interruption: files that",
+        "# are there are left, and those that are there in part are completed.",
         "# Put your API token into SWATHMILL_TOKEN; whoever runs the portal can make you one.",
         "set -eu",
         ': "${SWATHMILL_TOKEN:?Set SWATHMILL_TOKEN to your API token.}"',
         "get() {",
+        '    [ ! -f "$3" ] || [ "$(wc -c <"$3")" -ne "$1" ] || return 0',
         "    curl --fail --location --silent --show-error --retry 3 --continue-at - \\",
         '        --header "Authorization: Bearer $SWATHMILL_TOKEN" \\',
-        '        --create-dirs --output "$2" "$1"',
+        '        --create-dirs --output "$3" "$2"',
         "}",
     ]
     base = f"{portal_url.rstrip('/')}/api/requests/{row.id}/results"
-    lines += [f"get {shell_quote(f'{base}/{quote(p)}')} {shell_quote(p)}" for p in files]
+    lines += [
+        f"get {one.file.size} {shell_quote(f'{base}/{quote(path)}')} {shell_quote(path)}"
+        for path, one in files.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

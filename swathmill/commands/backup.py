@@ -17,7 +17,7 @@ from swathmill.commands.options import (
     print_json,
 )
 from swathmill.commands.paths import input_files, output_file
-from swathmill.errors import StackError
+from swathmill.errors import ArgumentError, StackError
 from swathmill.stack import storage
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
@@ -50,7 +50,10 @@ def export(
     output_file(file, "FILE")
     with open_storage(data_folder(data), alone=False) as runtime:
         if not any(request_operations.list_requests(runtime, limit=1)):
-            raise StackError("There is nothing to export: no request was made.", "See --data.")
+            raise ArgumentError(
+                "There is nothing to export: no request was made in this data folder.",
+                "Name the data folder of your stack with --data.",
+            )
         say = plain_console(quiet=as_json).print
         totals = write(runtime, file, Settings().lease_seconds, say)
     if as_json:

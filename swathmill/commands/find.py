@@ -16,7 +16,16 @@ from archives.model import GranuleRecord, Holding
 from archives.sources import Sources
 from modis.box import LonLatBox
 from reprojection.read.isolation import ReadingProcess
-from swathmill.commands.options import JsonOption, archive_place, print_json
+from swathmill.commands.options import (
+    DataOption,
+    JsonOption,
+    archive_place,
+    data_folder,
+    last_archive,
+    no_source,
+    plain_console,
+    print_json,
+)
 from swathmill.commands.paths import output_folder
 from swathmill.commands.target import refused
 from tasks.run.sources import open_sources
@@ -43,19 +52,27 @@ def find(
         tuple[float, float, float, float] | None,
         typer.Option(help="West, south, east, north in degrees."),
     ] = None,
-    archive: Annotated[str | None, typer.Option(help="Folder or URL of granules.")] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or URL of granules; default: the sources of the settings, else the last "
+            "archive that a stack used.",
+            show_default=False,
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of granules to list.")] = 100,
     fetch: Annotated[
         Path | None, typer.Option(help="Folder to fetch the listed granules into.")
     ] = None,
     as_json: JsonOption = False,
+    data: DataOption = None,
 ) -> None:
     """List the granules that the sources have, or fetch them, too. Exits 3 if there are none."""
-    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
+    console = plain_console(quiet=as_json)
     first, last = span_of(days)
+    area = _area(box)
     folder_to = None if fetch is None else output_folder(fetch, "--fetch")
-    place = archive_place(archive)
-    settings = Settings(archive=place) if place else Settings()
+    settings = _with_source(archive_place(archive), data)
     with tempfile.TemporaryDirectory(prefix="swathmill-find-") as folder:
         reader = ReadingProcess()
         # The positions of a folder's swaths are only known from the files themselves.
@@ -63,14 +80,14 @@ def find(
         sources = open_sources(settings, Path(folder) / "index.sqlite", outlines)
         held = sources.holdings(product)
         chosen = collection or max((h.collection for h in held), key=lambda c: c.age, default="")
-        area = LonLatBox(*box) if box else None
         found = list(islice(_there(sources, (product, chosen, first, last), area), limit))
         for record in found:
             console.print(_line(record), markup=False)
         reader.close()
         size = sum(record.size for record in found)
         console.print(
-            f"{len(found)} granules of {product} {chosen}, {size / _MB:.1f} MB", markup=False
+            f"{len(found)} granules of {f'{product} {chosen}'.strip()}, {size / _MB:.1f} MB",
+            markup=False,
         )
         if len(found) == limit:
             console.print(f"There may be more: this is what --limit {limit} allows.")
@@ -81,6 +98,31 @@ def find(
             raise typer.Exit(EXIT_NOTHING)
         if folder_to is not None:
             _fetch(sources, found, folder_to, console)
+
+
+def _with_source(place: str, data: Path | None) -> Settings:
+    """Return the settings with the archive named, or without any source with the last one used."""
+    settings = Settings(archive=place) if place else Settings()
+    if place or settings.sources:
+        return settings
+    last = last_archive(data_folder(data))
+    if not last:
+        raise no_source("there is nothing to look in")
+    plain_console(stderr=True).print(f"Sources  {last} (that of the last stack)", markup=False)
+    return Settings(archive=last)
+
+
+def _area(box: tuple[float, float, float, float] | None) -> LonLatBox | None:
+    if box is None:
+        return None
+    _, south, _, north = box
+    if not -90 <= south < north <= 90:
+        raise refused(
+            "box",
+            f"from {south:g} to {north:g} is no span of latitudes.",
+            "Write west, south, east, north in degrees; west may be greater than east.",
+        )
+    return LonLatBox(*box)
 
 
 def span_of(text: str) -> tuple[date, date]:
@@ -115,7 +157,7 @@ def _line(record: GranuleRecord) -> str:
 
 def _served(product: str, held: list[Holding]) -> str:
     if not held:
-        return f"No source is known to serve {product}."
+        return f"No source is known to serve {product}. Correct its name, or name another archive."
     spans = (f"{h.collection} ({h.first or '?'} to {h.last or 'today'})" for h in held)
     return f"Sources serve {product} in collection {', '.join(spans)}."
 

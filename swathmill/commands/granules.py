@@ -20,7 +20,7 @@ from reprojection.write.meanings import attribute_table
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
 from swathmill.commands.options import JsonOption, plain_console, print_json
-from swathmill.commands.paths import input_files
+from swathmill.commands.paths import input_files, output_folder
 from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
 
@@ -79,7 +79,7 @@ def sample(
     as_json: JsonOption = False,
 ) -> None:
     """Make a small archive of granules with synthetic values in the real HDF4-EOS format."""
-    with _writing(folder):
+    with _writing(output_folder(folder, "FOLDER")):
         parts = ("evapotranspiration",) if evapotranspiration else ("tiles", "swaths")
         paths = write_sample_archive(folder, parts)
         towers = [*tower_files()] if evapotranspiration else []

@@ -110,6 +110,10 @@ def archive_place(archive: str | None) -> str:
     if not place or "://" in place:
         return place
     named = Path(place)
+    if named.is_file():
+        raise ArgumentError(
+            f"The archive {named} is a file.", "Name the folder of your granules with --archive."
+        )
     if not named.is_dir():
         raise ArgumentError(
             f"There is no archive folder {named}.",
@@ -122,9 +126,33 @@ def archive_place(archive: str | None) -> str:
     return str(named.resolve())
 
 
+def no_source(what: str) -> ArgumentError:
+    """Make the refusal of a command that has no source of granules."""
+    return ArgumentError(
+        f"No source of granules is named, so {what}.",
+        "Name a folder of granules with --archive, or set SWATHMILL_SOURCES "
+        "(docs/archives.md). `swathmill sample FOLDER` makes one to try things out.",
+    )
+
+
 def has_source(options: StackOptions) -> bool:
     """Tell whether the stack has any source of granules."""
     return bool(options.archive or options.settings.sources)
+
+
+def last_archive(folder: DataFolder) -> str:
+    """Return the archive that the last stack of a data folder read, or "".
+
+    Raises:
+        ArgumentError: it is absent, for example because its disk is not mounted.
+    """
+    last = folder.state().archive
+    if last and "://" not in last and not Path(last).is_dir():
+        raise ArgumentError(
+            f"The last used archive folder {last} is absent.",
+            "Mount its disk, or name another folder with --archive.",
+        )
+    return last
 
 
 def with_some_source(options: StackOptions, say: Callable[[str], None]) -> tuple[StackOptions, str]:
@@ -143,13 +171,7 @@ def with_some_source(options: StackOptions, say: Callable[[str], None]) -> tuple
     from tasks.run.sources import SAMPLE
 
     sample = options.folder.path / SAMPLE
-    last = options.folder.state().archive
-    if last and last != str(sample):
-        if "://" not in last and not Path(last).is_dir():
-            raise ArgumentError(
-                f"The last used archive folder {last} is absent.",
-                "Mount its disk, or name another folder with --archive.",
-            )
+    if options.folder.state().archive != str(sample) and (last := last_archive(options.folder)):
         return replace(options, archive=last), "as the last time; --archive names another"
     if not sample.is_dir():
         say("No source of granules is named: making the sample archive.")

@@ -27,6 +27,8 @@ def output_folder(folder: Path, option: str) -> Path:
     Raises:
         ArgumentError: it cannot be made or written.
     """
+    if folder.is_file():
+        raise ArgumentError(f"{option} {folder} is a file.", "Name a folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):

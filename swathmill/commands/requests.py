@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 
 from portal.core.quantities import size_text
 from swathmill.access import client_for
@@ -182,8 +182,10 @@ def _list(client: Client, *, as_json: bool) -> None:
     if as_json:
         print_json(client.as_json())
         return
-    table = Table("request", "state", "submitted", "title", box=None)
-    for row in client.requests():
+    found = client.requests()
+    widest = max((len(row.id) for row in found), default=0)  # an id is there to be copied: whole
+    table = Table(Column("request", min_width=widest), "state", "submitted", "title", box=None)
+    for row in found:
         submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
         table.add_row(row.id, row.state, submitted, row.title)
     plain_console().print(table)

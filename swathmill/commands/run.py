@@ -15,11 +15,11 @@ from swathmill.commands.options import (
     StorageOption,
     WorkersOption,
     has_source,
+    no_source,
     print_json,
     stack_options,
 )
 from swathmill.commands.paths import output_folder
-from swathmill.errors import ArgumentError
 from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
 from tasks.request.document import load_request
@@ -63,11 +63,7 @@ def run(
         give_up_after=GIVE_UP_AFTER,
     )
     if not has_source(options):
-        raise ArgumentError(
-            "No source of granules is named, so the request cannot be run.",
-            "Name a folder of granules with --archive, or set SWATHMILL_SOURCES "
-            "(docs/archives.md). `swathmill sample FOLDER` makes one to try things out.",
-        )
+        raise no_source("the request cannot be run")
     interruption.listen()
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     try:

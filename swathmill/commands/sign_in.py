@@ -8,11 +8,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from portal.core.tokens import Role
+from portal.core.tokens import LONGEST_OWNER, Role
 from swathmill.access import sign_in_link, signing_key
 from swathmill.commands.backup import open_storage
-from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
-from swathmill.stack.folder import DataFolder
+from swathmill.commands.options import (
+    DataOption,
+    JsonOption,
+    data_folder,
+    plain_console,
+    print_json,
+)
+from swathmill.errors import ArgumentError
+from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import Scope, TokenTable, make_token
@@ -38,6 +45,11 @@ def sign_in(
     data: DataOption = None,
 ) -> None:
     """Print a link that signs somebody in at the portal, or a token; or revoke all tokens."""
+    if not 1 <= len(owner) <= LONGEST_OWNER:
+        raise ArgumentError(
+            f"OWNER has {len(owner)} characters.",
+            f"Name who is signed in, by 1 to {LONGEST_OWNER}, such as a mail address.",
+        )
     folder = data_folder(data)
     if revoke:
         with _storage(folder) as runtime:
@@ -53,6 +65,10 @@ def sign_in(
     else:
         url = folder.state().portal_url or Settings().portal_url
         what, text = "link", sign_in_link(url, folder, owner, role)
+        if url == folder.state().portal_url and not is_running(folder):
+            plain_console(stderr=True).print(
+                "Nobody answers there now: `swathmill up` starts the portal."
+            )
     if as_json:
         print_json({"owner": owner, "role": role, what: text})
         return

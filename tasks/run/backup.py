@@ -283,6 +283,10 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
                 if not isinstance(line, dict) or line.keys() not in _KEYS:
                     raise BackupError(f"{file} is damaged in line {number}; use another copy")
                 yield line
+    except gzip.BadGzipFile:
+        raise BackupError(
+            f"{file} is not an export; name a file that `swathmill export` wrote"
+        ) from None
     except (OSError, EOFError, ValueError) as error:
         raise BackupError(f"{file} cannot be read: {error}; use another copy") from error
 

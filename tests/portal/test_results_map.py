@@ -256,6 +256,27 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     shell = whole.read("download.sh").decode()
     assert subprocess.run(["sh", "-n"], input=shell, text=True, check=False).returncode == 0
     assert shell.count(f"/api/requests/{mapped}/results/") == 4
+    in_part = tmp_path / f"{LAYER}.2012-01-09.tif"
+    in_part.write_bytes(in_part.read_bytes()[:-1])
+    assert fetched_by_script(tmp_path) == [f"{LAYER}.2012-01-09.tif"]
+
+
+def fetched_by_script(folder: Path) -> list[str]:
+    """Run a ZIP's download.sh; return the files that it has curl fetch."""
+    programs = folder / "programs"
+    programs.mkdir()
+    curl = programs / "curl"
+    curl.write_text('#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\necho "$2"\n')
+    curl.chmod(0o755)
+    ran = subprocess.run(
+        ["sh", "download.sh"],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SWATHMILL_TOKEN": "t"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return ran.stdout.split()
 
 
 @pytest.fixture

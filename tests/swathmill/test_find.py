@@ -12,6 +12,7 @@ from swathmill.cli import application
 from swathmill.commands.find import span_of
 from swathmill.diagnosis import Verdict, sources_finding
 from swathmill.errors import RefusedError
+from swathmill.stack.folder import DataFolder, StackState
 from tasks.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -60,6 +61,18 @@ def test_what_is_served_is_said_when_there_is_none(archive: Path) -> None:
     code, said = find(archive, "MCD15A2", "--collection", "061", "--days", "2012-04-13")
     assert code == 3
     assert "Sources serve MCD15A2 in collection 5 (2012-" in said
+
+
+def test_without_a_source_the_last_archive_of_a_stack_is_listed(
+    archive: Path, tmp_path: Path
+) -> None:
+    folder = DataFolder(path=tmp_path)
+    folder.prepare()
+    folder.write_state(StackState(archive=str(archive)))
+    asked = ["find", "MCD15A2", "--days", "2012-04-14", "--data", str(tmp_path)]
+    result = CliRunner().invoke(application(), asked)
+    assert (result.exit_code, f"Sources  {archive}" in result.stderr) == (0, True)
+    assert "2 granules of MCD15A2 5" in result.stdout
 
 
 def test_days_are_read() -> None:

@@ -89,6 +89,13 @@ def test_a_token_reaches_the_stack_of_the_data_folder(
 
 
 @pytest.mark.usefixtures("portal")
+def test_a_narrow_terminal_cuts_no_id(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = submitted(runtime)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert name in run("status").stdout
+
+
+@pytest.mark.usefixtures("portal")
 def test_a_request_is_paused_resumed_and_cancelled(runtime: Runtime) -> None:
     name = submitted(runtime)
     set_row(runtime, name, state=RequestState.RUNNING)
