@@ -110,13 +110,7 @@ def main() -> int:
         shelf.refresh()
         return PlanStream(request, archive, packages, settings)
 
-    def send(keys: Sequence[str]) -> None:
-        try:
-            sender(keys)
-        except OperationalError as error:
-            raise SendError(str(error)) from error
-
-    def send_to(keys: Sequence[str], host: str) -> None:
+    def send(keys: Sequence[str], host: str = "") -> None:
         try:
             sender(keys, host)
         except OperationalError as error:
@@ -130,7 +124,7 @@ def main() -> int:
             send,
             epoch,
             planners.submit,
-            send_to,
+            send,
             scale,
             sender.recall,
             watch.hears,
@@ -147,9 +141,8 @@ def main() -> int:
 
     serve(runtime, options, make, stop, each=each, keep=keep, watch=presence)
     presence.close()
-    planners.shutdown(wait=False, cancel_futures=True)
-    looking.shutdown(wait=False, cancel_futures=True)
-    standing.shutdown(wait=False, cancel_futures=True)
+    for threads in (planners, looking, standing):
+        threads.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
     reader.close()
     index.close()

@@ -181,14 +181,7 @@ def reproject_files(
             bounds=LonLatBox(*bounds) if bounds else None,
         )
         raster = reproject(files, layer, grid, options, threads=threads)
-        with _writing(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            write_cog(raster, out, compress=compress.value, threads=threads)
-            # Other programs read the names of classes from this file only (GDAL's PAM).
-            beside = out.with_name(f"{out.name}.aux.xml")
-            beside.unlink(missing_ok=True)
-            if raster.kind == "class" and raster.codes:
-                beside.write_text(attribute_table(raster.codes, raster.colours), "utf-8")
+        _write(raster, out, compress, threads)
         return _about(raster)
 
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
@@ -202,6 +195,20 @@ def reproject_files(
     plain_console().print(f"{out}: {made.text}", markup=False)
     if picture is not None:
         plain_console().print(f"Picture  {picture}", markup=False)
+
+
+def _write(raster: Raster, out: Path, compress: Compress, threads: int) -> None:
+    """Write a raster, and the names of its classes in the file beside it.
+
+    Other programs read the names from there only (GDAL's PAM).
+    """
+    with _writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_cog(raster, out, compress=compress.value, threads=threads)
+        beside = out.with_name(f"{out.name}.aux.xml")
+        beside.unlink(missing_ok=True)
+        if raster.kind == "class" and raster.codes:
+            beside.write_text(attribute_table(raster.codes, raster.colours), "utf-8")
 
 
 def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]] | None:
