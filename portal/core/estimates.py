@@ -1,4 +1,4 @@
-"""Estimate what a request would make, from its document alone: raster size, cells, tiles."""
+"""Estimate what a request would make, from its document alone: raster size, cells, tiles, sites."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ from reprojection.grid.crs import parse_crs
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest
+from tasks.request.sites import parse_sites
 from tasks.request.target import Target
 
 _MOST_TILES = 24
@@ -13,7 +14,10 @@ _MOST_TILES = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The largest raster's size in pixels, the pixel's side and unit, cells and tiles touched."""
+    """The largest raster's size in pixels, the pixel's side and unit, cells and tiles touched.
+
+    `sites` counts those that it reads in place of making rasters; 0: it makes rasters.
+    """
 
     width: int
     height: int
@@ -22,6 +26,7 @@ class Estimate:
     cells: int
     layers: int
     days: int
+    sites: int
     tiles: tuple[str, ...]
     more_tiles: int
     notes: tuple[str, ...]
@@ -55,6 +60,7 @@ def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
         cells=_cells(made),
         layers=sum(len(choice.layers) for choice in request.products),
         days=request.time.days,
+        sites=len(parse_sites(request.region.sites)) if request.region.sites else 0,
         tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),
         more_tiles=max(0, len(tiles) - _MOST_TILES),
         notes=request_notes(resolved),

@@ -57,6 +57,15 @@
       changed();
       return;
     }
+    const days = event.target.closest("[data-days]");
+    if (days) {
+      const [start, end] = days.dataset.days.split(" ");
+      form.elements.namedItem("start").value = start;
+      form.elements.namedItem("end").value = end;
+      form.elements.namedItem("start").focus();
+      changed();
+      return;
+    }
     const copy = event.target.closest("[data-copy]");
     if (copy) {
       await navigator.clipboard.writeText(document.getElementById(copy.dataset.copy).textContent);

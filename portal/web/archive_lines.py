@@ -34,7 +34,12 @@ def lacks_of(form: Form, held: Holdings | None) -> Problems:
         return Problems()  # the check of the form says what is wrong
     if not (form.start and form.end):
         found += [
-            FieldProblem(slot="time", control="start", text=f"The archive has {has}.")
+            FieldProblem(
+                slot="time",
+                control="start",
+                text=f"The archive has {has}.",
+                days=(each.first.isoformat(), each.last.isoformat()),
+            )
             for card in form.products
             if (each := held.of(card.name, card.collection)) is not None
             for has in [f"{named(each)}: {held_text(each)}"]

@@ -36,13 +36,15 @@ _PREDICATES = ("is ", "has ", "names ", "lies ", "removes ", "reaches ", "holds 
 class FieldProblem:
     """An error, the place on the form that shows it, and the id of the control it concerns.
 
-    `waits`: nothing is wrong, but a part is still to be filled in.
+    `waits`: nothing is wrong, but a part is still to be filled in. `days` are the first and the
+    last day that a click takes over.
     """
 
     slot: str
     control: str
     text: str
     waits: bool = False
+    days: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

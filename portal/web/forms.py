@@ -482,6 +482,10 @@ def _reduction(form: Form) -> object:
 def _measurements(form: Form) -> Document | None:
     if not form.measured and not form.compare:
         return None
+    if not form.compare:
+        raise NotFilledError(
+            "measurements.compare", "is empty.", "Write each layer with its column: Lai_1km: LAI."
+        )
     made: Document = {
         "table": form.measured,
         "compare": _yaml_mapping("measurements.compare", form.compare),

@@ -76,13 +76,16 @@ class FileRead:
 @router.get("/new")
 def new(caller: Caller, portal: CurrentPortal, again: str = "", package: str = "") -> Response:
     """Show an empty form, or the form that would submit a request again, or run a package."""
+    address = caller.owner if "@" in caller.owner else ""
     if not again:
-        return new_page(portal, caller, Form(package=package[:400]))
+        return new_page(portal, caller, Form(package=package[:400], notify=address))
     row = read_for(portal.runtime, caller, again)
     form = form_of(request_operations.document_of(row))
     if caller.owner == row.owner:
         return new_page(portal, caller, replace(form, labels=", ".join(row.labels)))
-    return new_page(portal, caller, replace(form, labels="", group="", standing="0", notify=""))
+    return new_page(
+        portal, caller, replace(form, labels="", group="", standing="0", notify=address)
+    )
 
 
 @router.post("/new")

@@ -212,7 +212,7 @@ _LABELS: Mapping[str, str] = {
     "time": "Time",
     "measurements": "Measurements",
     "measurements.table": "Table of measurements",
-    "measurements.compare": "Compared layers",
+    "measurements.compare": "The list of compared layers, under Measurements,",
     "measurements.sites": "Sites of the measurements",
     "measurements.time_zone": "Time zone",
     "products.*.use": "Dates of a product",

@@ -124,8 +124,12 @@ def test_the_archive_s_days_are_told_before_a_layer_is_chosen(page: Page) -> Non
     page.get_by_role("checkbox", name="Lai_1km").uncheck()
     page.fill("#start", "")
     expect(page.locator("#told-time")).to_have_text(
-        "The archive has MCD15A2 005: 16 granules, 2012-01-01 to 2012-04-30."
+        "The archive has MCD15A2 005: 16 granules, 2012-01-01 to 2012-04-30. Take these days"
     )
+    page.get_by_role("button", name="Take these days").click()
+    expect(page.locator("#start")).to_have_value("2012-01-01")
+    expect(page.locator("#end")).to_have_value("2012-04-30")
+    expect(page.locator("#told-time")).to_be_empty()
     page.fill("#north", "95")
     page.fill("#start", "2031-01-01")
     page.fill("#end", "2031-01-31")

@@ -110,6 +110,48 @@ def test_the_summary_follows_the_form(portal: LivePortal) -> None:
     assert "Still to do" in open_
 
 
+def test_the_summary_says_what_is_made_of_sites(portal: LivePortal) -> None:
+    sites = {
+        **FORM,
+        "region_kind": "sites",
+        "sites": "id,latitude,longitude\nMoor,56.6,-6.7\nB,54,9",
+    }
+    grid = '<fieldset class="card" data-when="region_kind bbox tiles geojson place"'
+    with portal.browser() as client:
+        made = client.post("/new/check", data=sites).text
+        page = client.post("/new", data={**sites, "start": ""}).text
+        plain = client.get("/new").text
+    assert "time series at 2 sites: a table and a chart of each layer, no rasters" in made
+    assert "pixels of" not in made
+    assert f"{grid} hidden>" in page
+    assert f"{grid}>" in plain
+
+
+def test_the_mail_goes_to_who_is_signed_in(portal: LivePortal, runtime: Runtime) -> None:
+    def address(page: str) -> str:
+        found = re.search(r'id="notify"[^>]* value="([^"]*)"', page)
+        assert found is not None
+        return found[1]
+
+    name = submitted(runtime)  # by Ada, who wants no mail
+    with portal.browser() as ada, portal.browser("ops", "operator") as nameless:
+        assert address(ada.get("/new").text) == "ada@example.org"
+        assert address(ada.get(f"/new?again={name}").text) == ""
+        assert address(nameless.get("/new").text) == ""
+    with portal.browser("eve@example.org", "operator") as other:
+        assert address(other.get(f"/new?again={name}").text) == "eve@example.org"
+
+
+def test_an_empty_list_of_compared_layers_names_its_section(portal: LivePortal) -> None:
+    measured = {**FORM, "measured": "site,time,LAI\nMoor,2012-04-13,2.5"}
+    with portal.browser() as client:
+        page = client.post("/new", data=measured).text
+    assert error_at(page, "measurements") == (
+        "The list of compared layers, under Measurements, is empty. "
+        "Write each layer with its column: Lai_1km: LAI."
+    )
+
+
 def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, runtime: Runtime) -> None:
     with portal.browser() as client:
         started = client.post("/new/preview", data=FORM).text
