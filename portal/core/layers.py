@@ -12,6 +12,7 @@ from typing import Self
 from portal.core.results import ResultFile
 from reprojection.read.completeness import WHOLE
 from tasks.model.gaps import in_percent
+from tasks.model.items import without_items
 from tasks.model.plan import Gap
 from tasks.request import windows
 from tasks.tables.task_rows import Interest
@@ -86,7 +87,7 @@ class Arranged:
     @classmethod
     def of(cls, files: Mapping[str, ResultFile]) -> Self:
         """Arrange the files of a request."""
-        listed = without_items(files)
+        listed = {path: files[path] for path in without_items(files)}
         return cls(
             files=files,
             listed=listed,
@@ -109,16 +110,6 @@ def is_raster(result: ResultFile) -> bool:
     """
     suffix = PurePosixPath(result.path).suffix.lower()
     return suffix in (".tif", ".tiff") and result.file.valid_share is not None
-
-
-def without_items(files: Mapping[str, ResultFile]) -> dict[str, ResultFile]:
-    """Leave out the STAC items that describe rasters of the same name."""
-    rasters = {path.removesuffix(".tif") for path in files if path.endswith(".tif")}
-    return {
-        path: file
-        for path, file in files.items()
-        if not (path.endswith(".json") and path.removesuffix(".json") in rasters)
-    }
 
 
 def selected(

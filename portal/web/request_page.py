@@ -575,13 +575,15 @@ def _cause(interest: Interest, failed: Mapping[Category | None, list[Interest]])
 
 
 def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
-    layers = list(portal.results_of(row).layers.values())
+    every = portal.results_of(row)
+    layers = list(every.layers.values())
     gaps = portal.results.gaps(portal.runtime, row)[0] if layers else ()
     failed = any(count.failed for count in row.phases.values())
     failures = portal.results.failures(portal.runtime, row) if layers and failed else ()
     found = matrix(layers, gaps, failures, max(1, page), _DATES)
     return {
         "matrix": found,
+        "file_bytes": every.size,
         "matrix_page": max(1, page),
         "matrix_pages": max(1, -(-found.dates // _DATES)),
     }

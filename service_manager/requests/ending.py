@@ -92,7 +92,11 @@ def judge(
     again = f"{reused} of {tasks} tasks had been done before" if reused else ""
     return Verdict(
         state=RequestState.COMPLETE,
-        message=_joined(f"all {len(made)} results are there", empty, again),
+        message=_joined(
+            "the result is there" if len(made) == 1 else f"all {len(made)} results are there",
+            empty,
+            again,
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from reprojection.read.completeness import WHOLE, Completeness
 from service_manager.tasks.causes import Empty, empty_rasters, order
 from tasks.model.categories import RULES, Category
 from tasks.model.gaps import JoinedGap, affected, incomplete_lines, join_gaps
+from tasks.model.items import without_items
 from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.tables.request_table import PhaseCount
@@ -53,9 +54,9 @@ class Failure:
 class RequestSummary:
     """What became of a request, counted from its interests.
 
-    `results` are files by folder, `size` their bytes; `incomplete` are those made without some of
-    their inputs, by path; `empty` the rasters without one valid pixel; `ended` and `reused` are
-    tasks by phase.
+    `results` are files by folder, without STAC items, `size` the bytes of all; `incomplete` are
+    those made without some of their inputs, by path; `empty` the rasters without one valid pixel;
+    `ended` and `reused` are tasks by phase.
     """
 
     results: Mapping[str, int] = field(default_factory=dict)
@@ -96,7 +97,8 @@ def outcome(
         if interest.outcome is TaskOutcome.DONE:
             if interest.output:
                 made.append(interest)
-                results[interest.output] += len(interest.files)
+                names = without_items(file.name for file in interest.files)
+                results[interest.output] += len(names)
                 size += sum(file.size for file in interest.files)
                 incomplete += [
                     (f"{interest.output.strip('/')}/{file.name}", file.completeness)

@@ -70,7 +70,8 @@ def first_cause(interests: Iterable[Interest], runs: int) -> str:
     first = next(interest for interest in ran if interest.message == message)
     if first.name not in said:
         said = f"{first.name}: {said}"
-    return said if len(alike) == 1 else f"{said} (and {len(alike) - 1:,} more tasks)"
+    more = len(alike) - 1
+    return f"{said} (and {more:,} more task{'s' if more > 1 else ''})" if more else said
 
 
 def inherited(given: Input, failed: Task) -> str:

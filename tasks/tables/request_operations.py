@@ -11,6 +11,7 @@ from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.task_keys import SHARDS
 from tasks.request.document import Request, dump_request, parse_request
+from tasks.request.heading import heading
 from tasks.storage import blobs
 from tasks.storage.store import Delete, Operation, Replace, Row
 from tasks.tables.request_table import (
@@ -69,7 +70,7 @@ def submit(
         owner=owner,
         state=RequestState.SUBMITTED,
         submitted=now,
-        title=request.title,
+        title=heading(request),
         document=document,
         dry_run=dry_run,
         retry_of=retry_of,

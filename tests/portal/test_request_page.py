@@ -120,6 +120,25 @@ def test_a_picture_is_drawn_and_kept_by_the_browser(
     assert "Download" in page
 
 
+def test_all_files_are_one_click_away_in_the_first_card_of_results(
+    portal: LivePortal, runtime: Runtime, raster: bytes
+) -> None:
+    of_rasters, of_tables = submitted(runtime), submitted(runtime)
+    layer = "MCD15A2.005/Lai_1km"
+    put_result(runtime, of_rasters, layer, "MCD15A2.005.Lai_1km.2012-01-01.tif", raster)
+    put_result(runtime, of_tables, "zonal", "table.csv", b"zone,mean\n")
+    for name in (of_rasters, of_tables):
+        set_row(runtime, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
+    with portal.browser() as client:
+        pages = {name: client.get(f"/requests/{name}").text for name in (of_rasters, of_tables)}
+    for name, page in pages.items():
+        first, files = page.split('<section class="card" id="results"')
+        holds = first if name == of_rasters else files
+        assert page.count(f'href="/api/requests/{name}/archive.zip"') == 1
+        assert f'href="/api/requests/{name}/archive.zip"' in holds
+    assert "unpack the ZIP and open <code>results.qgs</code>" in pages[of_rasters]
+
+
 def test_failures_are_grouped_and_lead_to_every_attempt(
     portal: LivePortal, runtime: Runtime
 ) -> None:

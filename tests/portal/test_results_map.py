@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from portal.core.layers import matrix, result_layers, selected, without_items
+from portal.core.layers import Arranged, matrix, result_layers, selected
 from portal.core.results import ResultFile
 from portal.core.takeaway import SCRIPTS, citation, class_names
 from portal.web.map_page import Series
@@ -66,8 +66,8 @@ def test_a_matrix_says_what_is_complete_partial_or_missing_and_why() -> None:
 
 def test_stac_items_of_rasters_are_left_out_and_other_files_are_not() -> None:
     paths = ("L/a.tif", "L/a.json", "L/table.json", "L/a.nc")
-    files = {path: result(path) for path in paths}
-    assert list(without_items(files)) == ["L/a.tif", "L/table.json", "L/a.nc"]
+    listed = Arranged.of({path: result(path) for path in paths}).listed
+    assert list(listed) == ["L/a.tif", "L/table.json", "L/a.nc"]
 
 
 def test_results_are_selected_by_layer_and_date() -> None:

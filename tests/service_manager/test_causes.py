@@ -49,7 +49,7 @@ def run(number: int, message: str = "crash", *, stopped: bool = False) -> Intere
         ([failed("a.hdf", message="a.hdf is cut off")], "bad image format: a.hdf is cut off"),
         (
             [failed("c.hdf", LOST), failed("b.hdf"), failed("a.hdf")],
-            "a.hdf: bad image format: cut off (and 1 more tasks)",
+            "a.hdf: bad image format: cut off (and 1 more task)",
         ),
         (
             [failed("a.hdf", message="odd"), failed("b.hdf"), failed("c.hdf")],

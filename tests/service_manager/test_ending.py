@@ -88,7 +88,7 @@ def result(name: str, outcome: TaskOutcome | None = DONE, *, lacks: bool = False
             "2 of 2 results are there; 2 of them lack an input",
         ),
         # What has no outcome yet belongs to a request that is cancelled.
-        ([result("a"), interest("g", DONE)], [], RequestState.COMPLETE, "all 1 results are there"),
+        ([result("a"), interest("g", DONE)], [], RequestState.COMPLETE, "the result is there"),
     ],
 )
 def test_what_is_said_of_a_request_that_skips_what_is_missing(
@@ -142,7 +142,7 @@ def test_what_had_been_done_before_is_counted() -> None:
         Phase.AGGREGATION: PhaseCount(total=1, reused=1),
     }
     found = ending.judge(MissingPolicy.SKIP, [result("a")], [], phases=phases)
-    assert found.message == "all 1 results are there; 3 of 5 tasks had been done before"
+    assert found.message == "the result is there; 3 of 5 tasks had been done before"
 
 
 def test_what_a_cancelled_request_has_is_counted() -> None:

@@ -42,10 +42,11 @@ def test_it_says_until_when_results_are_kept() -> None:
 
 
 def test_complete() -> None:
+    item = replace(FILE, name="a.json", size=0)  # no file that people count
     letter = compose(
         title="Leaf area",
         state=RequestState.COMPLETE,
-        outcome=outcome([DONE, replace(DONE, key="0b")]),
+        outcome=outcome([replace(DONE, files=(FILE, item)), replace(DONE, key="0b")]),
         link=LINK,
     )
     assert letter.subject == "Leaf area: complete"

@@ -1,0 +1,31 @@
+"""What a request is called on pages and in mails: its title, else what it asks for."""
+
+from tasks.request.document import Region, Request
+from tasks.request.sites import parse_sites
+
+_LONGEST = 200
+_TILES = 4
+
+
+def heading(request: Request) -> str:
+    """Return the title, or products, place and days: "MCD15A2 at 4 sites, 2012-04-13"."""
+    if request.title.strip():
+        return request.title
+    products = ", ".join(dict.fromkeys(choice.name for choice in request.products))
+    start, end = request.time.start, request.time.end
+    days = f"{start}" if start == end else f"{start} to {end}"
+    return f"{products} {_place(request.region)}, {days}"[:_LONGEST]
+
+
+def _place(region: Region) -> str:
+    if region.sites is not None:
+        count = len(parse_sites(region.sites))
+        return f"at {count:,} site{'s' if count != 1 else ''}"
+    if region.place is not None:
+        return f"in {region.place}"
+    if region.tiles is not None:
+        more = len(region.tiles) - _TILES
+        return f"in {', '.join(region.tiles[:_TILES])}" + (f" and {more} more" if more > 0 else "")
+    if region.bbox is not None:
+        return f"in {', '.join(f'{edge:g}' for edge in region.bbox)}"
+    return "in a polygon"
