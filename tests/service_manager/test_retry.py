@@ -411,6 +411,33 @@ def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() 
     assert at > 10, at
 
 
+@pytest.mark.slow
+def test_a_manager_that_stalls_at_any_write_of_a_retry_leaves_an_ended_request_as_it_is() -> None:
+    """Another obeyed the order, and ended the request with what failed again."""
+    at, stalled = 0, True
+    while stalled:
+        b = held(ABSENT)
+        request = b.submit("p")
+        b.rounds(8)
+        retrying.retry(b.runtime, request, Scope())
+        left: list[object] = []
+
+        def shown(b: Held = b, request: str = request) -> list[object]:
+            return [*request_operations.failures(b.runtime, request), made_over(b, request), *b.ran]
+
+        def end(b: Held = b, request: str = request, left: list[object] = left) -> None:
+            b.held = False
+            b.restart(epoch=2)
+            assert b.until_ended(request).state is RequestState.GAPS
+            left += shown()
+
+        stalled = stalls(b, at, end)
+        b.rounds(8)
+        assert not stalled or shown() == left, at
+        at += 1
+    assert at > 10, at
+
+
 def test_a_fallback_task_goes_only_with_the_task_that_it_replaces() -> None:
     """Another request had the task itself begun again since, and it failed."""
     b = held(ABSENT)
