@@ -47,7 +47,7 @@ class Attempts:
         self.workers: tuple[workers.WorkerRow, ...] = ()  # that beat, at the last look
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
 
-    def look(self) -> bool:
+    def look(self) -> None:
         """One look. Raises StoreError; what was not done is found again by the next."""
         now = self._clock.monotonic()
         if now >= self._statistics_due:
@@ -71,7 +71,6 @@ class Attempts:
             self._kill(kill)
         for verdict in verdicts.given_up:
             self._give_up(verdict)
-        return False
 
     def scale_in(self, wanted: int) -> None:
         """Tell the workers to leave that are more than the slots wanted. Raises StoreError."""

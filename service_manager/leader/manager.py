@@ -46,6 +46,7 @@ log = structlog.get_logger("manager")
 CLEANING = 0.1  # seconds of one round
 PREPARING = 2.0  # seconds between two writings of how far planning and writing are
 
+Concern = Callable[[], bool | None]  # returns whether there is more to do at once
 Send = Callable[[Sequence[str]], None]
 Recall = Callable[[], Sequence[str]]
 SendTo = Callable[[Sequence[str], str], None]
@@ -125,8 +126,8 @@ class Manager:
         self._clean_period = options.orphans / len(SHARDS)
         self._due_clean = self._clock.monotonic() + options.orphans
         self._shards_looked_at = itertools.cycle(SHARDS)
-        self._due: dict[Callable[[], bool], float] = {}
-        self._concerns: tuple[tuple[Callable[[], bool], float], ...] = (
+        self._due: dict[Concern, float] = {}
+        self._concerns: tuple[tuple[Concern, float], ...] = (
             (self._lifecycle.take_up, 1.0),
             (self._restrict, 1.0),
             (self._lifecycle.plan, 0.0),
@@ -158,7 +159,7 @@ class Manager:
                 continue
             self._due[concern] = now + period
             try:
-                busy = concern() or busy
+                busy |= bool(concern())
             except StoreError as error:
                 log.warning(
                     "tried again in the next round", concern=concern.__qualname__, error=str(error)
@@ -202,13 +203,12 @@ class Manager:
             self._ready.now(task)
         self._events.notice([shard(ended) for ended in informed.ended])
 
-    def _restrict(self) -> bool:
+    def _restrict(self) -> None:
         if self._restricting.look():
             # What waits on the queue was chosen under the earlier ones.
             self._dispatch.unsend(self._recall())
-        return False
 
-    def _sweeping(self) -> bool:
+    def _sweeping(self) -> None:
         for _ in range(1 if self._swept else len(SHARDS)):
             number = self._sweep.due()
             if number is None:
@@ -219,7 +219,6 @@ class Manager:
             if found.has_events:
                 self._events.notice([number])
         self._swept = True
-        return False
 
     def _process_events(self) -> bool:
         keys = self._runtime.wakeups.drain()
@@ -279,7 +278,7 @@ class Manager:
                 event.key, event.sponsor, event.task_class, alone=event.category is not None
             )
 
-    def _dispatching(self) -> bool:
+    def _dispatching(self) -> None:
         for request in self._dispatch.hungry():
             self._sweep.feed(request)
         if self._dispatch.overtaken(self.cache):
@@ -295,16 +294,14 @@ class Manager:
             except SendError as error:
                 log.warning("the broker takes no messages", error=str(error))
                 self._dispatch.unsend(itertools.chain.from_iterable(chosen[number:]))
-                return False
-        return False
+                return
 
-    def _scaling(self) -> bool:
+    def _scaling(self) -> None:
         self.wanted_slots = self._wanted.count(self.cache, self._dispatch.backlog(self.cache))
         self._scale(self.wanted_slots)
         self._attempts.scale_in(self.wanted_slots)
-        return False
 
-    def _cleaning(self) -> bool:
+    def _cleaning(self) -> None:
         """Expire artifacts that are not worth keeping and delete useless blobs, shard by shard.
 
         It works for a small part of each round. Raises StoreError; then the next shard is due.
@@ -312,7 +309,7 @@ class Manager:
         now = self._clock.monotonic()
         if self._cleaned is None:
             if now < self._due_clean:
-                return False
+                return
             self._due_clean = now + self._clean_period
             self._cleaned = self._retention.passing(next(self._shards_looked_at))
         passing, self._cleaned = self._cleaned, None
@@ -325,4 +322,3 @@ class Manager:
                 break
         if gone:
             log.info("artifacts expired and useless blobs deleted", count=gone)
-        return False

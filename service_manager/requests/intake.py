@@ -105,13 +105,14 @@ class Intake:
         """Take up the plan of a request that is PLANNING, and return its row afterwards.
 
         The row is unchanged while planning is running; otherwise the request is WRITING, HELD or
-        has ended.
+        has ended. The plan is let go of when the request is not PLANNING any more.
 
         Raises:
             StoreError: storage failed; it is tried again.
         """
         full = request_operations.load(self._runtime, row.id)
         if full.state is not RequestState.PLANNING:
+            self.abandon(row.id)
             return full
         ready = self._ready(full)
         if ready is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -33,6 +34,16 @@ PLANS = 4  # taken up in one round, while the others wait for their turn
 _GLANCE = 0.05  # seconds that a round waits for a plan while there is other work
 
 
+class _Work(NamedTuple):
+    """What is done for a request, a step in each turn, until the steps end.
+
+    It may break off at any step. `withdraws`: its unfinished interests are withdrawn, and it ends.
+    """
+
+    steps: Generator[Written | None]
+    withdraws: bool = False
+
+
 class Lifecycle:
     """All requests that have not ended.
 
@@ -54,7 +65,6 @@ class Lifecycle:
         locations: InputLocations | None = None,
     ) -> None:
         self._runtime = runtime
-        self._store = runtime.store
         self._clock = runtime.clock
         self._options = options
         self._cache = cache
@@ -65,8 +75,7 @@ class Lifecycle:
         self._retrying = Retrying(runtime, cache, dispatch, dependents, self.find, hear)
         self._epoch = epoch
         self._locations = locations
-        self._work: dict[str, Generator[Written | None]] = {}  # plans and drops under way
-        self._dropping: set[str] = set()  # requests whose work is a drop
+        self._work: dict[str, _Work] = {}  # what is under way, by request
         self._look_at: set[str] = set()  # requests whose rows are to be read
         self._all_due = 0.0
         self._turns = PlanTurns()
@@ -92,7 +101,7 @@ class Lifecycle:
 
     # --- new ones, orders ---
 
-    def take_up(self) -> bool:
+    def take_up(self) -> None:
         """Hear of new requests and orders, and see to them. Raises StoreError."""
         for request, acknowledge in self._runtime.queue.receive():
             self._look_at.add(request)
@@ -111,7 +120,6 @@ class Lifecycle:
             except StoreError:
                 self._look_at.add(request)
                 raise
-        return False
 
     def _recount_quiet(self) -> None:
         """Read again the recorded outcomes of requests for which no events come.
@@ -120,8 +128,7 @@ class Lifecycle:
         nothing is found.
         """
         for live in self._cache.requests.values():
-            live.quiet = 0 if live.heard else live.quiet + 1
-            live.heard = False
+            live.quiet += 1
             if live.row.state is RequestState.RUNNING and live.quiet.bit_count() == 1:
                 recount(self._runtime, live)
 
@@ -131,7 +138,7 @@ class Lifecycle:
         if live is None:
             return
         if known:
-            self._take_row(live, request_operations.load(self._runtime, request))
+            live.row = request_operations.row_of(self._runtime, request)
             if live.row.state.ended:
                 self._forget(request)
                 return
@@ -142,8 +149,8 @@ class Lifecycle:
         self._write(live)
         if live.row.state is RequestState.RUNNING:
             self._obey(live)
-        if live.row.state is RequestState.CANCELLING and request not in self._dropping:
-            self._drop(live)
+        if live.row.state is RequestState.CANCELLING:
+            self._withdraw(live)
 
     def _unplanned(self, live: Live) -> None:
         if live.id not in self._intake.planning:
@@ -169,13 +176,10 @@ class Lifecycle:
         return taken > 0 and bool(self._turns or self._intake.planning)
 
     def _plan(self, request: str, step: Callable[[RequestRow], RequestRow]) -> None:
-        live = self._cache.requests.get(request)
-        if live is None or not live.row.state.unplanned:
-            self._intake.abandon(request)
-            return
+        live = self._cache.requests[request]
         try:
             with bound_contextvars(request=request):
-                self._take_row(live, step(live.row))
+                live.row = step(live.row)
         except StoreError:
             self._look_at.add(request)
             raise
@@ -185,11 +189,11 @@ class Lifecycle:
 
     def _write(self, live: Live) -> None:
         if live.row.state is RequestState.WRITING and live.id not in self._work:
-            self._work[live.id] = self._intake.write(live)
+            self._work[live.id] = _Work(self._intake.write(live))
 
     def _held(self, live: Live) -> None:
         if live.row.order is RequestOrder.CONFIRM:
-            self._take_row(live, self._intake.confirm(live))
+            live.row = self._intake.confirm(live)
 
     def _obey(self, live: Live) -> None:
         if live.id in self._work:
@@ -202,39 +206,28 @@ class Lifecycle:
                     return row
                 return replace(row, paused=paused, order=None)
 
-            self._take_row(live, request_operations.change_request(self._runtime, live.id, change))
+            live.row = request_operations.change_request(self._runtime, live.id, change)
             self._look_at.add(live.id)
         elif live.row.retry_orders:
-            self._work[live.id] = self._retrying.batches(live)
+            self._work[live.id] = _Work(self._retrying.batches(live))
 
-    def _drop(self, live: Live) -> None:
-        """Withdraw a request's unfinished interests, instead of the work under way for it.
-
-        All of that work may break off anywhere.
-        """
-        work = self._work.pop(live.id, None)
-        if work is not None:
-            work.close()
-        self._dropping.add(live.id)
-        self._work[live.id] = Dropping(
-            self._runtime, self._cache, self._dispatch, live.id, what_ended
-        ).batches()
-
-    def _take_row(self, live: Live, row: RequestRow) -> None:
-        live.row = row
-        live.changed = True
+    def _withdraw(self, live: Live) -> None:
+        """Begin to withdraw a request's unfinished interests, instead of other work for it."""
+        work = self._work.get(live.id)
+        if work is None or not work.withdraws:
+            dropping = Dropping(self._runtime, self._cache, self._dispatch, live.id, what_ended)
+            self._work[live.id] = _Work(dropping.batches(), withdraws=True)
 
     def _forget(self, request: str) -> None:
         self._intake.abandon(request)
-        self._cache.requests.pop(request, None)
+        del self._cache.requests[request]
         self._turns.drop(request)
         self._work.pop(request, None)
-        self._dropping.discard(request)
 
-    # --- plans and drops ---
+    # --- plans, retries and withdrawals under way ---
 
     def work(self) -> bool:
-        """Do a slice of each plan and withdrawal under way; return whether there is more."""
+        """Do a slice of the work under way, in turns; return whether there is more."""
         until = self._clock.monotonic() + self._options.slice
         while self._work:
             request = next(iter(self._work))
@@ -245,19 +238,17 @@ class Lifecycle:
         return bool(self._work)
 
     def _step(self, request: str) -> None:
-        live = self._cache.requests[request]
+        live, work = self._cache.requests[request], self._work[request]
         try:
             with bound_contextvars(request=request):
-                written = next(self._work[request])
+                written = next(work.steps)
         except StopIteration:
             del self._work[request]
             self._look_at.add(request)  # there may be an order; or the end fails
-            if request in self._dropping:
-                self._dropping.discard(request)
-                self._dropped(live)
+            if work.withdraws:
+                self._withdrawn(live)
         except (StoreError, ValueError) as error:
             del self._work[request]
-            self._dropping.discard(request)
             self._look_at.add(request)  # begins again from the start
             if isinstance(error, StoreError):
                 raise
@@ -284,30 +275,27 @@ class Lifecycle:
         self._hear(Informed(ended=written.waiting))
         live.changed = True
 
-    def _dropped(self, live: Live) -> None:
+    def _withdrawn(self, live: Live) -> None:
         stored = request_operations.load(self._runtime, live.id)
         interests = recount(self._runtime, live)
         self._end(live, stored, [interest for interest in interests if interest.outcome])
 
     # --- ends and progress ---
 
-    def ends(self) -> bool:
+    def ends(self) -> None:
         """End the requests all of whose tasks have. Raises StoreError."""
         for live in list(self._cache.requests.values()):
-            if live.row.state is not RequestState.RUNNING:
-                continue
-            if live.id in self._work:
+            if live.row.state is not RequestState.RUNNING or live.id in self._work:
                 continue
             if live.row.rehearsal is Rehearsal.RUNS:
                 self._rehearsed(live)
             elif live.fails:
-                self._drop(live)
+                self._withdraw(live)
             elif not live.pending and not live.row.retry_orders:
                 stored = request_operations.load(self._runtime, live.id)
                 interests = recount(self._runtime, live)
                 if not live.pending:
                     self._end(live, stored, interests)
-        return False
 
     def _rehearsed(self, live: Live) -> None:
         """Once the rehearsal has ended, go on or hold the request."""
@@ -322,7 +310,7 @@ class Lifecycle:
             if interest.phase is Phase.REDUCTION and interest.category in PROGRAM
         ]
         why = f"{failed[0].category}: {failed[0].message}" if failed else ""
-        self._take_row(live, self._intake.rehearsed(live, why))
+        live.row = self._intake.rehearsed(live, why)
         self._look_at.add(live.id)
 
     def _end(self, live: Live, stored: RequestRow, interests: list[Interest]) -> None:
@@ -339,10 +327,10 @@ class Lifecycle:
         if row.state.ended:
             self._forget(live.id)
         else:
-            self._take_row(live, row)
+            live.row = row
             self._look_at.add(live.id)
 
-    def progress(self) -> bool:
+    def progress(self) -> None:
         """Write the counts of requests that changed. Raises StoreError, FencedError."""
         for live in list(self._cache.requests.values()):
             state = live.row.state
@@ -350,9 +338,8 @@ class Lifecycle:
                 continue
             self._write_counts(live, live.with_progress(self._cache.running_of(live)))
             live.changed = False
-        return False
 
-    def prepare(self) -> bool:
+    def prepare(self) -> None:
         """Write how far the planning and writing of requests are.
 
         Raises StoreError, FencedError.
@@ -367,7 +354,6 @@ class Lifecycle:
                 done = min(len(live.ledger), before.total)
             if done != before.done:
                 self._write_counts(live, replace(live.row, preparation=replace(before, done=done)))
-        return False
 
     def _write_counts(self, live: Live, counted: RequestRow) -> None:
         """Write a request's counts while its state is the one that they were counted in."""
@@ -386,7 +372,6 @@ class Lifecycle:
                 epoch=self._epoch,
             )
 
-        row = request_operations.change_request(self._runtime, live.id, change)
-        live.row = replace(row, document=live.row.document)
-        if row.order or row.retry_orders or row.state is not counted.state:
+        live.row = request_operations.change_request(self._runtime, live.id, change)
+        if live.row.order or live.row.retry_orders or live.row.state is not counted.state:
             self._look_at.add(live.id)

@@ -236,7 +236,7 @@ class Release:
         self._work: Iterator[None] = iter(())
         self._request = ""
 
-    def step(self) -> bool:
+    def step(self) -> None:
         """Go on for a while. Raises StoreError; the request's turn comes again then."""
         clock = self._runtime.clock
         if not self._request and not self._todo and clock.monotonic() >= self._due:
@@ -247,7 +247,6 @@ class Release:
             self._advance()
             if clock.monotonic() >= until:
                 break
-        return False
 
     def _advance(self) -> None:
         if not self._request:

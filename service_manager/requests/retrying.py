@@ -95,9 +95,7 @@ class Retrying:
             left = tuple(text for text in row.retry_orders if text not in orders)
             return replace(row, retry_orders=left)
 
-        document = live.row.document
-        row = request_operations.change_request(self._runtime, live.id, obeyed)
-        live.row = replace(row, document=document)
+        live.row = request_operations.change_request(self._runtime, live.id, obeyed)
         live.changed = True
 
     def _roots(self, interests: Mapping[str, Interest], scope: Scope) -> Iterator[str]:

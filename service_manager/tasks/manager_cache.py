@@ -18,13 +18,12 @@ _FEW = 1000  # running tasks
 class Live:
     """A request that has not ended."""
 
-    row: RequestRow
+    row: RequestRow  # without a document over 60 kB
     policy: MissingPolicy
     ledger: Ledger = field(default_factory=Ledger)
     stopped: bool = False  # its owner is paused, or has spent the quota
     changed: bool = True  # since its progress was written
-    heard: bool = True  # something of its tasks, since it was last recounted or found quiet
-    quiet: int = 0  # sweeps without hearing anything
+    quiet: int = -1  # sweeps since something of its tasks was heard, less the first
     run_failures: set[tuple[Category, str]] = field(default_factory=set)
     """In how many ways runs of its reduction have failed: category and message, two at most."""
     unsure: set[str] = field(default_factory=set)
@@ -74,7 +73,8 @@ class Live:
             return
         self.ledger.put(key, replace(entry, outcome=outcome))
         self.repeated.discard(key)
-        self.changed = self.heard = True
+        self.changed = True
+        self.quiet = -1
         if outcome is TaskOutcome.FAILED and event is not None and event.number:
             self._failed(event.phase, event.category, event.message)
 

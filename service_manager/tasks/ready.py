@@ -47,7 +47,7 @@ class ReadyTasks:
             heapq.heappush(self._later, (self._clock.monotonic() + wait, key))
             self._known_later.add(key)
 
-    def wake(self) -> bool:
+    def wake(self) -> None:
         """Make ready what is due. Raises StoreError; the rest is woken the next time."""
         now = self._clock.now()
         while self._later and self._later[0][0] <= self._clock.monotonic():
@@ -63,7 +63,6 @@ class ReadyTasks:
             self._known_later.discard(key)
             if task is not None and task.state is State.READY:
                 self.now(task)
-        return False
 
     def _sponsor(self, key: str, request: str) -> Task | None:
         def decide(task: Task) -> Change:

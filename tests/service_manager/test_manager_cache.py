@@ -100,7 +100,7 @@ def test_progress_is_written_again_after_each_change_of_the_ledger() -> None:
         lambda: found.forget(key(1)),
     ]
     for change in changes:
-        found.changed = found.heard = False
+        found.changed, found.quiet = False, 3
         change()
         assert found.changed
     assert found.pending == len(found.ledger) == 0
@@ -109,16 +109,16 @@ def test_progress_is_written_again_after_each_change_of_the_ledger() -> None:
 def test_only_the_first_outcome_of_a_task_in_the_ledger_is_recorded() -> None:
     found = live()
     found.note(interest(1, outcome=TaskOutcome.GAP))
-    found.changed = found.heard = False
+    found.changed, found.quiet = False, 3
     for number in (1, 2):
         found.record(key(number), TaskOutcome.DONE)
     entry = found.ledger.get(key(1))
     assert entry is not None
     assert entry.outcome is TaskOutcome.GAP
-    assert (len(found.ledger), found.changed, found.heard) == (1, False, False)
+    assert (len(found.ledger), found.changed, found.quiet) == (1, False, 3)
     found.note(interest(3))
     found.record(key(3), TaskOutcome.DONE)
-    assert found.heard
+    assert found.quiet == -1
     assert found.ledger.get(key(3)) == Entry(Phase.REPROJECTION, TaskOutcome.DONE)
 
 

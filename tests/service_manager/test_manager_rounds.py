@@ -213,6 +213,19 @@ def test_a_batch_goes_to_the_host_of_its_inputs_and_others_to_all() -> None:
     assert [event.key for event in told.heard] == [G[0].key]
 
 
+def test_a_host_that_made_inputs_for_an_earlier_request_is_preferred_for_a_new_one() -> None:
+    told = Told(tasks=G[:1])
+    told.beat("a", "b")
+    told.bench.submit("p")
+    told.rounds()
+    told.end(told.claim(G[0], "a"))
+    told.rounds()
+    told.bench.plans = {"q": plan_of(G[0], TOP)}
+    told.bench.submit("q")
+    told.rounds()
+    assert told.sent_to == [((TOP.key,), "host of a")]
+
+
 def test_what_the_broker_does_not_take_is_sent_in_the_next_round() -> None:
     told = Told(takes=1)
     told.beat("w", slots=4)

@@ -1,7 +1,6 @@
 """Plans under way: each once at a time, taken when it is made, and let go of."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -11,7 +10,7 @@ import structlog
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import Planned, PlanStream
 from service_manager.plans import plan_jobs
-from service_manager.plans.plan_jobs import Job, MadePlan, PlanJobs, Planner, inline
+from service_manager.plans.plan_jobs import PlanJobs, Planner
 from service_manager.plans.stored_plan import AbandonedError
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
@@ -22,30 +21,10 @@ from tasks.tables import request_operations, workers
 from tasks.tables.request_table import RequestRow
 from tasks.tables.workers import WorkerRow
 from tests.service_manager.scene import Scene
-from tests.service_manager.workbench import collect, document, mosaic, plan_of
+from tests.service_manager.workbench import Beside, collect, document, mosaic, plan_of
 
 A, B = collect("a"), collect("b")
 PLAN = plan_of(A, B, mosaic("top", A, B))
-
-
-@dataclass
-class Beside:
-    """Does jobs when it is told to."""
-
-    jobs: list[tuple[Job, Future[MadePlan]]] = field(default_factory=list)
-
-    def run(self, job: Job) -> Future[MadePlan]:
-        self.jobs.append((job, Future()))
-        return self.jobs[-1][1]
-
-    def end(self, number: int = 0) -> None:
-        job, future = self.jobs[number]
-        done = inline(job)
-        error = done.exception()
-        if error is None:
-            future.set_result(done.result())
-        else:
-            future.set_exception(error)
 
 
 @dataclass

@@ -1,16 +1,9 @@
 """The manager reacts to what it is told, without the time of a look."""
 
-from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 
-import pytest
-
-from service_manager.leader.manager import Manager, SendError
-from service_manager.plans.plan_jobs import Job, MadePlan
+from service_manager.leader.manager import Manager
 from service_manager.requests import ending
-from tasks.errors import FencedError, StoreError
-from tasks.messages.wakeups import LOOK
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState, TaskOutcome
 from tasks.storage.store import Delete
@@ -45,28 +38,6 @@ def test_a_request_is_taken_up_although_its_wake_up_is_lost() -> None:
     b.runtime.clock.sleep(1.0)
     all_rounds(b.manager)
     assert len(b.sent) == 1
-
-
-def test_a_plan_that_is_made_beside_the_rounds_wakes_the_manager() -> None:
-    b = Bench({"a": plan_of(collect("g0")), "b": plan_of(collect("g1"))})
-    under_way: list[tuple[Job, Future[MadePlan]]] = []
-
-    def beside(job: Job) -> Future[MadePlan]:
-        under_way.append((job, Future()))
-        return under_way[-1][1]
-
-    # A round waits for plans by the real clock, which is not to be tested here.
-    options = b.options.__class__(slice=0.0)
-    b.manager = Manager(b.runtime, options, b.plan_of_request, b.sent.extend, 1, beside)
-    b.submit("a")
-    b.submit("b")
-    all_rounds(b.manager)
-    assert b.runtime.wakeups.drain() == []
-    (job, good), (_, bad) = under_way
-    bad.set_exception(StoreError("storage does not answer"))
-    assert b.runtime.wakeups.drain() == []  # no reason to be quick
-    good.set_result(job())
-    assert b.runtime.wakeups.drain() == [LOOK]
 
 
 G0 = collect("g0")
@@ -136,20 +107,6 @@ def test_an_outcome_that_a_stalled_manager_recorded_is_found() -> None:
     assert b.until_ended(request, limit=200).state is RequestState.COMPLETE
 
 
-def test_a_manager_that_is_over_writes_no_counts() -> None:
-    b = Bench({"a": plan_of(G0)})
-    request = made_unseen(b)
-    live = b.manager.cache.requests[request]
-
-    def counted_by_the_next(row: RequestRow) -> RequestRow:
-        return replace(row, epoch=5)
-
-    request_operations.change_request(b.runtime, request, counted_by_the_next)
-    live.changed = True
-    with pytest.raises(FencedError):
-        b.manager._lifecycle.progress()
-
-
 def ending_of(b: Bench, request: str) -> RequestRow:
     """Have a request end by what was read of it now."""
     stored = request_operations.load(b.runtime, request)
@@ -172,21 +129,3 @@ def test_a_request_ends_once() -> None:
     row = b.until_ended(b.submit("a"))
     again = ending.write_end(b.runtime, replace(row, state=RequestState.FAILED))
     assert (again.state, b.row(row.id).state) == (RequestState.COMPLETE, RequestState.COMPLETE)
-
-
-def test_what_the_broker_does_not_take_is_sent_in_the_next_round() -> None:
-    b = Bench({"a": plan_of(G0, collect("g1"))})
-    away = True
-
-    def send(keys: Sequence[str]) -> None:
-        if away:
-            raise SendError("no broker")
-        b.sent.extend(keys)
-
-    b.manager = Manager(b.runtime, b.options, b.plan_of_request, send, 1)
-    b.submit("a")
-    all_rounds(b.manager)
-    assert b.sent == []
-    away = False
-    b.manager.tick()
-    assert len(b.sent) == 2

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
+from service_manager.plans.plan_jobs import Job, MadePlan, Run, inline
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.plan import Plan, PlannedTask
@@ -73,6 +75,26 @@ def document(title: str, **more: object) -> Request:
 
 
 @dataclass
+class Beside:
+    """Makes plans when it is told to."""
+
+    jobs: list[tuple[Job, Future[MadePlan]]] = field(default_factory=list)
+
+    def run(self, job: Job) -> Future[MadePlan]:
+        self.jobs.append((job, Future()))
+        return self.jobs[-1][1]
+
+    def end(self, number: int = 0) -> None:
+        job, future = self.jobs[number]
+        done = inline(job)
+        error = done.exception()
+        if error is None:
+            future.set_result(done.result())
+        else:
+            future.set_exception(error)
+
+
+@dataclass
 class Bench:
     """Manager, worker and clock of one test."""
 
@@ -81,6 +103,7 @@ class Bench:
     decide: Decide = lambda _claimed: None
     say: Callable[[protocol.Claimed], str] = lambda _claimed: "test"
     runtime: Runtime = field(default_factory=lambda: memory_runtime(ManualClock()))
+    run: Run = inline
     sent: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     manager: Manager = field(init=False)
@@ -91,7 +114,7 @@ class Bench:
     def restart(self, epoch: int = 1) -> None:
         """A new manager that knows nothing but the tables."""
         self.manager = Manager(
-            self.runtime, self.options, self.plan_of_request, self.sent.extend, epoch
+            self.runtime, self.options, self.plan_of_request, self.sent.extend, epoch, self.run
         )
 
     def plan_of_request(self, request: Request) -> Plan:
