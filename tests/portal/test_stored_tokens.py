@@ -15,6 +15,7 @@ from tasks.storage.clock import ManualClock
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import MARK, TABLE, Scope, TokenTable, digest_of, make_token
 from tests.portal.scripted import LivePortal, client_of, live_portal, live_runtime, settings
+from tests.portal.submissions import submitted
 
 
 def bearer(portal: LivePortal, token: str) -> httpx.Client:
@@ -38,6 +39,13 @@ def test_the_page_shows_a_token_once_and_storage_holds_its_digest(portal: LivePo
     assert token not in str(rows)
     with bearer(portal, token) as program:
         assert program.get("/api/requests").status_code == 200
+
+
+def test_a_token_acts_for_who_made_it_alone(portal: LivePortal) -> None:
+    names = {owner: submitted(portal.runtime, owner) for owner in ("ada@example.org", "bob")}
+    for owner, name in names.items():
+        with bearer(portal, made(portal, owner=owner)) as program:
+            assert [one["id"] for one in program.get("/api/requests").json()] == [name]
 
 
 def test_a_token_that_reads_changes_nothing(portal: LivePortal) -> None:
