@@ -5,13 +5,13 @@ This module is the API of the room; all other modules here serve it.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import ChoiceRefusedError
+from reprojection.files import AnyPath, as_paths
 from reprojection.grid.crs import operation
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
@@ -50,6 +51,8 @@ __all__ = [
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 Units = Literal["stored", "physical", "brightness"]
+Codes = Literal["mask", "keep"]
+Search = Literal["footprint", "valid"]
 
 ALGORITHM = "5"
 """Version of the pixels, recorded in provenance.
@@ -57,8 +60,6 @@ ALGORITHM = "5"
 Increase it whenever the same granules and options would give other pixels, together with the
 version in task keys of everything that makes artifacts.
 """
-
-_MERGES = ("nadir", "latest", "mean", "first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,15 +118,15 @@ class Options:
     qa: str | Mapping[str, Mapping[str, Sequence[int]]] | None = None
     mask: bool = True
     units: Units = "stored"
-    codes: Literal["mask", "keep"] = "mask"
-    search: Literal["footprint", "valid"] = "footprint"
+    codes: Codes = "mask"
+    search: Search = "footprint"
     extra_bands: tuple[ExtraBand, ...] = ()
     clamp: bool = False
     driver: Driver | None = None
 
 
 def reproject(
-    paths: Sequence[Path],
+    paths: AnyPath | Iterable[AnyPath],
     layer: str,
     grid: Grid,
     options: Options,
@@ -144,8 +145,8 @@ def reproject(
     spacing: the rule heads `reprojection/warp/swath.py`.
 
     Args:
-        paths: Files of tile granules of one date, or of swath granules, in any order; of several
-            editions of one granule the newest counts.
+        paths: Files of tile granules of one date, or of swath granules, in any order, or one file;
+            of several editions of one granule the newest counts.
         layer: The layer's name in the granules; of a layer with several bands one, as `Name[2]`,
             counted from 0.
         grid: The target grid.
@@ -166,10 +167,11 @@ def reproject(
         ChoiceRefusedError: no granule was given, granules do not belong in one raster, or options
             would give wrong values, such as classes that are blended.
     """
-    if not paths:
+    files = as_paths(paths)
+    if not files:
         raise ChoiceRefusedError("no granule was given; name at least one")
     with one_call():
-        return _reproject(paths, layer, grid, options, product, threads)
+        return _reproject(files, layer, grid, options, product, threads)
 
 
 def _reproject(
@@ -301,8 +303,7 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
             "a qa rule removes pixels, and mask=False keeps all but fill values; leave out one of "
             "the two"
         )
-    if options.merge not in _MERGES:
-        raise ChoiceRefusedError(f"merge {options.merge!r} is not known; choose {_words(_MERGES)}")
+    _check_words(options)
     if place.grid is None and method not in SWATH_METHODS:
         raise ChoiceRefusedError(
             f"layer {name!r} is of a swath, which is resampled by {_words(SWATH_METHODS)}, not "
@@ -332,6 +333,19 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
             f"merge 'mean' would blend layer {name!r}, whose values are a {kind.value}; choose "
             "nadir, latest or first"
         )
+
+
+def _check_words(options: Options) -> None:
+    for name, chosen, known in (
+        ("merge", (options.merge,), get_args(Merge)),
+        ("units", (options.units,), get_args(Units)),
+        ("codes", (options.codes,), get_args(Codes)),
+        ("search", (options.search,), get_args(Search)),
+        ("extra_bands", options.extra_bands, get_args(ExtraBand)),
+    ):
+        for word in chosen:
+            if word not in known:
+                raise ChoiceRefusedError(f"{name} {word!r} is not known; choose {_words(known)}")
 
 
 def _is_radiance(place: GranuleHeader) -> bool:

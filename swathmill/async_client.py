@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from reprojection.files import AnyPath
 from swathmill.client import Client, RequestStatus, ResultFile
 from swathmill.job import Job
 from tasks.model.model import RequestState
@@ -33,7 +34,7 @@ class AsyncClient:
     client: Client = field(default_factory=Client)
 
     async def submit(
-        self, request: Request | Mapping[str, object] | Path, *, key: str = ""
+        self, request: Request | Mapping[str, object] | AnyPath, *, key: str = ""
     ) -> AsyncJob:
         """Hand in a request; it has been accepted when this returns.
 
@@ -109,7 +110,12 @@ class AsyncJob:
         return await asyncio.to_thread(self.job.results)
 
     async def download(
-        self, folder: Path, *, layers: Sequence[str] = (), since: str = "", until: str = ""
+        self,
+        folder: AnyPath,
+        *,
+        layers: str | Sequence[str] = (),
+        since: str = "",
+        until: str = "",
     ) -> list[Path]:
         """Download finished files into a folder, as `Job.download`.
 
@@ -125,11 +131,11 @@ class AsyncJob:
 
     async def to_xarray(
         self,
-        layers: Sequence[str] = (),
+        layers: str | Sequence[str] = (),
         *,
         since: str = "",
         until: str = "",
-        folder: Path | None = None,
+        folder: AnyPath | None = None,
     ) -> xarray.Dataset:
         """Open the rasters as one dataset over time, as `Job.to_xarray`.
 

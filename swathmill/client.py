@@ -19,6 +19,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
+from reprojection.files import AnyPath
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
@@ -265,14 +266,14 @@ class Client:
     timeout: float = TIMEOUT_SECONDS
     blobs: FileBlobs | None = None
 
-    def submit(self, request: Request | Mapping[str, object] | Path, *, key: str = "") -> Job:
+    def submit(self, request: Request | Mapping[str, object] | AnyPath, *, key: str = "") -> Job:
         """Hand in a request; it has been accepted when this returns.
 
         Args:
             request: The request, its document, or the path of its document in YAML or JSON.
             key: Called again with the same non-empty key, it makes no second request.
         """
-        if isinstance(request, Path):
+        if isinstance(request, str | os.PathLike):
             request = load_request(request)
         elif not isinstance(request, Request):
             request = parse_request(request)

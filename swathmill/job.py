@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from reprojection.files import AnyPath
 from swathmill.errors import ArgumentError, JobFailedError
 from tasks.model.model import RequestState
 
@@ -98,7 +99,12 @@ class Job:
         return self.client.results(self.id)
 
     def download(
-        self, folder: Path, *, layers: Sequence[str] = (), since: str = "", until: str = ""
+        self,
+        folder: AnyPath,
+        *,
+        layers: str | Sequence[str] = (),
+        since: str = "",
+        until: str = "",
     ) -> list[Path]:
         """Download finished files into a folder, each checked by its SHA-256; return their paths.
 
@@ -106,29 +112,34 @@ class Job:
 
         Args:
             folder: Where the files' own folders are made.
-            layers: Only these layers, by the names of their folders; by default all files.
+            layers: Only this layer or these, by the names of their folders; by default all files.
             since: Only files of this date or a later one, such as "2012-04-01"; "" means any.
             until: Only files of this date or an earlier one; "" means any.
 
         Raises:
+            ArgumentError: `since` or `until` is no date.
             OSError: a file cannot be written.
         """
+        for name, day in (("since", since), ("until", until)):
+            if day and not _DATE.fullmatch(day):
+                raise ArgumentError(f"{name} {day!r} is no date.", "Write it like 2012-04-01.")
+        wanted = {layers} if isinstance(layers, str) else {*layers}
         chosen = [
             one
             for one in self.results()
-            if (not layers or PurePosixPath(one.name).parent.name in layers)
+            if (not layers or PurePosixPath(one.name).parent.name in wanted)
             and (not since or _date(one.name) >= since)
             and (not until or _date(one.name)[: len(until)] <= until)
         ]
-        return [self.client.download(one, folder) for one in chosen]
+        return [self.client.download(one, Path(folder)) for one in chosen]
 
     def to_xarray(
         self,
-        layers: Sequence[str] = (),
+        layers: str | Sequence[str] = (),
         *,
         since: str = "",
         until: str = "",
-        folder: Path | None = None,
+        folder: AnyPath | None = None,
     ) -> xarray.Dataset:
         """Open the rasters as one dataset over time: a variable for each layer, NaN for no data.
 
@@ -137,14 +148,15 @@ class Job:
         needed: install swathmill[cube].
 
         Args:
-            layers: Only these layers; by default all.
+            layers: Only this layer or these; by default all.
             since: Only dates from this one on, such as "2012-04-01"; "" means any.
             until: Only dates up to this one; "" means any.
             folder: Where the files are kept, so that values are read when they are used; None, the
                 default, reads all values into memory and keeps no file.
 
         Raises:
-            ArgumentError: no finished raster is among what was asked for, or xarray is missing.
+            ArgumentError: no finished raster is among what was asked for, xarray is missing, or
+                `since` or `until` is no date.
             ChoiceRefusedError: the rasters of a layer do not fit in one cube.
         """
         try:
@@ -164,7 +176,7 @@ class Job:
         return _merged(parts)
 
     def _cubes(
-        self, layers: Sequence[str], since: str, until: str, folder: Path
+        self, layers: str | Sequence[str], since: str, until: str, folder: AnyPath
     ) -> dict[str, Path]:
         """Write the rasters of each layer into a NetCDF file; return the files by name."""
         # Reading rasters loads GDAL, which other calls do not need.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from reprojection.catalogue.layers import Layer
 from reprojection.errors import ChoiceRefusedError
 from reprojection.explain.gdal_line import gdalwarp_line
 from reprojection.explain.source_pixel import counting_pixel, nearest_pixel
+from reprojection.files import AnyPath, as_paths
 from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
@@ -23,7 +24,16 @@ from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
 from reprojection.read.qa import DecodedField, Reason
 from reprojection.read.raster import Description
-from reprojection.reproject import Driver, ExtraBand, Merge, Options, Units, reproject
+from reprojection.reproject import (
+    Codes,
+    Driver,
+    ExtraBand,
+    Merge,
+    Options,
+    Search,
+    Units,
+    reproject,
+)
 from reprojection.write.write import open_raster
 
 _Rule = str | None
@@ -90,7 +100,9 @@ class Explanation:
     gdalwarp_note: str
 
 
-def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()) -> Explanation:
+def explain(
+    path: AnyPath, lon: float, lat: float, *, granules: AnyPath | Iterable[AnyPath] = ()
+) -> Explanation:
     """Explain one pixel of a raster: its source pixel, stored value and quality.
 
     Bit fields of QA layers are decoded by the catalogue, from the product's user guide.
@@ -107,16 +119,21 @@ def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()
 
     Raises:
         BadFormatError: the file is not a raster of Swathmill.
-        ChoiceRefusedError: the place is outside the raster.
+        ChoiceRefusedError: the place is outside the raster, or a reduction made it.
         ReprojectionError: a granule that is at hand cannot be read.
     """
-    opened = open_raster(path)
+    opened = open_raster(Path(path))
+    if package := dict(opened.said.provenance.parameters).get("package"):
+        raise ChoiceRefusedError(
+            f"{path} was made by the package {package}, whose pixels come from many; explain the "
+            "raster of a layer"
+        )
     said, grid = opened.said, opened.said.grid.grid()
     row, column = _pixel(grid, lon, lat)
     with rasterio.open(path) as dataset:
         stored = dataset.read(1, window=Window(column, row, 1, 1)).item()
     empty = opened.nodata is not None and (stored == opened.nodata or stored != stored)
-    found = _find(said, granules)
+    found = _find(said, as_paths(granules))
     origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
     line, line_note = gdalwarp_line(said, grid, opened.dtype, opened.nodata, found)
     return Explanation(
@@ -144,7 +161,7 @@ def _pixel(grid: Grid, lon: float, lat: float) -> Pixel:
             return Pixel(int(row[0]), int(column[0]))
     raise ChoiceRefusedError(
         f"longitude {lon}, latitude {lat} is outside the raster, whose bounds in its CRS are "
-        f"{tuple(grid.bounds)}"
+        f"{tuple(grid.bounds)}; write longitude before latitude"
     )
 
 
@@ -154,7 +171,7 @@ def _one_pixel(grid: Grid, row: int, column: int) -> Grid:
     return Grid(crs=grid.crs, transform=(a, b, corner[0], d, e, corner[1]), width=1, height=1)
 
 
-def _find(said: Description, granules: Iterable[Path]) -> dict[str, Path]:
+def _find(said: Description, granules: Sequence[Path]) -> dict[str, Path]:
     """Find the files of the raster's granules, by name, in the raster's order."""
     files: dict[str, Path] = {}
     for path in granules:
@@ -248,8 +265,8 @@ def options_of(said: Description) -> Options:
         else cast(_Rule, rule),
         mask=bool(chosen.get("mask", True)),
         units=cast(Units, chosen.get("units", "stored")),
-        codes=cast(Literal["mask", "keep"], chosen.get("codes", "mask")),
-        search=cast(Literal["footprint", "valid"], chosen.get("search", "footprint")),
+        codes=cast(Codes, chosen.get("codes", "mask")),
+        search=cast(Search, chosen.get("search", "footprint")),
         extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),
         clamp=bool(chosen.get("clamp", False)),
         driver=Driver(**json.loads(driver)) if isinstance(driver, str) else None,

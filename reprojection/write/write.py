@@ -20,6 +20,7 @@ from rasterio.io import MemoryFile
 from rasterio.transform import Affine
 
 from reprojection.errors import BadFormatError, GridError
+from reprojection.files import AnyPath
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Description, Pixels, Raster
 from reprojection.write.meanings import class_tags
@@ -33,7 +34,7 @@ TAG = "SWATHMILL"
 
 def write_cog(
     raster: Raster,
-    path: Path,
+    path: AnyPath,
     *,
     overviews: bool = True,
     compress: Compression = "deflate",
@@ -58,7 +59,8 @@ def write_cog(
     Raises:
         OSError: the file cannot be written; nothing of it remains.
     """
-    beside = path.with_name(path.name + ".part")
+    whole = Path(path)
+    beside = whole.with_name(f"{whole.name}.part")
     try:
         if compress == "zstd":
             _write_by_gdal(raster, beside, overviews=overviews)
@@ -72,7 +74,7 @@ def write_cog(
                     deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
                     threads=threads,
                 )
-        beside.replace(path)
+        beside.replace(whole)
     except BaseException:
         with contextlib.suppress(OSError):  # report the first of the two problems
             beside.unlink(missing_ok=True)
@@ -180,7 +182,9 @@ def _dataset(path: Path) -> Iterator["rasterio.io.DatasetReader"]:
     try:
         dataset = rasterio.open(path, driver="GTiff")
     except RasterioIOError as problem:
-        raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+        raise BadFormatError(
+            f"{path} cannot be opened as a GeoTIFF ({problem}); name one that Swathmill wrote"
+        ) from problem
     with dataset:
         yield dataset
 
@@ -196,7 +200,7 @@ def _opened(path: Path, dataset: "rasterio.io.DatasetReader") -> Opened:
     return Opened(path=path, said=said, nodata=nodata, dtype=dtype)
 
 
-def read_raster(path: Path) -> Raster:
+def read_raster(path: AnyPath) -> Raster:
     """Read a raster that `write_cog` wrote, with its metadata.
 
     Args:
@@ -208,12 +212,12 @@ def read_raster(path: Path) -> Raster:
     Raises:
         BadFormatError: the file is not a GeoTIFF of Swathmill.
     """
-    with _dataset(path) as dataset:
-        opened = _opened(path, dataset)
+    with _dataset(Path(path)) as dataset:
+        opened = _opened(Path(path), dataset)
         return opened.said.raster(dataset.read(), opened.nodata)
 
 
-def read_grid(path: Path) -> Grid:
+def read_grid(path: AnyPath) -> Grid:
     """Read the grid of any raster that GDAL opens, to put granules on.
 
     Args:
@@ -231,7 +235,9 @@ def read_grid(path: Path) -> Grid:
             text = dataset.tags().get(TAG)
             crs, transform, shape = dataset.crs, dataset.transform, dataset.shape
     except RasterioIOError as problem:
-        raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+        raise BadFormatError(
+            f"{path} cannot be opened as a raster ({problem}); name one that GDAL opens"
+        ) from problem
     if text is not None:
         return Description.model_validate_json(text).grid.grid()
     if not crs or transform == Affine.identity():

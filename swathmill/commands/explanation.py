@@ -10,6 +10,7 @@ from rich.console import Console
 from reprojection.explain.explain import Explanation, PixelOrigin, explain
 from reprojection.read.isolation import run_in_fork
 from swathmill.commands.paths import input_files
+from swathmill.errors import ArgumentError
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +32,9 @@ def explain_pixel(
     input_files([raster], "RASTER")
     # A damaged granule can crash the HDF4 library; that must end in a message.
     places = granules or []
+    for place in places:
+        if not place.exists():
+            raise ArgumentError(f"--granules {place}: there is no such place.", "Correct the path.")
     found = run_in_fork([raster, *places], explain, raster, longitude, latitude, granules=places)
     console = Console(highlight=False, soft_wrap=True)
     if as_json:

@@ -27,6 +27,7 @@ from pydantic_core import PydanticCustomError
 
 import modis.collection
 from modis.tile import Tile
+from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
@@ -712,7 +713,7 @@ def parse_request(document: object) -> Request:
 
 
 def load_request(
-    path: Path, region: Path | None = None, measurements: Sequence[Path] = ()
+    path: AnyPath, region: AnyPath | None = None, measurements: Sequence[AnyPath] = ()
 ) -> Request:
     """Read a request from a YAML or JSON file.
 
@@ -728,6 +729,7 @@ def load_request(
         RequestRefusedError: the file cannot be read, or names a field that is wrong: which, why and
             what to do; the other errors are in its `also`.
     """
+    path = Path(path)
     try:
         document = load_yaml(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -744,9 +746,9 @@ def load_request(
             f"is not YAML: {' '.join(str(error).split())}.",
             "Mend the document; examples/ has some to copy.",
         ) from None
-    document = _with_measurements(document, path.parent, measurements)
+    document = _with_measurements(document, path.parent, as_paths(measurements))
     if region is not None:
-        return parse_request(_with_region(document, region))
+        return parse_request(_with_region(document, Path(region)))
     return parse_request(_with_files(document, path.parent))
 
 

@@ -18,7 +18,7 @@ from reprojection.sample.hdfeos_write import Attribute, FieldToWrite, write_gran
 from reprojection.sample.sample import swath_granules
 from reprojection.write.cube import write_cube
 from reprojection.write.stac import stac_item
-from reprojection.write.write import read_raster, write_cog
+from reprojection.write.write import read_grid, read_raster, write_cog
 from tests.reprojection.reading_samples import small_tile
 
 LAND = Lattice(crs="EPSG:4326", resolution=0.05).snap((-4.0, 51.0, 4.0, 56.0))
@@ -43,6 +43,11 @@ def swaths(archive: Path) -> list[Path]:
     found = sorted(archive.rglob("MYD04_L2*.hdf"))
     day = found[0].name.split(".")[1]
     return [path for path in found if day in path.name]
+
+
+def misspelt(**words: object) -> Options:
+    """Options as a program without a type checker may write them."""
+    return replace(Options(), **words)  # type: ignore[arg-type]
 
 
 def test_two_tiles_one_raster(archive: Path) -> None:
@@ -213,6 +218,11 @@ def test_searching_for_values_fills_gaps_within_the_footprint(archive: Path) -> 
         ("Lai_1km", Options(resampling="magic"), "not known"),
         ("Lai_1km", Options(merge="best"), "nadir, latest"),  # type: ignore[arg-type]
         ("Lai_1km", Options(mask=False, qa="best"), "mask=False keeps all but fill"),
+        ("Lai_1km", misspelt(merge="newest"), "merge 'newest' is not known; choose nadir"),
+        ("Lai_1km", misspelt(units="phys"), "units 'phys' is not known; choose stored"),
+        ("Lai_1km", misspelt(codes="keeps"), "codes 'keeps' is not known; choose mask or keep"),
+        ("Lai_1km", misspelt(search="all"), "search 'all' is not known; choose footprint"),
+        ("Lai_1km", misspelt(extra_bands=("counts",)), "extra_bands 'counts' is not known"),
     ],
 )
 def test_choices_that_would_give_wrong_values_are_refused(
@@ -231,6 +241,26 @@ def test_swaths_refuse_what_needs_a_grid_and_blends_of_flags(archive: Path) -> N
         reproject(swaths(archive), "Nonsense", SEA, Options())
     with pytest.raises(ChoiceRefusedError, match="at least one"):
         reproject([], AEROSOL, SEA, Options())
+
+
+def test_files_are_named_by_text_or_path_one_or_several(archive: Path, tmp_path: Path) -> None:
+    whole = reproject(tiles(archive)[:1], "Lai_1km", LAND, Options())
+    one = reproject(str(tiles(archive)[0]), "Lai_1km", LAND, Options())
+    assert one.description() == whole.description()
+    named = str(tmp_path / "lai.tif")
+    write_cog(one, named)
+    assert read_raster(named).description() == whole.description()
+    assert read_grid(named) == LAND
+    lon, lat = LAND.bounds[0] + 0.5, LAND.bounds[1] + 0.5
+    assert explain(named, lon, lat, granules=str(archive)).origin is not None
+
+
+def test_what_a_reduction_made_is_not_explained(archive: Path, tmp_path: Path) -> None:
+    raster = reproject(tiles(archive), "Lai_1km", LAND, Options())
+    made = replace(raster.provenance, parameters=(("package", "monthly-mean"),))
+    write_cog(replace(raster, provenance=made), tmp_path / "mean.tif")
+    with pytest.raises(ChoiceRefusedError, match=r"mean\.tif was made by the package monthly-mean"):
+        explain(tmp_path / "mean.tif", LAND.bounds[0], LAND.bounds[1], granules=archive)
 
 
 def test_a_grid_that_no_granule_reaches_is_nodata(archive: Path) -> None:

@@ -1,6 +1,7 @@
 """A request held by a Python program: submitted, watched, downloaded and opened in xarray."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,16 @@ def test_layers_and_dates_are_chosen_and_files_kept(complete: Job, tmp_path: Pat
     assert len(complete.download(tmp_path, until="2012-01-08")) == 2
     with pytest.raises(ArgumentError, match="no finished raster"):
         complete.to_xarray(["Nothing"])
+
+
+def test_a_layer_and_a_folder_are_named_by_text(complete: Job, tmp_path: Path) -> None:
+    assert len(complete.download(str(tmp_path), layers="Fpar_1km")) == 2
+    assert complete.download(tmp_path, layers="Fpar_1km_mean") == []
+    with pytest.raises(ArgumentError, match="since 'April' is no date"):
+        complete.download(tmp_path, since="April")
+    document = tmp_path / "request.json"
+    document.write_text(json.dumps(DOCUMENT))
+    assert complete.client.submit(str(document)).id
 
 
 @pytest.mark.parametrize(

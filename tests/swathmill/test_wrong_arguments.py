@@ -95,6 +95,7 @@ CASES = (
     Case(line="inspect {file}", names="file is not an HDF file"),
     Case(line="explain {folder} 0 50", names="{folder}"),
     Case(line="explain {file} 0 50", names="{file}"),
+    Case(line="explain {file} 0 50 --granules {absent}", names="{absent}"),
     Case(line="explain {file} north 50", names="longitude"),
     Case(line="reproject {folder} --layer L --resolution 1 -o {new}", names="{folder}"),
     Case(line=REPROJECT + "0000 -o {new}.tif --layer Lai", names="Lai_1km"),
