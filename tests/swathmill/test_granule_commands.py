@@ -87,10 +87,13 @@ def test_what_cannot_be_written_is_told_in_one_line(tiles: list[Path], tmp_path:
         ([*command, "-o", tmp_path / "folder"], tmp_path / "folder"),
         ([*command, "-o", tmp_path / "file" / "lai.tif"], tmp_path / "file" / "lai.tif"),
         ([*command, "-o", out, "--picture", picture], picture),
-        (["sample", tmp_path / "file"], tmp_path / "file"),
     ):
         with pytest.raises(SwathmillError, match=f"^{named} cannot be written: [A-Z].*place.$"):
             CliRunner().invoke(application(), list(map(str, words)), catch_exceptions=False)
+    with pytest.raises(SwathmillError, match=f"^FOLDER {tmp_path / 'file'} is a file. Name a"):
+        CliRunner().invoke(
+            application(), ["sample", str(tmp_path / "file")], catch_exceptions=False
+        )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "lai.tif"]
 
 
@@ -188,7 +191,7 @@ def test_inspect_refuses_a_netcdf_that_is_no_granule_in_one_line(
     with pytest.raises(SystemExit) as left:
         main()
     said = capsys.readouterr()
-    assert left.value.code == 1
+    assert left.value.code == 2
     assert said.out == ""
     assert len(said.err.splitlines()) == 1
     assert "no HDF-EOS grid or swath" in said.err
