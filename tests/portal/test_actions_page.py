@@ -317,16 +317,29 @@ def test_a_retry_of_a_class_touches_that_class_alone(portal: LivePortal, runtime
     assert entry.result == f"1 tasks tried again by 1 requests: {name}"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "action"),
+    [
+        ("POST", "/cancel", None, "cancel request"),
+        ("PATCH", "", {"labels": ["thesis"]}, "change request"),
+        ("DELETE", "/links", None, "end links to request"),
+    ],
+)
 def test_what_operators_do_with_others_requests_is_audited(
-    portal: LivePortal, runtime: Runtime
+    portal: LivePortal,
+    runtime: Runtime,
+    method: str,
+    path: str,
+    body: dict[str, object] | None,
+    action: str,
 ) -> None:
     mine, theirs = submitted(runtime), submitted(runtime)
-    with portal.browser() as client:
-        client.post(f"/requests/{mine}/cancel")
-    with portal.browser(*OPERATOR) as client:
-        client.post(f"/requests/{theirs}/cancel")
+    with portal.client() as client:
+        assert client.request(method, f"/api/requests/{mine}{path}", json=body).is_success
+    with portal.client(*OPERATOR) as client:
+        assert client.request(method, f"/api/requests/{theirs}{path}", json=body).is_success
     (entry,) = audit.entries(runtime.store)
-    assert (entry.who, entry.action) == ("op@example.org", "cancel request")
+    assert (entry.who, entry.action) == ("op@example.org", action)
     assert entry.subject.startswith(theirs)
 
 
