@@ -50,8 +50,12 @@ def incomplete_lines(results: Sequence[Result]) -> list[str]:
 
 
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """List what failed, each with its category."""
-    return [f"failed: {one.output or one.name}: {one.category}" for one in failures]
+    """List what failed, each with its category; of a run, say how to try it at home."""
+    return [
+        f"failed: {one.output or one.name}: {one.category}"
+        + (f" (what it was given: swathmill inputs {one.key})" if one.phase == "reduction" else "")
+        for one in failures
+    ]
 
 
 def shortened(lines: Sequence[str], most: int, where: str) -> list[str]:

@@ -18,8 +18,16 @@ import rasterio
 from swathmill.errors import ArgumentError
 from tasks.model.model import RunUse
 from tasks.model.package_uploads import Upload, repack
-from tasks.model.packages import PackageError, load_package, pack, unpack, unpack_environment
+from tasks.model.packages import (
+    Package,
+    PackageError,
+    load_package,
+    pack,
+    unpack,
+    unpack_environment,
+)
 from tasks.model.spec import GridSpec, Input, ReduceSpec
+from tasks.request.checks import nearest_names
 from tasks.run.python_environments import resolve
 from tasks.settings import Settings
 from worker.phases.group import MANIFEST, Manifest, ManifestBand
@@ -67,9 +75,23 @@ def write_skeleton(folder: Path, language: Language) -> None:
             load_package(draft)
         except PackageError as error:
             said = str(error).replace(f"{manifest}: ", "")
-            raise ArgumentError(f"{folder.name!r}: {said}", "Choose another name.") from None
+            raise ArgumentError(
+                f"{folder.name!r} cannot be a package's name: {said}",
+                "Write lower-case letters, digits and dashes, such as my-mean.",
+            ) from None
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(draft, folder)
+
+
+def _check_parameters(given: Mapping[str, str], package: Package) -> None:
+    """Refuse, as a request does, what the package does not take."""
+    known = package.parameters
+    for name in given:
+        if known is not None and name not in known:
+            raise ArgumentError(
+                f"The package {package.name} has no parameter {name!r}.",
+                nearest_names(name, known) if known else "It has none: leave -p out.",
+            )
 
 
 def checked(package: Path) -> Upload:
@@ -129,7 +151,7 @@ def try_package(
 
     Raises:
         PackageError: the package cannot be uploaded either.
-        ArgumentError: the inputs are none of a group.
+        ArgumentError: the inputs are none of a group, or the package has no such parameter.
         AttemptError: the run failed, as it would on a worker.
     """
     with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
@@ -137,6 +159,7 @@ def try_package(
             sandbox=report(Settings()).tier, settings=Settings(), place=Path(name).resolve()
         )
         upload, environment = _taken(package, here)
+        _check_parameters(parameters, upload.package)
         places = Places(
             package=here.place / "package",
             environment=environment,

@@ -276,7 +276,8 @@ def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
     if fault.kind == "missing":
         return "is missing.", f"Add it. {remedy}" if wanted else "Add it."
     if fault.value is None or fault.value == "":
-        return "is empty.", f"Fill it in, or leave the field out. {remedy}"
+        either = "Fill it in, or leave the field out." if fault.path else "Fill it in."
+        return "is empty.", f"{either} {remedy}"
     if fault.kind == "literal_error":
         return _no_choice(fault, wanted)
     if fault.kind in _COUNTED:

@@ -11,6 +11,8 @@ from reprojection.read.granule import open_granule
 from reprojection.read.outline import Outline, outline
 from reprojection.write.write import read_grid
 from swathmill.errors import RefusedError
+from tasks.errors import RequestRefusedError
+from tasks.request.target import check_degrees
 
 
 def target_grid(
@@ -84,7 +86,12 @@ def _lattice(modis: int | None, crs: str | None, resolution: float | None) -> La
             "is missing.",
             "Give the pixel's side in units of the CRS, or --modis 1000, or --like FILE.",
         )
-    return Lattice(crs=crs or "EPSG:4326", resolution=resolution)
+    lattice = Lattice(crs=crs or "EPSG:4326", resolution=resolution)
+    try:
+        check_degrees(lattice, "resolution")
+    except RequestRefusedError as error:
+        raise refused(error.field, error.problem, error.remedy) from None
+    return lattice
 
 
 def _outline(file: Path) -> Outline:

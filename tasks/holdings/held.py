@@ -137,7 +137,11 @@ def _check_product(number: int, choice: ProductChoice, held: Holdings) -> None:
     asked = f"Did you mean {like[0]}? " if like else ""
     shown = [named(each) for each in held.products[:_SHOWN]]
     more = ", and more" if len(held.products) > _SHOWN else ""
-    has = f"The archive has: {', '.join(shown)}{more}." if shown else "The archive is empty."
+    has = (
+        f"The archive has: {', '.join(shown)}{more}."
+        if shown
+        else "It is empty: fill it, or name another."
+    )
     raise RequestRefusedError(f"products.{number}.name", problem, f"{asked}{has}")
 
 

@@ -166,13 +166,18 @@ def _lattice(request: Request) -> Lattice:
         lattice = Lattice(crs=normal_crs(choice.crs), resolution=choice.resolution)
     except GridError as error:
         raise _refused("grid.crs", error) from None
-    if parse_crs(lattice.crs).is_geographic and choice.resolution > 20.0:
-        raise RequestRefusedError(
-            "grid.resolution",
-            f"{choice.resolution:g} degrees is larger than a MODIS swath.",
-            f"The unit of {choice.crs} is the degree; 1000 m is about 0.009 degree.",
-        )
+    check_degrees(lattice, "grid.resolution")
     return lattice
+
+
+def check_degrees(lattice: Lattice, field: str) -> None:
+    """Refuse metres that are taken for degrees; RequestRefusedError names the field."""
+    if parse_crs(lattice.crs).is_geographic and lattice.resolution > 20.0:
+        raise RequestRefusedError(
+            field,
+            f"{lattice.resolution:g} degrees is larger than a MODIS swath.",
+            f"The unit of {lattice.crs} is the degree; 1000 m is about 0.009 degree.",
+        )
 
 
 def _widened(lattice: Lattice, grid: Grid) -> Grid:

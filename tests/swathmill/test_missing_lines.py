@@ -18,6 +18,10 @@ def test_four_hundred_gaps_are_one_line_that_names_results() -> None:
 
 
 def test_a_list_that_is_cut_says_how_much_and_where_to_read_it() -> None:
+    run = Failure(key="e2", phase="reduction", name="mean r0c0", category="user code failed")
+    assert failure_lines([run]) == [
+        "failed: mean r0c0: user code failed (what it was given: swathmill inputs e2)"
+    ]
     lines = failure_lines([Failure(name=f"g{n}", category="unknown") for n in range(50)])
     assert shortened(lines, 50, "there") == lines
     cut = shortened(lines, 40, "http://here/api/requests/x/failures")

@@ -143,6 +143,8 @@ def test_wrong_folders_and_names_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     tried = command("try", str(tmp_path / "own"), "--on", str(tmp_path / "empty"))
     assert "no inputs of a group" in str(tried.exception)
+    tried = command("try", str(tmp_path / "own"), "-p", "laest=2")
+    assert "has no parameter 'laest'. Did you mean least?" in str(tried.exception)
 
 
 def test_python_dependencies_are_there_when_it_runs(

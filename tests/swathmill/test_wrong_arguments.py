@@ -98,6 +98,7 @@ CASES = (
     Case(line="explain {file} 0 50 --granules {absent}", names="{absent}"),
     Case(line="explain {file} north 50", names="longitude"),
     Case(line="reproject {folder} --layer L --resolution 1 -o {new}", names="{folder}"),
+    Case(line=REPROJECT + " -o {new}.tif --resolution 1000", names="about 0.009 degree"),
     Case(line=REPROJECT + "0000 -o {new}.tif --layer Lai", names="Lai_1km"),
     Case(line=REPROJECT + " -o {new}.tif --crs EPSG:99999", names="EPSG:99999"),
     Case(line=REPROJECT + " -o {folder}", names="{folder}", code=FAILED),

@@ -64,6 +64,12 @@ def test_a_list_is_not_called_empty_for_what_is_in_it() -> None:
     assert wrong({"inner": {}, "words": []}) == [("words", "is empty.")]
 
 
+def test_an_empty_document_is_not_called_a_field() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Outer.model_validate(None)
+    assert refusal(caught.value, None, NoGuide()).remedy.startswith("Fill it in. ")
+
+
 def test_misspelt_names_come_first() -> None:
     assert wrong({"inner": {"size": 0, "szie": 1}})[0][0] == "inner.szie"
 
