@@ -55,10 +55,11 @@ def judge(
     incomplete = [w for w in interests if w.outcome not in (None, TaskOutcome.DONE)]
     if policy is MissingPolicy.FAIL and incomplete:
         first = min(failed or incomplete, key=order)
+        said = _reason(first)
+        said = said if first.name in first.message else f"{first.name}: {said}"
         return Verdict(
             state=RequestState.FAILED,
-            message=f"{first.name}: {_reason(first)}; the request asks to fail when anything is "
-            "missing (on_missing: fail)",
+            message=f"{said}; the request asks to fail when anything is missing (on_missing: fail)",
         )
     cause = _cause(failed, phases)
     if planned and not made:

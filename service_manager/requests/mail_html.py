@@ -12,13 +12,14 @@ from html import escape
 _LINK = re.compile(r"https?://\S+")
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 42rem; margin: 1rem auto }}
+body {{ overflow-wrap: anywhere }}
 h2 {{ font-size: 1rem; margin: 1.5rem 0 .25rem }}
 ul {{ margin: 0; padding-left: 1.25rem }}
-li {{ margin: .25rem 0; overflow-wrap: anywhere }}
-a {{ overflow-wrap: anywhere }}
+li {{ margin: .25rem 0 }}
 img {{ max-width: 100%; height: auto }}
 </style></head><body>
 {body}

@@ -144,9 +144,14 @@ def _parsed(data: bytes, name: str) -> _Read | str:
     if match := _WKT.match(text):
         crs = CRS.from_epsg(int(match["srid"])) if match["srid"] else None
         _check_levels(text)
-        return _Read(
-            features=[(shapely.from_wkt(text.partition(";")[2] if crs else text), "")], crs=crs
-        )
+        try:
+            made = shapely.from_wkt(text.partition(";")[2] if crs else text)
+        except ShapelyError:
+            raise RegionFileError(
+                "the WKT cannot be read; write it like POLYGON ((5 50, 8 50, 8 53, 5 50)), where "
+                "each bracket is closed and a ring ends with its first point"
+            ) from None
+        return _Read(features=[(made, "")], crs=crs)
     return text
 
 

@@ -15,6 +15,7 @@ from shapely.geometry import shape
 
 MOST_SITES = 5_000
 MOST_VERTICES = 50_000
+_SHOWN = 80  # characters of a first line that is repeated
 COLUMNS = (
     *("site", "latitude", "longitude", "product", "collection", "layer", "date", "time"),
     *("day_night", "value", "units", "mean", "std", "valid", "pixels", "reason", "quality"),
@@ -94,8 +95,10 @@ def _of_table(text: str) -> list[SiteChoice]:
     for field, names in _NAMES.items():
         found = [lower.index(name) for name in names if name in lower]
         if not found:
+            has = ", ".join(head).replace(";", ",")[:_SHOWN] or "empty"
             raise ValueError(
-                f"the table has no column {field!r}; begin with the line id,latitude,longitude"
+                f"the table has no column {field!r}, its first line is {has}; begin with a line "
+                "like id,latitude,longitude"
             )
         at[field] = found[0]
     others = [n for n in range(len(head)) if n not in at.values()]
@@ -133,7 +136,8 @@ def _degrees(text: str, what: str, most: float, line: int) -> float:
         value = math.nan
     if not abs(value) <= most:
         raise ValueError(
-            f"line {line} has the {what} {text!r}; write degrees from -{most:g} to {most:g}"
+            f"line {line} has the {what} {text!r}; write degrees from -{most:g} to {most:g}, with "
+            "a decimal point"
         )
     return value
 

@@ -585,6 +585,22 @@ SHAPE = [
         "geojson",
     ),
     case(
+        "WKT with a bracket that is not closed",
+        region(geojson="POLYGON ((5 50, 8 50, 8 53, 5 50)"),
+        "region.geojson",
+        "the WKT cannot be read. Write it like POLYGON ((5 50, 8 50, 8 53, 5 50)), where",
+        {"region_kind": "geojson", "geojson": "POLYGON ((5 50, 8 50, 8 53, 5 50)"},
+        "geojson",
+    ),
+    case(
+        "WKT whose ring is open",
+        region(geojson="POLYGON ((5 50, 8 50, 8 53))"),
+        "region.geojson",
+        "a ring ends with its first point",
+        {"region_kind": "geojson", "geojson": "POLYGON ((5 50, 8 50, 8 53))"},
+        "geojson",
+    ),
+    case(
         "broken KML",
         region(geojson="<?xml version='1.0'?><kml><Polygon></kml>"),
         "region.geojson",

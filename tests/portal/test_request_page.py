@@ -139,6 +139,19 @@ def test_all_files_are_one_click_away_in_the_first_card_of_results(
     assert "unpack the ZIP and open <code>results.qgs</code>" in pages[of_rasters]
 
 
+def test_a_request_that_ended_without_files_shows_its_failures_next(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.RUNNING)
+    with portal.browser() as client:
+        running = client.get(f"/requests/{name}").text
+        set_row(runtime, name, state=RequestState.FAILED, ended=1e9)
+        failed = client.get(f"/requests/{name}").text
+    assert '<section class="card" id="results" aria' in running
+    assert '<section class="card" id="results" hidden' in failed
+
+
 def test_failures_are_grouped_and_lead_to_every_attempt(
     portal: LivePortal, runtime: Runtime
 ) -> None:

@@ -107,6 +107,7 @@ def test_what_is_said_of_a_request_that_skips_what_is_missing(
         ),
         ([result("a", GAP)], "a: none of its inputs could be made"),
         ([replace(result("a", GAP), message="of g")], "a: of g"),
+        ([replace(result("a.hdf", GAP), message="bad: a.hdf is cut off")], "bad: a.hdf is cut off"),
         # Its fallback task was made: it was failed by what it lacked.
         ([result("b"), interest("g", SUPERSEDED)], "g: unknown"),
     ],
