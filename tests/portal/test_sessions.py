@@ -41,3 +41,15 @@ def test_a_reader_s_cookie_is_kept_from_plain_http(portal_url: str) -> None:
         found = cookies_of(client.get(link), READER_COOKIE)
     assert len(found) == 2
     assert [("Secure" in one) for one in found] == [portal_url.startswith("https://")] * 2
+
+
+@pytest.mark.parametrize(
+    ("origin", "taken"),
+    [("https://portal.example.org", True), ("https://other.example.org", False)],
+)
+def test_a_form_is_taken_from_the_address_that_a_proxy_shows(origin: str, taken: bool) -> None:
+    made = live_portal(memory_runtime(), settings(portal_url="https://portal.example.org"))
+    with made as portal, portal.browser() as client:
+        # The proxy calls the portal by an address that no browser has seen.
+        answer = client.post("/sign-out", headers={"Origin": origin})
+    assert (answer.status_code == 403) != taken
