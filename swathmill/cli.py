@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 something failed; 2 the portal refused the request, or the
 path or a setting is wrong; 3 the request completed with gaps; 130 interrupted.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -28,6 +29,8 @@ from tasks.errors import RequestRefusedError, SwathmillError
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _WRONG_ARGUMENTS = (
     SourcesSettingError,
@@ -129,10 +132,14 @@ def main() -> None:
         _tell(console, "Error", "", str(error), "")
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        # A path of the command line; other errors of the system have no file name.
-        about = f"{error.filename}: " if error.filename else ""
-        _tell(console, "Error", "", f"{about}{error.strerror or error}.", "")
-        sys.exit(EXIT_REFUSED if error.filename else EXIT_FAILED)
+        full = error.errno in _DISK_FULL
+        # A path of the command line; other errors of the system have no file name. Of a copy that
+        # found no room, the second is the one that was written.
+        file = (error.filename2 or error.filename) if full else error.filename
+        remedy = "Make room, or name another place." if full else ""
+        about = f"{file}: " if file else ""
+        _tell(console, "Error", "", f"{about}{error.strerror or error}.", remedy)
+        sys.exit(EXIT_REFUSED if file and not full else EXIT_FAILED)
     except KeyboardInterrupt:
         console.print("Interrupted.")
         sys.exit(EXIT_INTERRUPTED)

@@ -120,6 +120,6 @@ def check_room(folder: Path, wanted: int) -> None:
     if wanted > 0 and wanted + _SPARE > free:
         raise OSError(
             errno.ENOSPC,
-            f"{wanted} bytes are still to be fetched, but only {free} are free in the data folder: "
-            "make room",
+            f"{folder} has {free} bytes free, and {wanted} that are still to be fetched need "
+            f"{wanted + _SPARE}, with a reserve",
         )

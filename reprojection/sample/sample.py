@@ -6,6 +6,7 @@ values are smooth functions of position and day without randomness, so the files
 for byte each time. Every file says in its attributes that it is synthetic.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,8 @@ _SIDE = 1200
 _SCANS, _CELLS = 203, 135
 _PRODUCED = datetime(2012, 6, 1, 12, 0, 0, tzinfo=UTC)
 
+_LARGEST = 30_000_000  # bytes of an archive
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -52,10 +55,15 @@ def write_sample_archive(folder: Path, parts: Sequence[str] = ("tiles", "swaths"
     """Write the sample granules into a folder (made if absent); return their paths by name.
 
     The part "evapotranspiration" has the granules of the worked example. This takes a few seconds
-    and at most 15 MB. Raises ReprojectionError if the folder cannot be
-    written.
+    and at most 30 MB. Raises ReprojectionError if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < _LARGEST:
+        raise ReprojectionError(
+            f"{folder} has {free:,} bytes free, and the sample archive takes up to {_LARGEST:,}; "
+            "make room, or name another folder"
+        )
     # HDF4 stores the path it is given, so each writer runs inside the folder and passes bare names.
     # `-P` keeps the folder's own files off the import path.
     writers = [

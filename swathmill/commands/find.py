@@ -21,6 +21,7 @@ from swathmill.commands.options import (
     JsonOption,
     archive_place,
     data_folder,
+    granules_text,
     last_archive,
     no_source,
     plain_console,
@@ -86,7 +87,7 @@ def find(
         reader.close()
         size = sum(record.size for record in found)
         console.print(
-            f"{len(found)} granules of {f'{product} {chosen}'.strip()}, {size / _MB:.1f} MB",
+            f"{granules_text(len(found))} of {f'{product} {chosen}'.strip()}, {size / _MB:.1f} MB",
             markup=False,
         )
         if len(found) == limit:

@@ -19,7 +19,12 @@ from reprojection.sample.towers import tower_files
 from reprojection.write.meanings import attribute_table
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
-from swathmill.commands.options import JsonOption, plain_console, print_json
+from swathmill.commands.options import (
+    JsonOption,
+    granules_text,
+    plain_console,
+    print_json,
+)
 from swathmill.commands.paths import input_files, output_folder
 from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
@@ -266,7 +271,7 @@ class _Made:
     def text(self) -> str:
         return (
             f"{self.width} x {self.height} pixels, {self.data_type}, {self.valid_share:.1%} with "
-            f"a value, from {len(self.granules)} granules"
+            f"a value, from {granules_text(len(self.granules))}"
         )
 
 

@@ -215,3 +215,8 @@ def stack_options(
 def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return where commands print, in long lines and without colours of their own."""
     return Console(highlight=False, soft_wrap=True, stderr=stderr, quiet=quiet)
+
+
+def granules_text(number: int) -> str:
+    """Count granules in words: 1 granule, 2 granules."""
+    return "1 granule" if number == 1 else f"{number} granules"

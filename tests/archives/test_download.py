@@ -208,7 +208,7 @@ def test_a_full_disk_is_seen_before_a_byte_comes(
     usage = shutil.disk_usage(tmp_path)._replace(free=200_000)
     monkeypatch.setattr("archives.fetch.partial.shutil.disk_usage", lambda _path: usage)
     fetch = fetcher(server, tmp_path)
-    with pytest.raises(OSError, match="make room") as caught:
+    with pytest.raises(OSError, match="bytes free") as caught:
         fetch(server.url + PATH)
     assert caught.value.errno == errno.ENOSPC
     assert classify(caught.value).category is Category.OUT_OF_DISK

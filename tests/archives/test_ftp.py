@@ -258,7 +258,7 @@ def test_a_full_disk_is_seen_before_a_byte_comes_and_is_no_fault_of_the_server(
         patched.setattr(
             "archives.fetch.partial.shutil.disk_usage", lambda _: SimpleNamespace(free=1000)
         )
-        with pytest.raises(OSError, match="make room") as caught:
+        with pytest.raises(OSError, match="bytes free") as caught:
             of.fetch(record, tmp_path / NAME)
     assert classify(caught.value).category is Category.OUT_OF_DISK
     assert not any(command.startswith("RETR") for command in server.commands)

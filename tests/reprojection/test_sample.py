@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reprojection.errors import ReprojectionError
 from reprojection.read.granule import open_granule
 from reprojection.read.qa import valid_mask
 from reprojection.sample.sample import (
@@ -73,6 +74,16 @@ def test_orbits_overlap_and_footprints_grow(sample: list[Path]) -> None:
     first, second = boxes[1], boxes[3]  # the northern granules of the two orbits
     assert min(first[1], second[1]) - max(first[0], second[0]) > 8
     assert min(first[3], second[3]) - max(first[2], second[2]) > 8
+
+
+def test_a_disk_without_room_is_told_before_a_granule_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr("reprojection.sample.sample.shutil.disk_usage", lambda _path: usage)
+    with pytest.raises(ReprojectionError, match="1,000,000 bytes free"):
+        write_sample_archive(tmp_path)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_bytes_are_the_same_every_time(sample: list[Path], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`swathmill find` and what `doctor` says of the sources."""
 
+import errno
 import json
 from datetime import date
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from swathmill.cli import application
+from swathmill.cli import application, main
 from swathmill.commands.find import span_of
 from swathmill.diagnosis import Verdict, sources_finding
 from swathmill.errors import RefusedError
@@ -73,6 +74,21 @@ def test_without_a_source_the_last_archive_of_a_stack_is_listed(
     result = CliRunner().invoke(application(), asked)
     assert (result.exit_code, f"Sources  {archive}" in result.stderr) == (0, True)
     assert "2 granules of MCD15A2 5" in result.stdout
+
+
+def test_a_full_disk_is_told_with_what_to_do(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/from", None, "/to")
+
+    asked = ["find", "MCD15A2", "--days", "2012-04-14", "--archive", str(archive)]
+    monkeypatch.setattr("swathmill.commands.find.open_sources", full)
+    monkeypatch.setattr("sys.argv", ["swathmill", *asked])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = "Error: /to: No space left on device.\n  Make room, or name another place.\n"
+    assert (left.value.code, capsys.readouterr().err) == (1, said)
 
 
 def test_days_are_read() -> None:
