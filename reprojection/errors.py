@@ -29,6 +29,10 @@ class UnknownLayerError(ReprojectionError):
         return type(self), (self.layer, self.known)
 
 
+class CatalogueError(ReprojectionError):
+    """A file of the product catalogue breaks its schema."""
+
+
 class NoGeolocationError(ReprojectionError):
     """The granule does not say where its pixels lie (for example, MOD14 needs its MOD03)."""
 

@@ -12,10 +12,18 @@ from itertools import product as product_of
 from typing import Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from modis.collection import Collection
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
+from reprojection.errors import CatalogueError
 from reprojection.resampling import Method
 
 Geometry = Literal["swath", "tile", "globe", "outlined", "raster"]
@@ -314,9 +322,19 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
     file = files(__name__) / file_name
     if not file.is_file():
         return ()
+    return read_family(file_name, file.read_text(encoding="utf-8"))
+
+
+def read_family(file_name: str, text: str) -> tuple[Product, ...]:
+    """Read a file's products; raise CatalogueError where it breaks the schema."""
     # The C loader is ten times faster; PyYAML builds without it give the same result.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    family = _Family.model_validate(yaml.load(file.read_text(encoding="utf-8"), loader))
+    try:
+        family = _Family.model_validate(yaml.load(text, loader))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise CatalogueError(
+            f"{file_name} of the catalogue: {error}; docs/reading.md lists the keys"
+        ) from None
     return tuple(
         Product(
             name=name,

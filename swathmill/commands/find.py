@@ -86,8 +86,9 @@ def find(
             console.print(_line(record), markup=False)
         reader.close()
         size = sum(record.size for record in found)
+        told = f"{'' if all(record.size for record in found) else 'at least '}{size / _MB:.1f}"
         console.print(
-            f"{granules_text(len(found))} of {f'{product} {chosen}'.strip()}, {size / _MB:.1f} MB",
+            f"{granules_text(len(found))} of {f'{product} {chosen}'.strip()}, {told} MB",
             markup=False,
         )
         if len(found) == limit:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from reprojection import catalogue
 from reprojection.catalogue import Axis, LayerEntry
 from reprojection.catalogue.layers import LayerKind
+from reprojection.errors import CatalogueError
 from reprojection.read.granule import open_granule
 
 FAMILIES = ("03", "04", "05", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16", "17")
@@ -280,3 +281,14 @@ def test_each_entry_names_the_document_it_is_taken_from_and_the_part_of_it() -> 
         assert any(word in part for word in words), f"{product.name}: {product.source}"
         if product.name.startswith(("VNP", "VJ")):
             assert "VIIRS" in document or "VNP" in document or "Black Marble" in document
+
+
+def test_the_guide_shows_a_whole_file_and_a_wrong_one_is_named() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/add-a-product.md").read_text()
+    text = guide.partition("```yaml\n")[2].partition("```")[0]
+    found = catalogue.read_family("mod99.yaml", text)
+    assert [product.name for product in found] == ["MOD99A2", "MYD99A2"]
+    with pytest.raises(CatalogueError, match=r"(?s)mod99\.yaml.*products"):
+        catalogue.read_family("mod99.yaml", text.partition("products:")[0])
+    with pytest.raises(CatalogueError, match=r"mod99\.yaml"):
+        catalogue.read_family("mod99.yaml", "family: [")
