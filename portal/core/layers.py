@@ -11,6 +11,7 @@ from typing import Self
 
 from portal.core.results import ResultFile
 from reprojection.read.completeness import WHOLE
+from tasks.model.categories import Category
 from tasks.model.gaps import in_percent
 from tasks.model.items import without_items
 from tasks.model.plan import Gap
@@ -242,6 +243,8 @@ def _failed(failures: Iterable[Interest]) -> dict[tuple[str, str], str]:
         if interest.output and days[-1]:
             category = interest.category.value if interest.category else "failed"
             why = f"{category}: {interest.message}" if interest.message else category
+            if interest.message and interest.category is Category.UPSTREAM_FAILED:
+                why = interest.message  # it says what failed upstream
             found[interest.output.strip("/"), days[-1]] = why
     return found
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState, TaskOutcome
+from tasks.request.document import parse_request
 from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, Preparation, Preview
 from tasks.tables.runtime import Runtime
@@ -16,7 +17,7 @@ from tests.portal.scripted import (
     put_result,
     set_row,
 )
-from tests.portal.submissions import submitted
+from tests.portal.submissions import DOCUMENT, submitted
 
 
 def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runtime) -> None:
@@ -39,6 +40,21 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runt
     assert "data-events" not in ended["html"]
     assert "Cancel" not in ended["html"]
     assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
+
+
+def test_a_request_without_a_title_is_headed_by_what_it_asks_for(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    asked = parse_request({**DOCUMENT, "title": ""})
+    name = request_operations.submit(runtime, "ada@example.org", asked)
+    said = "MCD15A2 in -8, 50.5, 6, 58.5, 2012-01-01 to 2012-04-30"
+    with portal.browser() as client:
+        page = client.get(f"/requests/{name}").text
+        home = client.get("/").text
+        again = client.get(f"/new?again={name}").text
+    assert f"<h1>{said}</h1>" in page
+    assert f">{said}</a>" in home
+    assert said not in again
 
 
 def test_a_page_shows_how_far_planning_and_writing_are(

@@ -19,6 +19,7 @@ from portal.core.results import ResultFile
 from portal.core.takeaway import SCRIPTS, citation, class_names
 from portal.web.map_page import Series
 from reprojection.read.completeness import WHOLE, Completeness, Missing
+from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.request.document import parse_request
@@ -97,6 +98,28 @@ def test_overpasses_are_dates_of_a_layer_and_belong_to_their_day() -> None:
     rows = dict(matrix([layer], [], [failed], 1, 50).rows)
     assert [*rows] == [*whens, "2012-01-10T0140"]
     assert rows["2012-01-10T0140"][0].state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("category", "said"),
+    [
+        (Category.UNKNOWN, "unknown: a.hdf: cut off"),
+        (Category.UPSTREAM_FAILED, "a.hdf: cut off"),  # the message says what failed upstream
+    ],
+)
+def test_a_failed_cell_says_its_cause_once(category: Category, said: str) -> None:
+    (layer,) = result_layers([result(f"{LAYER}.2012-01-08.tif")]).values()
+    failed = Interest(
+        request="r",
+        key="k",
+        phase=Phase.AGGREGATION,
+        name=f"{LAYER.rpartition('/')[2]}.2012-01-09",
+        output=LAYER.rpartition("/")[0],
+        outcome=TaskOutcome.FAILED,
+        category=category,
+        message="a.hdf: cut off",
+    )
+    assert matrix([layer], [], [failed], 1, 50).notes == (said,)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def test_statistics_and_plots_are_shown_once_they_are_there(
     assert ">-0.1235<" in after
     assert "ordinary least squares, value on measured" in after
     assert after.count('alt="Scatter plot') == 1
+    assert 'alt="Values of' not in after  # the table of the series is not there yet
     # Of the portal itself, also where results come from storage: pages show no other pictures.
     address = f"/requests/{name}/plots/sites/comparison.MCD15A2.5.Lai_1km.png"
     assert f'src="{address}"' in after
@@ -60,6 +61,7 @@ def test_series_at_sites_are_drawn_with_a_link_to_their_table(
         for picture in ("MCD15A2.5.Lai_1km", "MCD15A2.5.Lai_1km.10", "MCD15A2.5.Lai_1km.2"):
             put_result(runtime, name, "sites", f"{picture}.png", b"png")
         put_result(runtime, name, "sites", "MOD11A1.61.LST_Day_1km.png", b"png")
+        put_result(runtime, name, "sites", "comparison.MCD15A2.5.Lai_1km.png", b"png")
         after = client.get(f"/requests/{name}/sites").text
     assert f'hx-get="/requests/{name}/sites"' in page
     assert 'id="by-date"' not in page  # no rasters are made
