@@ -96,7 +96,6 @@ class Retrying:
             return replace(row, retry_orders=left)
 
         live.row = request_operations.change_request(self._runtime, live.id, obeyed)
-        live.changed = True
 
     def _roots(self, interests: Mapping[str, Interest], scope: Scope) -> Iterator[str]:
         """Yield the tasks in a scope that failed themselves."""

@@ -135,6 +135,7 @@ def test_a_request_that_is_not_planned_any_more_is_left_as_it_is() -> None:
     two.change(state=RequestState.CANCELLED)
     assert two.take() == two.row
     assert two.row.state is RequestState.CANCELLED
+    assert two.intake.planning == ()
 
 
 def test_a_plan_that_is_let_go_is_under_way_no_more() -> None:

@@ -9,12 +9,13 @@ from service_manager.leader.manager import CLEANING, Manager, SendError
 from service_manager.options import ManagerOptions
 from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import Phase
+from tasks.model.model import Phase, RequestOrder, State
 from tasks.model.spec import Spec
 from tasks.model.task_keys import SHARDS
 from tasks.run import tracing
 from tasks.run.tracing import Span
-from tasks.tables import protocol, restrictions, workers
+from tasks.storage import blobs
+from tasks.tables import outbox, protocol, request_operations, restrictions, workers
 from tasks.tables.manager_rows import PhaseQueue
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.task_rows import CompletionEvent
@@ -42,12 +43,16 @@ class Told:
     def __post_init__(self) -> None:
         self.bench = Bench({"p": plan_of(*self.tasks)}, self.options)
         self.runtime, self.clock = self.bench.runtime, self.bench.runtime.clock
+        self.take_over(1)
+
+    def take_over(self, epoch: int) -> None:
+        """A new manager that knows nothing but the tables."""
         self.manager = Manager(
             self.runtime,
             self.options,
             self.bench.plan_of_request,
             self.send,
-            1,
+            epoch,
             send_to=self.send_to,
             scale=self.wanted.append,
             recall=self.recall,
@@ -272,6 +277,32 @@ def test_a_task_that_failed_is_sent_again_after_its_back_off() -> None:
     assert told.keys == [G[0].key]
 
 
+def test_a_new_manager_sends_what_backs_off_when_it_is_due() -> None:
+    told = Told(tasks=G[:1])
+    told.bench.submit("p")
+    told.rounds()
+    told.end(told.claim(G[0]), Category.SERVER_BUSY)
+    told.rounds()
+    told.take_over(2)
+    told.sent = []
+    told.rounds()
+    assert told.keys == []
+    task = told.runtime.tasks.task(G[0].key)
+    assert task is not None
+    told.clock.sleep(task.not_before - told.clock.now())
+    told.rounds()
+    assert told.keys == [G[0].key]
+
+
+def test_a_request_that_is_cancelled_before_it_is_planned_is_told_with_a_link() -> None:
+    told = Told(options=ManagerOptions(portal_url="https://portal.example"))
+    request = told.bench.submit("p")
+    request_operations.order(told.runtime, request, RequestOrder.CANCEL)
+    told.rounds()
+    (mail,) = outbox.mails(told.runtime.store)
+    assert f"https://portal.example/requests/{request}" in mail.body
+
+
 def test_the_wait_of_an_end_for_the_manager_is_a_span_of_its_attempt() -> None:
     told, spans = Told(tasks=G[:1]), list[Span]()
     request = told.bench.submit("p")
@@ -335,6 +366,22 @@ def test_a_shard_is_cleaned_after_the_other_and_the_first_after_the_wait() -> No
         told.clock.sleep(99)
         told.rounds()
     assert cleaner.shards == [*SHARDS, SHARDS[0]]
+
+
+def test_useless_blobs_go_after_the_wait_and_what_is_worth_keeping_stays() -> None:
+    told = Told(tasks=G[:1], options=ManagerOptions(orphans=1600.0))
+    told.bench.submit("p")
+    told.rounds()
+    told.end(told.claim(G[0]))
+    stray = blobs.artifact_name(G[0].key, "fenced", "cell.tif")
+    told.runtime.blobs.put_bytes(blobs.ARTIFACTS, stray, b"of an attempt that was fenced")
+    for _ in range(16 * 3):
+        told.clock.sleep(100)
+        told.rounds()
+    assert not told.runtime.blobs.exists(blobs.ARTIFACTS, stray)
+    task = told.runtime.tasks.task(G[0].key)
+    assert task is not None
+    assert (task.state, task.interests) == (State.DONE, ())
 
 
 def test_cleaning_takes_a_small_part_of_a_round_and_goes_on_in_the_next() -> None:

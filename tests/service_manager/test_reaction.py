@@ -43,9 +43,9 @@ def test_a_request_is_taken_up_although_its_wake_up_is_lost() -> None:
 G0 = collect("g0")
 
 
-def ready_again(b: Bench, handed_back: bool) -> str:
-    """A task that is ready anew, after an attempt or without one."""
-    b.submit("a")
+def ready_again(b: Bench, handed_back: bool) -> tuple[str, str]:
+    """A request's task that is ready anew, after an attempt or without one."""
+    request = b.submit("a")
     all_rounds(b.manager)
     (key,) = b.sent
     b.sent.clear()
@@ -57,19 +57,21 @@ def ready_again(b: Bench, handed_back: bool) -> str:
     else:
         protocol.give_back(b.runtime, {key: claimed.claim})
     all_rounds(b.manager)
-    return key
+    return request, key
 
 
 def test_what_is_given_back_is_sent_before_the_sweep() -> None:
     b = Bench({"a": plan_of(G0)})
-    key = ready_again(b, handed_back=False)
+    request, key = ready_again(b, handed_back=False)
     assert b.sent == [key]
-    assert not b.manager._dispatch._tasks[key].alone
+    again = b.manager._dispatch._tasks[key]
+    assert (again.sponsor, again.task_class) == (request, G0.task_class)
+    assert not again.alone
 
 
 def test_what_failed_goes_alone_the_next_time() -> None:
     b = Bench({"a": plan_of(G0)})
-    key = ready_again(b, handed_back=True)
+    _, key = ready_again(b, handed_back=True)
     assert b.sent == [key]
     assert b.manager._dispatch._tasks[key].alone
 
