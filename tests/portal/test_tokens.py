@@ -1,5 +1,7 @@
 """Tokens say who someone is, for one use only, and cannot be forged."""
 
+from urllib.parse import unquote
+
 import pytest
 
 from portal.core import tokens
@@ -11,6 +13,14 @@ SECRET = "k" * 40
 def test_a_token_names_its_bearer() -> None:
     token = tokens.issue(SECRET, "ada@example.org", "operator")
     assert tokens.read(SECRET, token) == Person(owner="ada@example.org", role=Role.OPERATOR)
+
+
+def test_a_sign_in_link_names_its_bearer() -> None:
+    link = tokens.sign_in_link("https://portal.example.org/", SECRET, "ada", "operator")
+    address, _, token = link.partition("?token=")
+    assert address == "https://portal.example.org/sign-in"
+    person = tokens.read(SECRET, unquote(token), use=Use.LINK)
+    assert person == Person(owner="ada", role=Role.OPERATOR)
 
 
 def test_a_token_is_for_one_use() -> None:
