@@ -15,11 +15,12 @@ from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation
-from tasks.tables import protocol, transitions
+from tasks.tables import protocol, transitions, workers
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.transitions import Change, RetryPolicy
+from tasks.tables.workers import RunningAttempt, WorkerRow
 
 ONCE = RetryPolicy(budget=1)
 
@@ -112,6 +113,36 @@ class Scene:
         found = self.tasks.task(key)
         assert found is not None
         return found
+
+    def beat(
+        self,
+        sequence: int,
+        *listed: tuple[Spec, str],
+        waiting: Sequence[str] = (),
+        name: str = "w",
+        ago: float = 0.0,
+    ) -> None:
+        """A worker of one slot beats, with attempts in hand by task and fencing token."""
+        row = WorkerRow(
+            name=name,
+            host=name,
+            slots=1,
+            started=1.0,
+            beat_at=1.0,
+            sequence=sequence,
+            waiting=tuple(waiting),
+            attempts=tuple(
+                RunningAttempt(
+                    key=spec.key,
+                    claim=claim,
+                    started_ago=ago,
+                    phase=spec.phase,
+                    task_class=spec.task_class,
+                )
+                for spec, claim in listed
+            ),
+        )
+        workers.beat(self.store, self.runtime.clock, row)
 
     def claim(self, spec: Spec) -> protocol.Claimed:
         claimed = protocol.claim(self.runtime, spec.key, "w", ONCE)

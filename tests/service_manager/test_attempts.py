@@ -20,25 +20,13 @@ from tasks.storage.store import Operation
 from tasks.tables import history, transitions, workers
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.transitions import RetryPolicy
-from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+from tasks.tables.workers import Hold, WorkerRow
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect
 
 MANY = sorted((collect(f"g{i}") for i in range(300)), key=lambda spec: spec.key)
 A, B, C = MANY[0], MANY[1], MANY[-1]
 OPTIONS = ManagerOptions(scale_in=300.0)
-
-
-@pytest.fixture
-def scene() -> Scene:
-    scene = Scene()
-    scene.request("r")
-    return scene
-
-
-@pytest.fixture
-def dispatch() -> Dispatch:
-    return Dispatch(window=100, resend=30.0)
 
 
 @pytest.fixture
@@ -51,36 +39,6 @@ def claimed(scene: Scene, *specs: CollectSpec) -> list[str]:
     for spec in specs:
         scene.write(spec)
     return [scene.claim(spec).claim for spec in specs]
-
-
-def beat(
-    scene: Scene,
-    sequence: int,
-    listed: Sequence[tuple[CollectSpec, str]] = (),
-    waiting: Sequence[str] = (),
-    name: str = "w",
-    ago: float = 0.0,
-) -> None:
-    row = WorkerRow(
-        name=name,
-        host=name,
-        slots=1,
-        started=1.0,
-        beat_at=1.0,
-        sequence=sequence,
-        waiting=tuple(waiting),
-        attempts=tuple(
-            RunningAttempt(
-                key=spec.key,
-                claim=claim,
-                started_ago=ago,
-                phase=spec.phase,
-                task_class=spec.task_class,
-            )
-            for spec, claim in listed
-        ),
-    )
-    workers.beat(scene.store, scene.runtime.clock, row)
 
 
 def worker(scene: Scene, name: str = "w") -> WorkerRow:
@@ -105,7 +63,7 @@ def test_of_a_lost_worker_what_was_in_hand_is_lost_and_what_waited_goes_back(
     clock.sleep(500.0)
     first, second = claimed(scene, A, B)
     at = clock.now()
-    beat(scene, 1, [(A, first)], [second], ago=40.0)
+    scene.beat(1, (A, first), waiting=[second], ago=40.0)
     attempts.look()
     assert watched(scene, A).in_hand
     assert watched(scene, A).since == 460.0
@@ -135,7 +93,7 @@ def test_of_a_lost_worker_what_was_in_hand_is_lost_and_what_waited_goes_back(
 
 def test_a_worker_counts_as_lost_by_its_silence_alone(scene: Scene, attempts: Attempts) -> None:
     for sequence in range(1, 20):
-        beat(scene, sequence)
+        scene.beat(sequence)
         attempts.look()
         scene.runtime.clock.sleep(OPTIONS.lease)
         assert [one.name for one in attempts.workers] == ["w"]
@@ -150,7 +108,7 @@ def test_orders_are_written_once_though_storage_gave_no_answer(
 ) -> None:
     scene.runtime.clock.sleep(50.0)
     (claim,) = claimed(scene, A)
-    beat(scene, 1, [(A, claim)])
+    scene.beat(1, (A, claim))
     attempts.look()
     running = watched(scene, A)
 
@@ -185,8 +143,8 @@ def test_who_has_nothing_to_do_is_told_to_leave_first(
     clock = scene.runtime.clock
     (claim,) = claimed(scene, A)
     for sequence in range(1, 12):
-        beat(scene, sequence, [(A, claim)])
-        beat(scene, sequence, name="idle")
+        scene.beat(sequence, (A, claim))
+        scene.beat(sequence, name="idle")
         attempts.look()
         if sequence == 6 and not answered:
             scene.store.lost = [workers.TABLE]
@@ -199,7 +157,7 @@ def test_who_has_nothing_to_do_is_told_to_leave_first(
 def test_a_row_of_long_ago_is_deleted_though_storage_gave_no_answer(
     scene: Scene, attempts: Attempts
 ) -> None:
-    beat(scene, 1)
+    scene.beat(1)
     attempts.look()
     assert [one.name for one in attempts.workers] == ["w"]
     scene.runtime.clock.sleep(86400.0)
@@ -223,7 +181,7 @@ def test_strays_of_several_shards_are_killed_and_what_runs_is_watched(
     assert shard(A.key) != shard(C.key)
     scene.change(A, lambda task: transitions.drop(task, "r"))
     for sequence in (1, 2):
-        beat(scene, sequence, [(A, first), (C, second)])
+        scene.beat(sequence, (A, first), (C, second))
         if sequence == 2 and not answered:
             scene.store.lost = [workers.TABLE]
         attempts.look()
@@ -235,7 +193,7 @@ def test_attempts_of_two_shards_are_watched_at_the_first_look(
     scene: Scene, attempts: Attempts
 ) -> None:
     first, second = claimed(scene, A, C)
-    beat(scene, 1, [(A, first), (C, second)])
+    scene.beat(1, (A, first), (C, second))
     attempts.look()
     assert {one.claim for one in scene.cache.running.values()} == {first, second}
 
@@ -244,7 +202,7 @@ def test_what_is_being_committed_or_is_gone_is_not_killed(scene: Scene, attempts
     scene.write(A)
     claim = scene.run(A).claim
     for sequence in (1, 2, 3):
-        beat(scene, sequence, [(A, claim), (B, "of no task")])
+        scene.beat(sequence, (A, claim), (B, "of no task"))
         attempts.look()
     assert worker(scene).orders == ()
 
@@ -356,7 +314,7 @@ def test_what_an_attempt_usually_takes_is_known_by_its_class(
 
 
 def test_a_look_without_news_writes_nothing(scene: Scene, attempts: Attempts) -> None:
-    beat(scene, 1)
+    scene.beat(1)
     attempts.look()
     wrote: list[Sequence[Operation]] = []
     scene.store.before = lambda _table, operations: wrote.append(operations)

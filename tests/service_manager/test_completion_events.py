@@ -30,13 +30,6 @@ def alike(number: int) -> list[CollectSpec]:
     return found[:number]
 
 
-@pytest.fixture
-def scene() -> Scene:
-    scene = Scene()
-    scene.request("r")
-    return scene
-
-
 def counted(scene: Scene) -> int:
     return sum(one.count for one in history.class_statistics(scene.store).values())
 

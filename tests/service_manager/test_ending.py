@@ -1,7 +1,7 @@
 """How a request ends: in which state, in which words, and what is written, once."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -260,14 +260,6 @@ class Ending:
         return ending.end_without_plan(
             self.runtime, self.row, state, "why", portal_url="https://portal.example/"
         )
-
-
-@pytest.fixture
-def spans() -> Iterator[list[Span]]:
-    found: list[Span] = []
-    tracing.tell(found.append)
-    yield found
-    tracing.forget(found.append)
 
 
 def test_a_request_ends_with_its_counts_its_gaps_and_a_mail() -> None:

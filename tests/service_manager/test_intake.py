@@ -88,14 +88,6 @@ class Taken:
         return [" ".join(mail.body.split()) for mail in outbox.mails(self.runtime.store)]
 
 
-@pytest.fixture
-def spans() -> Iterator[list[Span]]:
-    found: list[Span] = []
-    tracing.tell(found.append)
-    yield found
-    tracing.forget(found.append)
-
-
 def test_while_it_is_planned_the_days_are_counted_then_its_tasks(spans: list[Span]) -> None:
     one = Taken()
     row = one.begin()

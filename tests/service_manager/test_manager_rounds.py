@@ -303,18 +303,16 @@ def test_a_request_that_is_cancelled_before_it_is_planned_is_told_with_a_link() 
     assert f"https://portal.example/requests/{request}" in mail.body
 
 
-def test_the_wait_of_an_end_for_the_manager_is_a_span_of_its_attempt() -> None:
-    told, spans = Told(tasks=G[:1]), list[Span]()
+def test_the_wait_of_an_end_for_the_manager_is_a_span_of_its_attempt(
+    spans: list[Span],
+) -> None:
+    told = Told(tasks=G[:1])
     request = told.bench.submit("p")
     told.rounds()
     told.end(told.claim(G[0]))
     ended = told.clock.now()
     told.clock.sleep(2)
-    tracing.tell(spans.append)
-    try:
-        told.rounds()
-    finally:
-        tracing.forget(spans.append)
+    told.rounds()
     (span,) = [span for span in spans if span.name == "process end"]
     attempt = tracing.attempt_of(request, G[0].key, 1)
     assert (span.trace, span.parent) == (tracing.trace_of(request), attempt)

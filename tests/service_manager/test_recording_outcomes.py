@@ -28,13 +28,6 @@ def alike(number: int) -> list[CollectSpec]:
     return [spec for spec in MANY if shard(spec.key) == shard(A.key)][:number]
 
 
-@pytest.fixture
-def scene() -> Scene:
-    scene = Scene()
-    scene.request("r")
-    return scene
-
-
 def written(scene: Scene, table: str = task_table.TABLE) -> list[Sequence[Operation]]:
     """The transactions on a table from now on."""
     found: list[Sequence[Operation]] = []

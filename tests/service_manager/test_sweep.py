@@ -19,7 +19,7 @@ from tasks.model.task_keys import SHARDS, shard
 from tasks.tables import transitions, workers
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.transitions import RetryPolicy
-from tasks.tables.workers import RunningAttempt, WorkerRow
+from tasks.tables.workers import WorkerRow
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect
 
@@ -27,18 +27,6 @@ MANY = sorted((collect(f"g{i}") for i in range(300)), key=lambda spec: spec.key)
 SHARD = shard(MANY[0].key)
 HERE = [spec for spec in MANY if shard(spec.key) == SHARD]
 A, B = HERE[0], HERE[1]
-
-
-@pytest.fixture
-def scene() -> Scene:
-    scene = Scene()
-    scene.request("r")
-    return scene
-
-
-@pytest.fixture
-def dispatch() -> Dispatch:
-    return Dispatch(window=100, resend=30.0)
 
 
 @pytest.fixture
@@ -224,28 +212,6 @@ def looking(scene: Scene, dispatch: Dispatch) -> Attempts:
     return Attempts(scene.runtime, ManagerOptions(), scene.cache, dispatch)
 
 
-def beat(scene: Scene, sequence: int, *claims: tuple[CollectSpec, str], ago: float = 0.0) -> None:
-    row = WorkerRow(
-        name="w",
-        host="h",
-        slots=1,
-        started=1.0,
-        beat_at=1.0,
-        sequence=sequence,
-        attempts=tuple(
-            RunningAttempt(
-                key=spec.key,
-                claim=claim,
-                started_ago=ago,
-                phase=spec.phase,
-                task_class=spec.task_class,
-            )
-            for spec, claim in claims
-        ),
-    )
-    workers.beat(scene.store, scene.runtime.clock, row)
-
-
 def orders(scene: Scene) -> tuple[str, ...]:
     (row,) = workers.list_workers(scene.store)
     return row.orders
@@ -260,7 +226,7 @@ def test_an_attempt_that_nobody_waits_for_is_killed_at_the_second_look(
     scene.change(A, lambda task: transitions.drop(task, "r"))
     attempts = looking(scene, dispatch)
     for sequence, killed in ((1, ()), (2, (claim,))):
-        beat(scene, sequence, (A, claim))
+        scene.beat(sequence, (A, claim))
         attempts.look()
         assert orders(scene) == killed
 
@@ -270,7 +236,7 @@ def test_a_new_manager_takes_an_attempt_for_as_old_as_it_is(
 ) -> None:
     scene.runtime.clock.sleep(1000)
     scene.write(A)
-    beat(scene, 1, (A, scene.claim(A).claim), ago=900.0)
+    scene.beat(1, (A, scene.claim(A).claim), ago=900.0)
     looking(scene, dispatch).look()
     watched = scene.cache.running[A.key]
     assert scene.runtime.clock.monotonic() - watched.since == 900.0
@@ -306,15 +272,15 @@ def test_a_kill_is_ordered_once(scene: Scene, dispatch: Dispatch) -> None:
     scene.write(A)
     claim = scene.claim(A).claim
     clock, attempts = scene.runtime.clock, looking(scene, dispatch)
-    beat(scene, 1, (A, claim))
+    scene.beat(1, (A, claim))
     attempts.look()
     clock.sleep(10**6)
-    beat(scene, 2, (A, claim), ago=10.0**6)
+    scene.beat(2, (A, claim), ago=10.0**6)
     attempts.look()
     assert orders(scene) == (claim,)
     assert scene.cache.running[A.key].ordered == clock.monotonic()
     clock.sleep(10)
-    beat(scene, 3, (A, claim), ago=10.0**6)
+    scene.beat(3, (A, claim), ago=10.0**6)
     attempts.look()
     assert scene.cache.running[A.key].ordered == clock.monotonic() - 10
 
@@ -442,7 +408,7 @@ def test_what_does_not_wait_any_more_is_left_alone(
 
 def test_the_row_of_a_lost_worker_is_kept_for_a_day(scene: Scene, dispatch: Dispatch) -> None:
     attempts = looking(scene, dispatch)
-    beat(scene, 1)
+    scene.beat(1)
     for hours, left in ((0, 1), (23, 1), (2, 0)):
         scene.runtime.clock.sleep(hours * 3600)
         attempts.look()
