@@ -47,7 +47,8 @@ def judge(
 
     `interests` may leave out intermediate tasks that were made. `steps` are those of its reduction,
     `phases` are all its tasks in numbers. A request for a reduction has failed when no result of
-    the reduction was made, whatever else was made.
+    the reduction was made, whatever else was made. The cause is then that of the runs that failed
+    themselves, if any did: a run that had some of its inputs did not fail for want of the others.
     """
     failed = [w for w in interests if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)]
     planned = [w for w in interests if w.output and w.outcome is not TaskOutcome.SUPERSEDED]
@@ -61,15 +62,17 @@ def judge(
             state=RequestState.FAILED,
             message=f"{said}; the request asks to fail when anything is missing (on_missing: fail)",
         )
-    cause = _cause(failed, phases)
+    reductions = [w for w in planned if w.output.partition("/")[0] in steps]
+    unreduced = reductions and not any(w.outcome is TaskOutcome.DONE for w in reductions)
+    runs = [w for w in failed if unreduced and _failed_run(w)]
+    cause = _cause(runs or failed, phases)
     if planned and not made:
         return Verdict(
             state=RequestState.FAILED,
             message=f"none of the {len(planned)} results could be made{cause}",
         )
     empty = str(empty_rasters(made))
-    reductions = [w for w in planned if w.output.partition("/")[0] in steps]
-    if reductions and not any(w.outcome is TaskOutcome.DONE for w in reductions):
+    if unreduced:
         return Verdict(
             state=RequestState.FAILED,
             message=_joined(
@@ -299,6 +302,10 @@ def _incomplete(made: Sequence[Interest], failed: Sequence[Interest]) -> str:
             "some lack an input" if failed else "the archive does not have all that was asked for"
         )
     return f"{count} of them {'lacks' if count == 1 else 'lack'} an input"
+
+
+def _failed_run(interest: Interest) -> bool:
+    return interest.phase is Phase.REDUCTION and interest.outcome is TaskOutcome.FAILED
 
 
 def _cause(failed: Sequence[Interest], phases: Mapping[Phase, PhaseCount]) -> str:

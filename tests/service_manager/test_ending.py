@@ -137,6 +137,24 @@ def test_what_is_said_of_a_reduction_of_several_steps_without_a_result(
     assert found.message.endswith(f"(1 of 1 runs); {said}")
 
 
+@pytest.mark.parametrize("others", [1, 0])
+def test_a_reduction_that_crashed_is_said_to_have_crashed_though_granules_are_damaged(
+    others: int,
+) -> None:
+    damaged = [interest(f"g{i}", FAILED, category=Category.UNREADABLE_INPUT_FILE) for i in range(3)]
+    made = [replace(result(f"layer {i}"), output="MOD/x") for i in range(others)]
+    interests = [*damaged, crashed(0), *made, result("r", GAP)]
+    found = ending.judge(MissingPolicy.SKIP, interests, [], steps=["own"])
+    assert found.state is RequestState.FAILED
+    assert " could be made: user code failed: python own.py ended" in found.message
+
+
+def test_a_reduction_that_was_never_run_lacks_what_failed_before_it() -> None:
+    damaged = interest("g", FAILED, category=Category.UNREADABLE_INPUT_FILE)
+    found = ending.judge(MissingPolicy.SKIP, [damaged, result("r", GAP)], [], steps=["own"])
+    assert found.message == "none of the 1 results could be made: g: unreadable input file: said so"
+
+
 def test_what_had_been_done_before_is_counted() -> None:
     phases = {
         Phase.COLLECTION: PhaseCount(total=4, reused=2),
