@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import httpx
+from redis import Redis, RedisError
 
 from archives.errors import ArchiveError
 from archives.make_sources import parse_chains, source_name
@@ -19,7 +20,7 @@ from reprojection.kernels import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs, storage
 from swathmill.stack.azurite import Account, AzuriteServer
-from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder, is_running
+from swathmill.stack.folder import GIGABYTE, DataFolder, DiskUse, StackState, is_running
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.storage import Storage
 from tasks.errors import StoreError
@@ -62,7 +63,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("sandbox", lambda: _sandbox(settings)),
         ("mail", lambda: _mail(settings)),
         ("sources", lambda: sources_finding(settings)),
-        ("disk", lambda: _disk(folder, settings)),
+        ("disk", lambda: disk_finding(folder, settings)),
         ("memory", _memory),
         ("stack", lambda: stack_finding(folder)),
     )
@@ -268,19 +269,35 @@ def sources_finding(settings: Settings) -> Finding:
     return Finding(subject="sources", verdict=Verdict.GOOD, found=found)
 
 
-def _disk(folder: DataFolder, settings: Settings) -> Finding:
+def disk_finding(folder: DataFolder, settings: Settings) -> Finding:
+    """Report the room for the data folder, and what a stack that has paused work waits for."""
     place = _existing(folder.path)
-    free = shutil.disk_usage(place).free
-    quota = settings.disk_quota_gb
-    found = f"{free / GIGABYTE:.1f} GB free at {place}, quota {quota:g} GB"
-    if free < LEAST_FREE_BYTES:
+    use = DiskUse(
+        used=folder.disk_use(settings.disk_quota_gb).used if place == folder.path else 0,
+        quota=int(settings.disk_quota_gb * GIGABYTE),
+        free=shutil.disk_usage(place).free,
+    )
+    found = (
+        f"{use.free / GIGABYTE:.1f} GB free at {place}, {use.used / GIGABYTE:.1f} GB of the quota "
+        f"of {settings.disk_quota_gb:g} GB in use"
+    )
+    if use.problem:
         return Finding(
             subject="disk",
             verdict=Verdict.FAULT,
             found=found,
-            remedy="Make room, or name a data folder on another disk (SWATHMILL_DATA_DIR).",
+            remedy="Make room, raise SWATHMILL_DISK_QUOTA_GB if that is what is full, or name a "
+            "data folder on another disk (SWATHMILL_DATA_DIR). A stack that has paused work "
+            f"continues with {use.lacking}.",
         )
-    if free < quota * GIGABYTE:
+    if use.lacking:
+        return Finding(
+            subject="disk",
+            verdict=Verdict.NOTE,
+            found=found,
+            remedy=f"A stack that has paused work continues with {use.lacking}.",
+        )
+    if use.free + use.used < use.quota:
         return Finding(
             subject="disk",
             verdict=Verdict.NOTE,
@@ -319,14 +336,33 @@ def stack_finding(folder: DataFolder) -> Finding:
             remedy=f"Read {folder.log('portal')} and {folder.log('stack')}.",
         )
     if answer.is_success:
-        return Finding(
-            subject="stack",
-            verdict=Verdict.GOOD,
-            found=f"{state.portal_url} answers, a service manager acts",
-        )
+        return _broker(folder, state)
     return Finding(
         subject="stack",
         verdict=Verdict.FAULT,
         found=said.get("reason") or said.get("detail") or f"/healthz says {answer.status_code}",
         remedy=f"Read {folder.log('manager')} and {folder.log('stack')}.",
+    )
+
+
+def _broker(folder: DataFolder, state: StackState) -> Finding:
+    """Ask the Redis of a stack whose manager acts."""
+    password = folder.secrets().redis_password
+    try:
+        with Redis(
+            host=ports.LOOPBACK, port=state.redis_port, password=password, socket_timeout=5.0
+        ) as redis:
+            redis.ping()
+    except RedisError as error:
+        return Finding(
+            subject="stack",
+            verdict=Verdict.FAULT,
+            found=f"{state.portal_url} answers, and its Redis does not ({error}): nothing starts",
+            remedy=f"Read {folder.log('redis')} and {folder.log('stack')}. If the process hangs, "
+            "kill it: it is started again, and nothing is lost.",
+        )
+    return Finding(
+        subject="stack",
+        verdict=Verdict.GOOD,
+        found=f"{state.portal_url} answers, a service manager acts, Redis answers",
     )

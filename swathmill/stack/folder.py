@@ -81,12 +81,17 @@ class DiskUse:
         return ""
 
     @property
-    def has_room_again(self) -> bool:
-        """Whether a pause for lack of disk space may end.
+    def lacking(self) -> str:
+        """What a pause for lack of disk space waits for; empty if it may end.
 
         It may at 10 % below the quota and at twice the least free space.
         """
-        return self.used < 0.9 * self.quota and self.free > 2 * LEAST_FREE_BYTES
+        parts = []
+        if self.used >= 0.9 * self.quota:
+            parts.append(f"less than {_gb(round(0.9 * self.quota))} in the data folder")
+        if self.free <= 2 * LEAST_FREE_BYTES:
+            parts.append(f"more than {_gb(2 * LEAST_FREE_BYTES)} left on the disk")
+        return " and ".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -347,11 +347,11 @@ class Stack:
         if use.problem and not self._out_of_disk:
             self._out_of_disk = True
             self._tell(
-                f"Work is paused: {use.problem}. Make room, or raise SWATHMILL_DISK_QUOTA_GB; "
-                "then work continues."
+                f"Work is paused: {use.problem}. Make room: work continues with {use.lacking}. "
+                "A larger SWATHMILL_DISK_QUOTA_GB holds from the next start."
             )
             self._supervisor.pause(self.worker_names)
-        elif self._out_of_disk and use.has_room_again:
+        elif self._out_of_disk and not use.lacking:
             self._out_of_disk = False
             self._tell("There is room again: work continues.")
             self._supervisor.resume(self.worker_names)

@@ -113,7 +113,7 @@ def test_the_notice_says_the_same_each_time(
             clock.sleep(LONG)
             told.add(client.get("/service-notice").text)
     assert len(told) == 1
-    assert "There is no sign of the last one." in told.pop()
+    assert "The last one is silent." in told.pop()
 
 
 def test_what_a_waiting_request_says_of_itself_is_true(

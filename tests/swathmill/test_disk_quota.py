@@ -1,14 +1,17 @@
 """Work stops when the disk is full, and goes on when there is room: the rest goes on meanwhile."""
 
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from swathmill.diagnosis import Verdict, disk_finding
 from swathmill.errors import StackError
 from swathmill.stack import folder as folder_module
 from swathmill.stack.children import ChildSpec
@@ -92,7 +95,8 @@ def test_workers_pause_beyond_the_quota_and_resume_well_below_it(
     assert watcher.after_a_check()
     assert len(watcher.said) == 2
     assert "holds 10.5 GB, its quota is 10.0 GB" in watcher.said[0]
-    assert "SWATHMILL_DISK_QUOTA_GB" in watcher.said[0]
+    assert "continues with less than 9.0 GB in the data folder" in watcher.said[0]
+    assert "SWATHMILL_DISK_QUOTA_GB holds from the next start" in watcher.said[0]
     assert "continues" in watcher.said[1]
     kept = folder.log("stack").read_text().splitlines()
     assert [line.partition(" ")[2] for line in kept] == watcher.said
@@ -125,6 +129,41 @@ def test_the_log_of_a_running_child_is_bounded(
         assert (log.read_text(), earlier.read_text()) == ("", "b" * 999 + "\n")
     finally:
         writer.communicate()
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "verdict", "told"),
+    [
+        (1, 100, Verdict.GOOD, ""),
+        (11, 100, Verdict.FAULT, "less than 9.0 GB in the data folder."),
+        (9, 100, Verdict.NOTE, "continues with less than 9.0 GB in the data folder."),
+        (1, 0.9, Verdict.FAULT, "continues with more than 2.0 GB left on the disk."),
+        (1, 1.5, Verdict.NOTE, "continues with more than 2.0 GB left on the disk."),
+        (9.5, 1.5, Verdict.NOTE, "in the data folder and more than 2.0 GB left on the disk."),
+        (6, 5, Verdict.GOOD, ""),
+        (1, 5, Verdict.NOTE, "lower SWATHMILL_DISK_QUOTA_GB"),
+    ],
+)
+def test_doctor_tells_with_how_much_room_work_continues(
+    folder: FolderOnAFullDisk,
+    monkeypatch: pytest.MonkeyPatch,
+    used: float,
+    free: float,
+    verdict: Verdict,
+    told: str,
+) -> None:
+    folder.size[0] = used
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free * GIGABYTE))
+    finding = disk_finding(folder, Settings(disk_quota_gb=10.0))
+    assert finding.verdict is verdict
+    assert told in finding.remedy
+    assert finding.found.endswith(f"{used:.1f} GB of the quota of 10 GB in use")
+
+
+def test_doctor_measures_only_the_disk_where_there_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"x" * 200_000_000)
+    finding = disk_finding(DataFolder(path=tmp_path / "none"), Settings(disk_quota_gb=1.0))
+    assert f"at {tmp_path}, 0.0 GB of the quota of 1 GB in use" in finding.found
 
 
 def test_a_stack_does_not_start_on_a_folder_beyond_its_quota(folder: FolderOnAFullDisk) -> None:

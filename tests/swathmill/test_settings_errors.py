@@ -212,7 +212,15 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
         assert httpx.get(f"{stack.portal_url}/livez", trust_env=False).status_code == 200
         os.kill(manager, signal.SIGCONT)
         until(lambda: health().status_code == 200, LIMIT, "the portal sees its manager again")
-        assert "a service manager acts" in stack_finding(folder).found
+        assert "a service manager acts, Redis answers" in stack_finding(folder).found
+        redis = stack.supervisor.child("redis").pid
+        assert redis is not None
+        os.kill(redis, signal.SIGSTOP)
+        finding = stack_finding(folder)
+        assert finding.verdict is Verdict.FAULT
+        assert "its Redis does not" in finding.found
+        os.kill(redis, signal.SIGCONT)
+        assert stack_finding(folder).verdict is Verdict.GOOD
     finally:
         stack.stop()
 
