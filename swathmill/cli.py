@@ -114,7 +114,9 @@ def main() -> None:
     """Run the command; an expected error becomes a message with a remedy, and an exit code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        application(_command_words(sys.argv[1:]))()
+        command = application(_command_words(sys.argv[1:]))
+        _log_to_stderr()
+        command()
     except (RefusedError, RequestRefusedError) as error:
         for each in (error, *error.also):
             _tell(console, "Refused", each.field, each.problem, each.remedy)
@@ -143,6 +145,12 @@ def main() -> None:
     except KeyboardInterrupt:
         console.print("Interrupted.")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _log_to_stderr() -> None:
+    """Keep standard output for what was asked for; most commands do not load what logs."""
+    if structlog := sys.modules.get("structlog"):
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
 
 
 def _command_words(words: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,12 +24,15 @@ from swathmill.stack.folder import GIGABYTE, DataFolder, DiskUse, StackState, is
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.storage import Storage
 from tasks.errors import StoreError
+from tasks.refusal_wording import nearest
 from tasks.run.connect import connect_storage
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
 from worker.sandbox import sandbox
 
 LEAST_MEMORY_BYTES = 2 * GIGABYTE
+_PREFIX = "SWATHMILL_"
+_OTHERS = {"TOKEN", "NODE_MODULES", "KERNELS", "TEST_GRANULES"}  # variables that are no settings
 
 
 class Verdict(StrEnum):
@@ -56,6 +59,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("Python", _python),
         ("C compiler", _compiler),
         ("kernels", kernels_finding),
+        ("settings", lambda: settings_finding(os.environ)),
         ("storage", lambda: storage_finding(folder)),
         ("Node", lambda: _for_azurite(folder, "Node", _node)),
         ("Azurite", lambda: _for_azurite(folder, "Azurite", _azurite)),
@@ -231,6 +235,24 @@ def _mail(settings: Settings) -> Finding:
             found=f"{address} does not answer ({error})",
             remedy="Correct SWATHMILL_SMTP_HOST and SWATHMILL_SMTP_PORT, or unset them.",
         )
+
+
+def settings_finding(environment: Mapping[str, str]) -> Finding:
+    """Say which settings the environment has, and which variables are none, such as a misspelt."""
+    known = {name.upper() for name in Settings.model_fields}
+    given = [name for name in sorted(environment) if name.startswith(_PREFIX)]
+    strange = [name for name in given if name.removeprefix(_PREFIX) not in known | _OTHERS]
+    if not strange:
+        found = ", ".join(given) or "all have their defaults"
+        return Finding(subject="settings", verdict=Verdict.GOOD, found=found)
+    like = nearest(strange[0].removeprefix(_PREFIX), known)
+    return Finding(
+        subject="settings",
+        verdict=Verdict.NOTE,
+        found=f"{', '.join(strange)}: there is no such setting, and it has no effect",
+        remedy=(f"Did you mean {_PREFIX}{like[0]}? " if like else "")
+        + "docs/settings.md lists them.",
+    )
 
 
 def sources_finding(settings: Settings) -> Finding:

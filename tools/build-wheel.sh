@@ -8,6 +8,7 @@ work=$root/build/wheel
 rm -rf "$work" dist
 mkdir -p "$work" dist
 
+echo "Building from the last commit: the source distribution, then the wheel from it, about a minute"
 git clone --quiet --no-local --depth 1 "file://$root" "$work/clone"
 cp -r portal/static/vendor "$work/clone/portal/static/"
 cp tasks/request/places.zip "$work/clone/tasks/request/"
@@ -16,3 +17,4 @@ cd "$work/clone"
 tar -xzf "$root"/dist/swathmill-*.tar.gz -C "$work"
 cd "$work"/swathmill-*/
 "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$root/dist" .
+for made in "$root"/dist/*; do echo "${made#"$root"/}"; done

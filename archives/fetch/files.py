@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -177,6 +178,7 @@ class RemoteFiles:
         # Only where it is used: it is a third of the time every process takes to start.
         import azure.core.exceptions as azure
 
+        unreachable: tuple[type[Exception], ...] = (azure.AzureError, OSError, *_errors_of_s3())
         try:
             yield
         except ArchiveError:
@@ -191,8 +193,14 @@ class RemoteFiles:
             if error.status_code in (429, 503):
                 raise ServerBusyError(f"{self.place} is busy: {error.message}") from error
             raise ConnectionFailedError(f"{self.place} failed: {error.message}") from error
-        except (azure.AzureError, OSError) as error:
+        except unreachable as error:
             raise ConnectionFailedError(f"{self.place} cannot be reached: {error}") from error
+
+
+def _errors_of_s3() -> tuple[type[Exception], ...]:
+    """Return what s3fs lets through of its own library, which is there when s3fs was used."""
+    library = sys.modules.get("botocore.exceptions")
+    return (library.BotoCoreError,) if library else ()
 
 
 def _missing(file: str, place: str) -> NotPublishedError:

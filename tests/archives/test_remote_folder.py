@@ -9,7 +9,12 @@ import fsspec
 import pytest
 from azure.storage.blob import ContainerClient
 
-from archives.errors import DownloadFailedError, NotPublishedError, SourcesSettingError
+from archives.errors import (
+    ConnectionFailedError,
+    DownloadFailedError,
+    NotPublishedError,
+    SourcesSettingError,
+)
 from archives.fetch.files import RemoteFiles
 from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
@@ -111,6 +116,20 @@ def test_a_place_that_cannot_be_opened_is_named() -> None:
 
 
 @pytest.mark.integration
+def test_a_bucket_without_credentials_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exceptions = pytest.importorskip("botocore.exceptions")
+    files = RemoteFiles("s3://bucket/modis")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise exceptions.NoCredentialsError
+
+    monkeypatch.setattr(files._system, "find", refuse)
+    with pytest.raises(ConnectionFailedError, match=r"s3://bucket/modis .*credentials"):
+        FolderArchive(files, tmp_path / "index.sqlite").holdings("MCD15A2")
+
+
 def test_a_container_of_azure_is_an_archive(azurite: str, tmp_path: Path) -> None:
     granule = small_tile()
     write_granule(tmp_path / "tile.hdf", granule)

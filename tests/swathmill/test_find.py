@@ -2,6 +2,9 @@
 
 import errno
 import json
+import os
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
@@ -89,6 +92,21 @@ def test_a_full_disk_is_told_with_what_to_do(
         main()
     said = "Error: /to: No space left on device.\n  Make room, or name another place.\n"
     assert (left.value.code, capsys.readouterr().err) == (1, said)
+
+
+def test_a_source_that_fails_is_told_beside_the_json(archive: Path) -> None:
+    environment = {
+        **os.environ,
+        "SWATHMILL_SOURCES": "laads+http://127.0.0.1:9/archive,folder",
+        "SWATHMILL_ARCHIVE": str(archive),
+    }
+    found = subprocess.run(
+        [sys.executable, "-P", "-m", "swathmill.cli", "find", "MCD15A2", "--days", "2012-04-14",
+         "--json"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert len(json.loads(found.stdout)) == 2
+    assert "holdings not known" in found.stderr
 
 
 def test_days_are_read() -> None:

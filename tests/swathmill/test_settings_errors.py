@@ -14,7 +14,7 @@ from rich.console import Console
 from swathmill import diagnosis
 from swathmill.commands.options import stack_options, with_some_source
 from swathmill.commands.up import run_until_interrupted
-from swathmill.diagnosis import Verdict, stack_finding
+from swathmill.diagnosis import Verdict, settings_finding, stack_finding
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.children import ChildSpec
 from swathmill.stack.folder import DataFolder, StackState
@@ -251,3 +251,12 @@ def test_doctor_says_that_an_installation_without_kernels_is_slow(
     assert "slow" in finding.found
     assert "workers do not start" in finding.found
     assert "make kernels" in finding.remedy
+
+
+def test_the_doctor_names_a_misspelt_setting() -> None:
+    wrong = settings_finding({"SWATHMILL_ARCHIVES": "/data", "SWATHMILL_SLOTS": "2"})
+    assert wrong.verdict is Verdict.NOTE
+    assert wrong.found.startswith("SWATHMILL_ARCHIVES: there is no such setting")
+    assert wrong.remedy.startswith("Did you mean SWATHMILL_ARCHIVE? ")
+    good = settings_finding({"SWATHMILL_SLOTS": "2", "SWATHMILL_TOKEN": "secret", "HOME": "/"})
+    assert (good.verdict, good.found) == (Verdict.GOOD, "SWATHMILL_SLOTS, SWATHMILL_TOKEN")
