@@ -130,7 +130,7 @@ def main() -> int:
             watch.hears,
         )
 
-    presence = Presence(runtime, name, options.heartbeat, watch)
+    presence = Presence(runtime, name, options.heartbeat, watch, lambda: postman.refused)
     keep = beside_rounds(runtime.clock, options.lease)
 
     def each() -> None:

@@ -278,12 +278,14 @@ def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
     if fault.value is None or fault.value == "":
         either = "Fill it in, or leave the field out." if fault.path else "Fill it in."
         return "is empty.", f"{either} {remedy}"
-    if fault.kind == "literal_error":
+    if fault.kind in ("literal_error", "enum"):
         return _no_choice(fault, wanted)
     if fault.kind in _COUNTED:
         return _counted(fault), remedy
     if isinstance(fault.value, str) and _COMMA.fullmatch(fault.value):
         remedy = f"Write a decimal point: {fault.value.strip().replace(',', '.')}. {remedy}"
+    if wanted is None and fault.kind == "string_type" and isinstance(fault.value, int | float):
+        remedy = f'Write it in quotes: "{shown(fault.value)}".'
     what = (wanted or _wanted_by_type(fault.kind)).what
     return f"{shown(fault.value)} is not {what}.", remedy
 

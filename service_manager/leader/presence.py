@@ -1,7 +1,7 @@
 """A manager's row, in which operators see that it lives and what it has in hand."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -12,7 +12,7 @@ from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
 from tasks.errors import StoreError
 from tasks.tables import manager_rows
-from tasks.tables.manager_rows import ManagerRow
+from tasks.tables.manager_rows import ManagerRow, RefusedMails
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
 
@@ -20,9 +20,20 @@ log = structlog.get_logger("manager.presence")
 
 
 class Presence(Watch):
-    """Writes the row every `period` seconds, and tells `also` all that it is told."""
+    """Writes the row every `period` seconds, and tells `also` all that it is told.
 
-    def __init__(self, runtime: Runtime, name: str, period: float, also: Watch) -> None:
+    `refused` tells which mails the mail server has not taken.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        period: float,
+        also: Watch,
+        refused: Callable[[], RefusedMails] = RefusedMails,
+    ) -> None:
+        self._refused = refused
         self._runtime = runtime
         self._period = period
         self._also = also
@@ -60,6 +71,7 @@ class Presence(Watch):
                 queues=manager.queues(),
                 stored=stored,
                 shards=shards,
+                refused=self._refused(),
             )
         )
         self._longest = 0.0

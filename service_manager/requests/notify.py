@@ -27,6 +27,7 @@ from tasks.settings import Settings
 from tasks.storage.clock import Clock
 from tasks.storage.store import Store
 from tasks.tables import outbox, request_operations
+from tasks.tables.manager_rows import RefusedMails
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
@@ -277,7 +278,7 @@ class Postman:
 
     Each mail is tried until the server takes it, five days have passed, or the links that somebody
     asked for have expired. A mail that was not taken waits 10 s, then twice as long each time, up
-    to half an hour. `draw` makes the picture for the mail about a request's end. `tick` returns at
+    to half an hour; `refused` counts such mails at the begin of a round. `draw` makes the picture for the mail about a request's end. `tick` returns at
     once: a thread talks to the server.
     """
 
@@ -295,6 +296,7 @@ class Postman:
         self._clock = clock
         self._server = server
         self._due: dict[str, float] = {}  # monotonic, by mail
+        self.refused = RefusedMails()
         self._taken: set[str] = set()  # mails that the server has, though storage does not say so
         self._thread: threading.Thread | None = None
 
@@ -312,7 +314,11 @@ class Postman:
 
     def deliver(self) -> int:
         """Send what is due; how many mails the server took. Raises StoreError."""
-        due = [mail for mail in outbox.unsent(self._store) if self._is_due(mail)]
+        now = self._clock.now()
+        tried = [m for m in outbox.unsent(self._store) if now - m.written <= patience(m)]
+        refused = [mail.error for mail in sorted(tried, key=lambda m: m.written) if mail.error]
+        self.refused = RefusedMails(count=len(refused), error=refused[-1] if refused else "")
+        due = [mail for mail in tried if self._is_due(mail)]
         if self._server is None or not due:
             return 0
         try:
@@ -336,8 +342,6 @@ class Postman:
             log.warning("the outbox could not be read or written; next round", error=str(error))
 
     def _is_due(self, mail: Mail) -> bool:
-        if self._clock.now() - mail.written > patience(mail):
-            return False
         return self._due.get(mail.id, 0.0) <= self._clock.monotonic()
 
     def _send(self, session: smtplib.SMTP, mail: Mail) -> bool:

@@ -39,6 +39,14 @@ class PhaseStore:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RefusedMails:
+    """Mails that the mail server has not taken and that are still tried; its answer to the last."""
+
+    count: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ManagerRow:
     """A manager: `rounds` is its longest round since the row before, in seconds.
 
@@ -58,6 +66,7 @@ class ManagerRow:
     queues: tuple[PhaseQueue, ...] = ()
     stored: tuple[PhaseStore, ...] = ()
     shards: int = 0
+    refused: RefusedMails = RefusedMails()
 
 
 _CODEC = Codec(
@@ -66,6 +75,7 @@ _CODEC = Codec(
     {
         "queues": in_json(tuple[PhaseQueue, ...]),
         "stored": in_json(tuple[PhaseStore, ...]),
+        "refused": in_json(RefusedMails, sparse=True),
     },
 )
 

@@ -363,6 +363,23 @@ def test_programs_act_as_pages_do(portal: LivePortal, runtime: Runtime) -> None:
     assert (found.kind, found.reason) == (Kind.PAUSE_PHASE, "a program's")
 
 
+def test_a_program_is_told_what_an_action_takes(portal: LivePortal) -> None:
+    def told(**call: object) -> str:
+        answer = client.post("/api/operations/actions", json=call)
+        assert answer.status_code == 422
+        return answer.json()["detail"]
+
+    with portal.client(role="operator") as client:
+        assert told(action="limit owners", subject="ada") == (
+            "'limit owners' is not a choice here. Did you mean limit owner? Choose drain worker, "
+            "release worker, kill attempt, cancel request, pause phase, resume phase, pause owner, "
+            "resume owner, limit phase, limit owner or set quota of owner."
+        )
+        assert told(action="limit owner", subject="ada", value=1) == (
+            '1 is not a text that fits here. Write it in quotes: "1".'
+        )
+
+
 def test_an_owner_of_another_spelling_is_refused_with_the_right_one(
     portal: LivePortal, runtime: Runtime
 ) -> None:

@@ -12,7 +12,7 @@ from portal.core.executions import executions, parse_filters
 from tasks.model.categories import Category
 from tasks.model.model import Attempt, Phase
 from tasks.tables import manager_rows, task_table
-from tasks.tables.manager_rows import ManagerRow, PhaseQueue, PhaseStore
+from tasks.tables.manager_rows import ManagerRow, PhaseQueue, PhaseStore, RefusedMails
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Hold, WorkerRow
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
@@ -153,6 +153,10 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
         shards=16,
     )
     manager_rows.put(runtime.store, row)
+    with portal.browser(*OPERATOR) as client:
+        assert "the mail server does not take" not in client.get("/operations").text
+    row = replace(row, refused=RefusedMails(count=3, error="ConnectionRefusedError: <no>"))
+    manager_rows.put(runtime.store, row)
     standby = replace(row, name="manager-2", acts=False, queues=(), stored=(), shards=0)
     manager_rows.put(runtime.store, standby)
     silent = replace(standby, name="manager-3", beat_at=runtime.clock.now() - 900)
@@ -166,6 +170,10 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
     for name, state in (("manager", "acting"), ("manager-2", "stands by"), ("manager-3", "silent")):
         assert re.search(rf">{name}<br>.*?>{state}<", page, re.DOTALL)
     assert "manager-4" not in page
+    assert (
+        "3 mails wait: the mail server does not take them (ConnectionRefusedError: &lt;no&gt;)"
+        in page
+    )
     assert "1,234" in page
     assert "1 min 5 s" in page
     assert "2 GB" in kept

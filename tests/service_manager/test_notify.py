@@ -27,6 +27,7 @@ from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import outbox
+from tasks.tables.manager_rows import RefusedMails
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
@@ -182,11 +183,15 @@ def test_a_mail_that_is_not_taken_waits_longer_each_time(
             assert postman.deliver() == 0
         waited.append(clock.now() - start)
     assert "greylisted" in next(outbox.unsent(store)).error
+    assert postman.refused.count == 1
+    assert "greylisted" in postman.refused.error
     assert all(later > sooner for sooner, later in pairwise(waited))
     catcher.refusing = False
     clock.sleep(3600.0)
     assert postman.deliver() == 1
     assert len(catcher.mails) == 1
+    assert postman.deliver() == 0
+    assert postman.refused == RefusedMails()
 
 
 def test_an_old_mail_is_given_up(plain: MailServer, catcher: Catcher) -> None:
@@ -217,6 +222,7 @@ def test_a_mail_whose_links_have_ended_is_given_up(
     catcher.refusing = False
     clock.sleep(100.0)
     assert postman.deliver() == 0
+    assert postman.refused.count == 0, "nobody waits for it any more"
     assert not catcher.mails
 
 
@@ -224,7 +230,9 @@ def test_no_server_there(plain: MailServer) -> None:
     store, clock = MemoryStore(), ManualClock()
     outbox.put(store, clock, mail())
     nobody = replace(plain, port=1)
-    assert Postman(store, clock, nobody).deliver() == 0
+    postman = Postman(store, clock, nobody)
+    assert postman.deliver() == 0
+    assert postman.refused.count == 0, "it had not been tried"
     assert "refused" in next(outbox.unsent(store)).error.lower()
 
 

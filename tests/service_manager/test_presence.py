@@ -10,6 +10,7 @@ from tasks.model.model import Phase
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import manager_rows
+from tasks.tables.manager_rows import RefusedMails
 from tasks.tables.restrictions import TABLE
 from tasks.tables.runtime import memory_runtime
 from tests.service_manager.scene import Meddling
@@ -23,7 +24,8 @@ def test_a_manager_writes_what_it_has_in_hand_now_and_then() -> None:
         b.manager.tick()
     leadership = Leadership(b.runtime, 30.0)
     leadership.acquire()
-    presence = Presence(b.runtime, "m", 5.0, Watch())
+    refused = RefusedMails(count=3, error="ConnectionRefusedError: no")
+    presence = Presence(b.runtime, "m", 5.0, Watch(), lambda: refused)
 
     def row() -> manager_rows.ManagerRow:
         (found,) = manager_rows.managers(b.runtime.store, b.runtime.clock.now())
@@ -34,6 +36,7 @@ def test_a_manager_writes_what_it_has_in_hand_now_and_then() -> None:
     assert ready[Phase.COLLECTION] == 4
     assert ready[Phase.REDUCTION] == 0
     assert (row().acts, row().epoch, row().rounds, row().requests) == (True, 1, 2.0, 1)
+    assert row().refused == refused
     presence.acts(leadership, b.manager, 7.0)
     assert row().rounds == 2.0, "not in each round"
     b.runtime.clock.sleep(5.0)
