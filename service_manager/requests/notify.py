@@ -278,8 +278,9 @@ class Postman:
 
     Each mail is tried until the server takes it, five days have passed, or the links that somebody
     asked for have expired. A mail that was not taken waits 10 s, then twice as long each time, up
-    to half an hour; `refused` counts such mails at the begin of a round. `draw` makes the picture for the mail about a request's end. `tick` returns at
-    once: a thread talks to the server.
+    to half an hour; `refused` counts such mails at the beginning of a round. `draw` makes the
+    picture for the mail about a request's end. `tick` returns at once: a thread talks to the
+    server.
     """
 
     def __init__(
