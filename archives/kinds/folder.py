@@ -108,7 +108,6 @@ class FolderArchive:
 
     def refresh(self) -> Refreshed:
         """Update the index for new, changed and deleted files."""
-        on_disk = dict(self._files.stamps())
         with self._index() as index:
             known = {
                 str(url): (int(size), int(changed), str(sidecar))
@@ -116,6 +115,8 @@ class FolderArchive:
                     "SELECT url, size, changed, sidecar FROM files"
                 )
             }
+            # Listed after `known`: a file that another process has just added is not taken as gone.
+            on_disk = dict(self._files.stamps())
             gone = [url for url in known if url not in on_disk]
             with index:
                 index.executemany("DELETE FROM files WHERE url = ?", ((url,) for url in gone))

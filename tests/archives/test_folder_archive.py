@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.fetch.files import LocalFiles
 from archives.kinds import folder as folder_module
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
@@ -272,6 +274,25 @@ def test_an_index_that_another_process_makes_meanwhile_is_kept(
     monkeypatch.setattr(folder_module, "_schema", looked_at_before_the_other)
     assert len(list(archive(folder, tmp_path, reads).search("MCD15A2", "5", DAY, DAY))) == 2
     assert len(reads) == 3  # all by the other
+
+
+def test_a_file_that_another_process_adds_meanwhile_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = archive(folder, tmp_path), archive(folder, tmp_path)
+    stamps = LocalFiles.stamps
+
+    def listed_before_the_other(files: LocalFiles) -> Iterator[tuple[str, tuple[int, int, str]]]:
+        found = list(stamps(files))
+        monkeypatch.setattr(LocalFiles, "stamps", stamps)
+        put(folder, date="2012081")
+        other.refresh()
+        return iter(found)
+
+    monkeypatch.setattr(LocalFiles, "stamps", listed_before_the_other)
+    one.refresh()
+    day = date(2012, 3, 21)
+    assert len(list(other.search("MCD15A2", "5", day, day))) == 1
 
 
 def test_others_may_write_the_index_while_files_are_read(
