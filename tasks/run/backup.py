@@ -18,6 +18,7 @@ or, where an input's blobs are not there, has it made again.
 import base64
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -283,12 +284,10 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
                 if not isinstance(line, dict) or line.keys() not in _KEYS:
                     raise BackupError(f"{file} is damaged in line {number}; use another copy")
                 yield line
-    except gzip.BadGzipFile:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise BackupError(
-            f"{file} is not an export; name a file that `swathmill export` wrote"
-        ) from None
-    except (OSError, EOFError, ValueError) as error:
-        raise BackupError(f"{file} cannot be read: {error}; use another copy") from error
+            f"{file} cannot be read: {error}; name a whole file that `swathmill export` wrote"
+        ) from error
 
 
 def _begin(store: Store, clock: Clock, file: Path, totals: Totals) -> None:
