@@ -160,9 +160,8 @@ def compose(
         *([_list("Notes", [_wrap(note, "  ") for note in notes])] if notes else []),
         "Swathmill",
     ]
-    return MailText(
-        subject=f"{name}: {_subject(state, outcome)}"[:200], body="\n\n".join(parts) + "\n"
-    )
+    ended = _subject(state, outcome)
+    return MailText(subject=f"{name[: 198 - len(ended)]}: {ended}", body="\n\n".join(parts) + "\n")
 
 
 def usable_address(address: str) -> bool:

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reprojection.read.completeness import Completeness, Missing
@@ -134,12 +134,14 @@ def test_a_refusal_says_why() -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
+@example("x" * 300, "")
 def test_a_subject_is_one_line_whatever_the_title(title: str, message: str) -> None:
     letter = compose(
         title=title, state=RequestState.FAILED, outcome=RequestSummary(), link=LINK, message=message
     )
     assert len(letter.subject.splitlines()) == 1
     assert len(letter.subject) <= 200
+    assert letter.subject.endswith(": failed")
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
