@@ -13,6 +13,7 @@ from swathmill.errors import StackError
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import ChildSpec
 from swathmill.stack.server import Server
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -47,6 +48,7 @@ class DeafServer(Server):
         return ChildSpec(name="deaf", argv=(sys.executable, "-c", program), log=self.log)
 
     def is_ready(self) -> bool:
+        until(lambda: bool(self.log.read_text()))  # it has begun
         return False
 
 
