@@ -2,7 +2,7 @@
 
 import re
 
-_POWER = re.compile(r"(?<![\w.])([A-Za-z]*[a-z]|[KWJ])\^?(-?\d+)(?![\w.])")
+_POWER = re.compile(r"(?<![\w.])([A-Za-z]*[a-z]|[KWJ])\^?(-?\d+)(?![\w.(])")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

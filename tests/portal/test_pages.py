@@ -119,6 +119,7 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
         ("kg/m^2/8day", "kg/m²/8day"),
         ("1.0e-6g/cm^2", "1.0e-6g/cm²"),
         ("umol CO2 m-2 s-1", "umol CO2 m⁻² s⁻¹"),
+        ("log10(mg m-3)", "log10(mg m⁻³)"),
         ("K", "K"),
         ("1", ""),
         ("", ""),
