@@ -30,6 +30,10 @@ class StoreError(SwathmillError):
     """A call to storage failed, and whether it took effect is unknown: read the row again."""
 
 
+class StorageFullError(StoreError):
+    """The disk of embedded storage is full: nothing was written, and nothing is lost."""
+
+
 class ConflictError(StoreError):
     """A transaction was refused whole: an ETag did not match, a row existed, or one was absent."""
 

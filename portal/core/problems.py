@@ -22,6 +22,7 @@ from tasks.errors import (
     ConflictError,
     CorruptBlobError,
     RequestRefusedError,
+    StorageFullError,
     StoreError,
     SwathmillError,
 )
@@ -226,6 +227,13 @@ _FIXED: Mapping[type, Problem] = {
         title="Changed meanwhile",
         detail="Someone else changed this at the same moment.",
         remedy="Look at it again, and repeat the call if you still want the change.",
+    ),
+    StorageFullError: Problem(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        title="Storage full",
+        detail="The disk of the service's storage is full, so nothing can be written. Nothing is "
+        "lost, and finished results can be downloaded.",
+        remedy="Tell whoever runs this portal to make room there; then repeat the call.",
     ),
     StoreError: Problem(
         status=HTTPStatus.SERVICE_UNAVAILABLE,

@@ -133,7 +133,8 @@ RULES: dict[Category, Rule] = {
     Category.OUT_OF_MEMORY: Rule(
         cause="The attempt used more memory than its limit and was killed.",
         retry=Retry.ONCE,
-        remedy="Ask for a coarser grid or a smaller region, or raise SWATHMILL_ATTEMPT_MEMORY_GB.",
+        remedy="Ask for a coarser grid or a smaller region, or raise `memory_gb` of the package, "
+        "for other work SWATHMILL_ATTEMPT_MEMORY_GB.",
     ),
     Category.SOURCE_NOT_PUBLISHED: Rule(
         cause="The archive does not have the granule (any more).",

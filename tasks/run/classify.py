@@ -166,7 +166,8 @@ def classify_exit(code: int) -> Diagnosis:
     name = known.name if known else f"signal {-code}"
     return Diagnosis(
         category=_SIGNALS.get(known, Category.UNKNOWN) if known else Category.UNKNOWN,
-        message=f"the attempt's process was ended by {name}",
+        message=f"the attempt's process was ended by {name}"
+        + (", as the system does when memory runs out" if known is signal.SIGKILL else ""),
     )
 
 

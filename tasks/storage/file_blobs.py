@@ -27,6 +27,7 @@ from tasks.errors import (
     BlobMissingError,
     BlobNameError,
     CorruptBlobError,
+    StorageFullError,
     StoreError,
 )
 from tasks.storage.blobs import CHUNK, StoredBlob, bytes_digest, file_digest
@@ -212,9 +213,10 @@ def _failures(blob: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "; make room on the disk of the data folder" if full else ""
-        raise StoreError(f"storage failed at {blob}: {error}{remedy}") from error
+        said = f"storage failed at {blob}: {error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFullError(f"{said}; make room on the disk of the data folder") from error
+        raise StoreError(said) from error
 
 
 def _parts(file: BufferedReader, blob: str, start: int, length: int | None) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tasks.errors import ConflictError, StoreError
+from tasks.errors import ConflictError, StorageFullError, StoreError
 
 _APPLICATION = 0x5377_6D6C  # "Swml": SQLite's header field for the kind of file
 _LAYOUT = 1
@@ -182,7 +182,7 @@ class SqliteFile:
             if code in _DAMAGE:
                 raise self.damaged(error) from error
             if code == sqlite3.SQLITE_FULL:
-                raise StoreError(
+                raise StorageFullError(
                     f"{what}: the disk of {self.path} is full; nothing is lost, make room"
                 ) from error
             raise StoreError(f"{what}: {self.path}: {error}") from error

@@ -367,7 +367,7 @@ def test_a_program_is_told_what_an_action_takes(portal: LivePortal) -> None:
     def told(**call: object) -> str:
         answer = client.post("/api/operations/actions", json=call)
         assert answer.status_code == 422
-        return answer.json()["detail"]
+        return str(answer.json()["detail"])
 
     with portal.client(role="operator") as client:
         assert told(action="limit owners", subject="ada") == (

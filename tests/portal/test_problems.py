@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from portal.core.problems import problem_of
-from tasks.errors import ConflictError, FencedError, StoreError
+from tasks.errors import ConflictError, FencedError, StorageFullError, StoreError
 from tests.portal.scripted import LivePortal
 
 
@@ -16,6 +16,7 @@ class RefusedTransactionError(ConflictError):
     ("error", "status", "title"),
     [
         (StoreError("x"), 503, "Storage unavailable"),
+        (StorageFullError("x"), 503, "Storage full"),
         (ConflictError("x"), 409, "Changed meanwhile"),
         (RefusedTransactionError("x"), 409, "Changed meanwhile"),
         (FencedError("x"), 500, "The portal failed"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import BlobNameError, CorruptBlobError, StoreError
+from tasks.errors import BlobNameError, CorruptBlobError, StorageFullError, StoreError
 from tasks.model.categories import Category
 from tasks.run.classify import classify
 from tasks.storage.blobs import ARTIFACTS, PLANS, bytes_digest, file_digest, is_damaged
@@ -183,7 +183,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, *, from_file: bo
             if from_file
             else (lambda: blobs.put_bytes(ARTIFACTS, NAME, data))
         )
-        with pytest.raises(StoreError, match="make room") as caught:
+        with pytest.raises(StorageFullError, match="make room") as caught:
             put()
         assert classify(caught.value).category is Category.OUT_OF_DISK
         assert not files(disk)

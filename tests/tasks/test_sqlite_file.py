@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import ConflictError, StoreError
+from tasks.errors import StorageFullError, StoreError
 from tasks.run.connect import connect_storage
 from tasks.storage import sqlite_file
 from tasks.storage.clock import SystemClock
@@ -176,7 +176,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         store = opened(disk / "tables.sqlite")
         n, refused = until_refused(store, 0)
         assert re.search(r"disk of .*tables\.sqlite is full", str(refused))
-        assert not isinstance(refused, ConflictError)
+        assert isinstance(refused, StorageFullError)
         assert n > 10
         assert last(store, "a") == n
         n, refused = until_refused(store, n)

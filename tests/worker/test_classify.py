@@ -249,7 +249,7 @@ def test_the_unknown_keeps_its_traceback() -> None:
 @pytest.mark.parametrize(
     ("code", "category", "word"),
     [
-        (-9, Category.OUT_OF_MEMORY, "SIGKILL"),
+        (-9, Category.OUT_OF_MEMORY, "SIGKILL, as the system does when memory runs out"),
         (-25, Category.OUT_OF_DISK, "SIGXFSZ"),
         (-11, Category.UNKNOWN, "SIGSEGV"),
         (-40, Category.UNKNOWN, "signal 40"),
