@@ -201,7 +201,7 @@ class PreviewAnswer(_Answer):
     expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
     expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
     notes: tuple[str, ...] = Field((), description="What both are based on and leave out.")
-    message: str = Field("", description="Also says whether it would wait for confirmation.")
+    message: str = Field("", description="Says if it would wait for confirmation, and why.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
     windows: tuple[WindowAnswer, ...] = Field(
         (), description="The first windows of the reduction's steps."

@@ -256,9 +256,7 @@ class Intake:
             )
         much = self._much(ready)
         if row.dry_run:
-            said = f"{counts.tasks} tasks"
-            if much:
-                said += f"; it would wait for confirmation: {much}"
+            said = f"It would wait for confirmation: {much}" if much else ""
             return self._end(_counted(row, ready), RequestState.PREVIEWED, said)
 
         def held(row: RequestRow) -> RequestRow:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from portal.core.quantities import size_text
 from swathmill.access import client_for
@@ -151,7 +151,8 @@ def show(
         return
     plain_console().print(f"{found.owner}/{found.name}: {found.reference}", markup=False)
     tell_seen(found)
-    table = Table("version", "pushed", "size", "SHA-256", "grid", "dates", "layers", box=None)
+    digest = Column("SHA-256", min_width=16)  # it is there to be copied: whole
+    table = Table("version", "pushed", "size", digest, "grid", "dates", "layers", box=None)
     for one in found.versions:
         pushed = f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else ""
         layers = ", ".join(f"{layer['name']} {layer['units']}".strip() for layer in one.layers)

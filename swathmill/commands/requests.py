@@ -30,7 +30,7 @@ from swathmill.commands.options import (
 )
 from swathmill.commands.paths import output_folder
 from swathmill.delivery import EXIT_CODES, EXIT_FAILED
-from swathmill.errors import ArgumentError, RefusedError
+from swathmill.errors import ArgumentError, RefusedError, StackError
 from swathmill.following import Follower
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView, describe
@@ -150,7 +150,7 @@ def results(
     else:
         _sum(console, [one for one, _ in there], f" in {out}")
     if lost:
-        raise lost[0]
+        raise StackError(lost[0].problem, lost[0].remedy)  # nothing was refused
 
 
 def _copy(client: Client, request_id: str, to: str, *, as_json: bool) -> None:

@@ -251,8 +251,8 @@ def test_within_the_limits_nothing_is_to_be_confirmed(options: ManagerOptions) -
 def test_a_preview_ends_with_its_counts_and_what_would_be_asked(options: ManagerOptions) -> None:
     row = Taken(options, more={"dry_run": True}).planned()
     asks = SAID.format(cost=f"{row.preview.cost:,.0f}")
-    more = f"; it would wait for confirmation: {asks}" if options is MUCH else ""
-    assert (row.state, row.message) == (RequestState.PREVIEWED, "4 tasks" + more)
+    said = f"It would wait for confirmation: {asks}" if options is MUCH else ""
+    assert (row.state, row.message) == (RequestState.PREVIEWED, said)
     assert row.preview.tasks == 4
 
 

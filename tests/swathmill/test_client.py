@@ -12,7 +12,7 @@ import pytest
 from swathmill.access import local_client
 from swathmill.client import PUSH_SECONDS, RASTER_SECONDS, Client, ResultFile
 from swathmill.commands import requests
-from swathmill.errors import ApiError, BrokenOffError, RefusedError
+from swathmill.errors import ApiError, BrokenOffError, RefusedError, StackError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.storage import embedded
 from tasks.model.model import RequestState
@@ -246,7 +246,7 @@ def test_the_command_fetches_what_there_is_and_tells_what_storage_has_lost(
         return httpx.Response(200, content=CONTENT)
 
     monkeypatch.setattr(requests, "client_for", lambda *_: client(handler))
-    with pytest.raises(RefusedError, match="Storage has lost it"):
+    with pytest.raises(StackError, match="Storage has lost it"):
         requests.results("r1", out=tmp_path)
     assert [path.name for path in tmp_path.rglob("*.tif")] == [Path(RESULT.name).name]
 
