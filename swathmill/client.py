@@ -6,7 +6,7 @@ import json
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from reprojection.files import AnyPath
+from reprojection.files import AnyPath, as_paths
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
@@ -517,7 +517,7 @@ class Client:
         body = json.dumps({name: value for name, value in given.items() if value is not None})
         return self._read(_STATUS, self._send("PATCH", _path(request_id), document=body))
 
-    def inputs(self, task: str, to: Path, *, request: str = "") -> None:
+    def inputs(self, task: str, to: AnyPath, *, request: str = "") -> None:
         """Download what a run of a reduction was given, as a ZIP, whole or not at all.
 
         Args:
@@ -533,13 +533,13 @@ class Client:
         with _whole(to) as draft:
             self._fetch(f"{place}/inputs.zip", draft, lambda _: None)
 
-    def push_package(self, archive: Path) -> SharedPackage:
+    def push_package(self, archive: AnyPath) -> SharedPackage:
         """Upload a package, as a version of one's own; a new package is private.
 
         Args:
             archive: A zip or a tar of the package's folder.
         """
-        with archive.open("rb") as upload:
+        with Path(archive).open("rb") as upload:
             answer = self._send("POST", "/api/packages", upload=upload, seconds=PUSH_SECONDS)
         return self._read(_PACKAGE, answer)
 
@@ -604,7 +604,7 @@ class Client:
         self._send("DELETE", f"/api/packages/{package.id}{one}")
 
     def push_raster(
-        self, files: Sequence[Path], said: Mapping[str, str] | None = None
+        self, files: AnyPath | Iterable[AnyPath], said: Mapping[str, str] | None = None
     ) -> SharedRaster:
         """Upload a raster, as a version of one's own; a new raster is private.
 
@@ -615,7 +615,7 @@ class Client:
         with ExitStack() as opened:
             # A form without files is sent as one with files, too.
             form: _Form = [(name, (None, text)) for name, text in (said or {}).items()]
-            for one in files:
+            for one in as_paths(files):
                 form.append(("file", (one.name, opened.enter_context(one.open("rb")))))
             answer = self._send("POST", "/api/rasters", form=form, seconds=RASTER_SECONDS)
         return self._read(_RASTER, answer)
@@ -669,7 +669,7 @@ class Client:
         one = f"/versions/{quote(version, safe='')}" if version else ""
         self._send("DELETE", f"/api/rasters/{raster.id}{one}")
 
-    def download_package(self, version: PackageVersion, to: Path) -> None:
+    def download_package(self, version: PackageVersion, to: AnyPath) -> None:
         """Download the archive of a version, a tar, whole or not at all.
 
         Args:
@@ -685,7 +685,11 @@ class Client:
                 raise ApiError("The package arrived damaged.", "Fetch it again.")
 
     def download(
-        self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None
+        self,
+        result: ResultFile,
+        folder: AnyPath,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> Path:
         """Download a result into a folder, under its own name, whole or not at all.
 
@@ -703,7 +707,7 @@ class Client:
             ApiError: the file arrived damaged, or the portal cannot be reached.
             OSError: the file cannot be written.
         """
-        target = _inside(folder, result.name)
+        target = _inside(Path(folder), result.name)
         if target.is_file() and _sha256(target) == result.sha256:
             progress(result.size)
             return target
@@ -901,12 +905,13 @@ def _raise_for(answer: httpx.Response) -> None:
 
 
 @contextmanager
-def _whole(to: Path) -> Iterator[Path]:
+def _whole(to: AnyPath) -> Iterator[Path]:
     """Yield a file beside `to` that takes its name when all of it is there, else is deleted."""
-    draft = to.with_name(f".{to.name}.part")
+    whole = Path(to)
+    draft = whole.with_name(f".{whole.name}.part")
     try:
         yield draft
-        draft.replace(to)
+        draft.replace(whole)
     finally:
         draft.unlink(missing_ok=True)
 

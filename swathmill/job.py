@@ -131,7 +131,7 @@ class Job:
             and (not since or _date(one.name) >= since)
             and (not until or _date(one.name)[: len(until)] <= until)
         ]
-        return [self.client.download(one, Path(folder)) for one in chosen]
+        return [self.client.download(one, folder) for one in chosen]
 
     def to_xarray(
         self,

@@ -54,8 +54,8 @@ def test_uploads_have_the_time_that_they_take(tmp_path: Path) -> None:
     file = tmp_path / "hills.tif"
     file.write_bytes(b"pixels")
     with pytest.raises(RefusedError, match="No"):
-        client(handler).push_package(file)
-    for files in ([file], []):
+        client(handler).push_package(str(file))
+    for files in ((str(file),), ()):
         with pytest.raises(RefusedError, match="No"):
             client(handler).push_raster(files, {"name": "hills"})
     package, raster, form = seen
@@ -162,7 +162,7 @@ def test_a_file_that_is_there_already_is_not_fetched_again(tmp_path: Path) -> No
     target = tmp_path / RESULT.name
     target.parent.mkdir()
     target.write_bytes(CONTENT)
-    assert client(lambda _: httpx.Response(500)).download(RESULT, tmp_path) == target
+    assert client(lambda _: httpx.Response(500)).download(RESULT, str(tmp_path)) == target
 
 
 def test_a_result_is_copied_from_the_storage_of_this_machine(tmp_path: Path) -> None:
