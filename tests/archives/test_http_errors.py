@@ -1,4 +1,6 @@
-"""What httpx raises becomes one of the archives' errors, in downloads and catalogues alike."""
+"""What all calls to archives share: the names of errors, redirects, and who is trusted."""
+
+import ssl
 
 import httpx
 import pytest
@@ -10,7 +12,7 @@ from archives.errors import (
     ConnectionFailedError,
     DownloadFailedError,
 )
-from archives.fetch.http import named_errors, redirected
+from archives.fetch.http import _trusted, named_errors, redirected
 from archives.fetch.timing import Timing
 
 
@@ -62,3 +64,10 @@ def test_a_redirect_stays_with_https() -> None:
         with pytest.raises(DownloadFailedError, match="not protected by https") as found:
             redirected(url, to)
         assert "hush" not in str(found.value)
+
+
+def test_the_authorities_of_the_machine_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    trusted = _trusted.__wrapped__()
+    assert trusted.get_ca_certs() == ssl.create_default_context().get_ca_certs()
