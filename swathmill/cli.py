@@ -149,7 +149,7 @@ def main() -> None:
 
 def _log_to_stderr() -> None:
     """Keep standard output for what was asked for; most commands do not load what logs."""
-    if structlog := sys.modules.get("structlog"):
+    if (structlog := sys.modules.get("structlog")) and not structlog.is_configured():
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
 
 
