@@ -119,8 +119,7 @@ class TokenTable:
     def delete_expired(self, now: float) -> None:
         """Delete the tokens of all owners that have expired."""
         for row in [row for row in self._rows() if row.expires <= now]:
-            with suppress(ConflictError):  # another process has deleted it
-                self._delete(row)
+            self._delete(row)
 
     def revoke(self, owner: str, token_id: str) -> bool:
         """Delete an owner's token; False where there is none of this id."""
@@ -141,4 +140,5 @@ class TokenTable:
         return (_CODEC.load(row) for row in self._store.scan(TABLE, PARTITION, *_ALL))
 
     def _delete(self, row: TokenRow) -> None:
-        self._store.transact(TABLE, PARTITION, (Delete(row=_ROW + row.digest),))
+        with suppress(ConflictError):  # another process has deleted it
+            self._store.transact(TABLE, PARTITION, (Delete(row=_ROW + row.digest),))

@@ -13,7 +13,7 @@ from swathmill.cli import application
 from tasks.run.connect import connect_storage
 from tasks.storage.clock import ManualClock
 from tasks.tables.runtime import Runtime
-from tasks.tables.token_table import MARK, TABLE, Scope, TokenTable, digest_of, make_token
+from tasks.tables.token_table import MARK, TABLE, Scope, TokenRow, TokenTable, digest_of, make_token
 from tests.portal.scripted import LivePortal, client_of, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
 
@@ -111,6 +111,24 @@ def test_a_person_has_so_many_tokens_at_most(
         (first, _) = ada.get("/api/tokens").json()
         ada.delete(f"/api/tokens/{first['id']}")
         assert ada.post("/api/tokens", json={"name": "third"}).status_code == 201
+
+
+def test_all_tokens_are_revoked_though_another_process_deletes_some_meanwhile(
+    portal: LivePortal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [made(portal), made(portal)]
+    table, other = (TokenTable(portal.runtime.store) for _ in range(2))
+    of = TokenTable.of
+
+    def looked_at_before_the_other(table: TokenTable, owner: str) -> list[TokenRow]:
+        found = of(table, owner)
+        monkeypatch.setattr(TokenTable, "of", of)
+        assert other.revoke(owner, found[0].id)
+        return found
+
+    monkeypatch.setattr(TokenTable, "of", looked_at_before_the_other)
+    table.revoke_all("ada@example.org")
+    assert [table.find(text, portal.runtime.clock.now()) for text in texts] == [None, None]
 
 
 def test_expired_tokens_are_deleted_when_one_is_made() -> None:
