@@ -295,6 +295,21 @@ def test_a_file_that_another_process_adds_meanwhile_is_kept(
     assert len(list(other.search("MCD15A2", "5", day, day))) == 1
 
 
+def test_a_stamp_changes_with_a_sidecar_and_a_lost_file_hides_no_other(tmp_path: Path) -> None:
+    names = ("A.txt", "B.hdf", "C.hdf", "C.hdf.xml")
+    for name in names:
+        (tmp_path / name).write_bytes(b"bytes")
+    (tmp_path / "B.hdf").unlink()
+    (tmp_path / "B.hdf").symlink_to(tmp_path / "gone")  # listed, and not there when looked at
+    files = LocalFiles(tmp_path)
+    ((name, before),) = files.stamps()
+    assert name == "C.hdf"
+    os.utime(tmp_path / "C.hdf.xml", (1, 1))
+    ((_, after),) = files.stamps()
+    assert before[:2] == after[:2]
+    assert before[2] != after[2]
+
+
 def test_others_may_write_the_index_while_files_are_read(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

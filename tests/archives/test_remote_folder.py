@@ -94,6 +94,33 @@ def test_a_sidecar_places_a_swath(memory: fsspec.AbstractFileSystem, tmp_path: P
     assert reads == []
 
 
+@pytest.mark.parametrize("file", ["../secret.hdf", "2012/../../secret.hdf", "/other/secret.hdf"])
+def test_no_name_leads_out_of_the_place(memory: fsspec.AbstractFileSystem, file: str) -> None:
+    for path in ("/mirror/secret.hdf", "/other/secret.hdf"):
+        memory.pipe({path: b"secret", f"{path}.xml": b"<G/>"})
+    files = RemoteFiles(URL)
+    with pytest.raises(NotPublishedError, match=r"secret\.hdf is no longer in memory://mirror"):
+        files.chunks(file)
+    assert files.sidecar(file) is None
+
+
+def test_a_stamp_changes_with_a_file_or_its_sidecar(memory: fsspec.AbstractFileSystem) -> None:
+    path = f"/mirror/modis/2012/{SWATH}"
+
+    def stamp() -> object:
+        ((name, found),) = RemoteFiles(URL).stamps()
+        assert name == f"2012/{SWATH}"
+        return found
+
+    memory.pipe(path, b"one")
+    found = [stamp(), stamp()]
+    assert found[0] == found[1]
+    for changed, content in ((path, b"two"), (f"{path}.xml", b"<G/>"), (f"{path}.xml", b"<H/>")):
+        memory.pipe(changed, content)
+        found.append(stamp())
+    assert len(set(found)) == 4
+
+
 def test_a_granule_is_fetched_whole_or_not_at_all(
     name: str, memory: fsspec.AbstractFileSystem, tmp_path: Path
 ) -> None:

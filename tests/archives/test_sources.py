@@ -358,14 +358,17 @@ def test_names_and_chains() -> None:
 
 
 def test_the_token_is_for_its_hosts_over_https() -> None:
-    own = Credentials(SecretStr("hush"), ["data.example", "127.0.0.1:8443"])
+    hosts = ["data.example", "127.0.0.1:8443", "localhost:8080", "plain.example:80"]
+    own = Credentials(SecretStr("hush"), hosts)
     sent = {"Authorization": "Bearer hush"}
     assert own.headers("https://data.example/a.hdf") == sent
     assert own.headers("https://data.example:443/a.hdf") == sent
     assert own.headers("https://DATA.example/a.hdf") == sent
     assert own.headers("http://127.0.0.1:8443/a.hdf") == sent
+    assert own.headers("http://localhost:8080/a.hdf") == sent
     for foreign in (
         "http://data.example/a.hdf",
+        "http://plain.example/a.hdf",
         "https://data.example:444/a.hdf",
         "https://data.example.evil.example/a.hdf",
         "https://evil.example/data.example",
