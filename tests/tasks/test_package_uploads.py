@@ -61,6 +61,11 @@ def test_equal_files_make_one_archive_in_every_format(tmp_path: Path) -> None:
             (zip_member("package.yaml", 0o100644), GOOD[1]),
             (zip_member("run.sh", 0o100644), RUN[1]),
         ),
+        "zip with a folder": zip_of(
+            ("lib/", b""),
+            (zip_member("package.yaml", 0o100644), GOOD[1]),
+            (zip_member("run.sh", 0o100644), RUN[1]),
+        ),
     }
     found = {how: read(data, tmp_path / how) for how, data in uploads.items()}
     assert {one.digest for one in found.values()} == {pack(folder).digest}
@@ -153,11 +158,13 @@ def test_bombs_end_at_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(package_uploads, "MAX_BYTES", 2**20)
     monkeypatch.setattr(package_uploads, "_MOST_TAR", 2**21)
     zeros = ("zeros", bytes(2**22))
+    parts = [(f"part{n}", bytes(2**18)) for n in range(5)]
     for how, data in {
         "zip": zip_of(GOOD, zeros),
         "tar": tar_of(GOOD, zeros),
         "gz": tar_of(GOOD, zeros, mode="w:gz"),
-        "sum": tar_of(GOOD, *((f"part{n}", bytes(2**18)) for n in range(5))),
+        "sum": tar_of(GOOD, *parts),
+        "sum of a zip": zip_of(GOOD, *parts),
     }.items():
         with pytest.raises(PackageError, match="larger than"):
             read(data, tmp_path / how)
