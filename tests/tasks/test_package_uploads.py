@@ -163,8 +163,8 @@ def test_bombs_end_at_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "zip": zip_of(GOOD, zeros),
         "tar": tar_of(GOOD, zeros),
         "gz": tar_of(GOOD, zeros, mode="w:gz"),
-        "sum": tar_of(GOOD, *parts),
-        "sum of a zip": zip_of(GOOD, *parts),
+        "sum": tar_of(*parts, GOOD),
+        "sum of a zip": zip_of(*parts, GOOD),
     }.items():
         with pytest.raises(PackageError, match="larger than"):
             read(data, tmp_path / how)
