@@ -143,7 +143,6 @@ def test_a_place_that_cannot_be_opened_is_named() -> None:
         RemoteFiles("nothing://here/there")
 
 
-@pytest.mark.integration
 def test_a_bucket_without_credentials_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +157,7 @@ def test_a_bucket_without_credentials_is_named(
         FolderArchive(files, tmp_path / "index.sqlite").holdings("MCD15A2")
 
 
+@pytest.mark.integration
 def test_a_container_of_azure_is_an_archive(azurite: str, tmp_path: Path) -> None:
     granule = small_tile()
     write_granule(tmp_path / "tile.hdf", granule)
