@@ -1,6 +1,7 @@
 """The checks behind `doctor`: what works on this machine, and what to do about the rest."""
 
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -32,7 +33,9 @@ from worker.sandbox import sandbox
 
 LEAST_MEMORY_BYTES = 2 * GIGABYTE
 _PREFIX = "SWATHMILL_"
-_OTHERS = {"TOKEN", "NODE_MODULES", "KERNELS", "TEST_GRANULES"}  # variables that are no settings
+_OTHERS = re.compile(  # variables that are no settings
+    "DEPLOY_.*|TEST_.*|TOKEN|NODE_MODULES|KERNELS|PYTHON|SETTINGS|REDIS_PASSWORD|TAG"
+)
 
 
 class Verdict(StrEnum):
@@ -241,7 +244,12 @@ def settings_finding(environment: Mapping[str, str]) -> Finding:
     """Say which settings the environment has, and which variables are none, such as a misspelt."""
     known = {name.upper() for name in Settings.model_fields}
     given = [name for name in sorted(environment) if name.startswith(_PREFIX)]
-    strange = [name for name in given if name.removeprefix(_PREFIX) not in known | _OTHERS]
+    strange = [
+        name
+        for name in given
+        if name.removeprefix(_PREFIX) not in known
+        and not _OTHERS.fullmatch(name.removeprefix(_PREFIX))
+    ]
     if not strange:
         found = ", ".join(given) or "all have their defaults"
         return Finding(subject="settings", verdict=Verdict.GOOD, found=found)

@@ -1,6 +1,7 @@
 """A stack whose settings are wrong stops and says so; one without a source takes the sample."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -260,3 +261,12 @@ def test_the_doctor_names_a_misspelt_setting() -> None:
     assert wrong.remedy.startswith("Did you mean SWATHMILL_ARCHIVE? ")
     good = settings_finding({"SWATHMILL_SLOTS": "2", "SWATHMILL_TOKEN": "secret", "HOME": "/"})
     assert (good.verdict, good.found) == (Verdict.GOOD, "SWATHMILL_SLOTS, SWATHMILL_TOKEN")
+
+
+def test_the_doctor_knows_the_variables_of_the_deployments() -> None:
+    root = Path(__file__).parents[2]
+    files = [root / "docker-compose.yml", *(root / "infra").rglob("*")]
+    text = "".join(file.read_text() for file in files if file.is_file())
+    named = set(re.findall(r"\bSWATHMILL_[A-Z0-9_]*[A-Z0-9]\b", text))
+    assert len(named) > 40
+    assert settings_finding(dict.fromkeys(named, "")).verdict is Verdict.GOOD
