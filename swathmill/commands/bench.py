@@ -12,7 +12,7 @@ from rich.console import Console
 
 from swathmill.commands.options import JsonOption, print_json
 from swathmill.deployment.az import Az
-from swathmill.errors import ArgumentError
+from swathmill.errors import ArgumentError, StackError
 from swathmill.platform.clients import Clients
 from swathmill.platform.rates import Point, Rate
 from swathmill.platform.report import Report
@@ -20,6 +20,7 @@ from swathmill.platform.study import CLIENTS, Plan, Study
 from swathmill.platform.tcp import AnswerServer
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
+from tasks.errors import SwathmillError
 from tasks.run.connect import EMBEDDED
 from tasks.settings import Settings
 
@@ -147,7 +148,8 @@ def platform(
             Experiment.INSTANCES: lambda: study.instances(Az(Path.cwd()), group, instances),
         }
         for one in wanted:
-            runs[one]()
+            with _named_errors(one):
+                runs[one]()
     written = report.finish()
     if as_json:
         print_json(rates)
@@ -173,16 +175,36 @@ def answer(
 
 def _check(wanted: list[Experiment], only: list[Experiment] | tuple[()]) -> None:
     if unnamed := [one for one in only if one not in wanted]:
-        option = "storage" if unnamed[0] in _OF_STORAGE else unnamed[0]
-        option = "group" if unnamed[0] is Experiment.INSTANCES else option
         raise ArgumentError(
-            f"--only {unnamed[0]}: nothing is named to measure.", f"Name it by --{option}."
+            f"--only {unnamed[0]}: nothing is named to measure.",
+            f"Name it by {_option(unnamed[0])}.",
         )
     if not wanted:
         raise ArgumentError(
             "Nothing is named to measure.",
             "Name a storage account by --storage (azurite starts one here), or see --help.",
         )
+
+
+def _option(experiment: Experiment) -> str:
+    if experiment in _OF_STORAGE:
+        return "--storage"
+    return "--group" if experiment is Experiment.INSTANCES else f"--{experiment}"
+
+
+@contextmanager
+def _named_errors(experiment: Experiment) -> Iterator[None]:
+    """Say which experiment failed, in one line."""
+    try:
+        yield
+    except SwathmillError:
+        raise
+    except Exception as error:  # each library has errors of its own
+        said = next(iter(str(error).splitlines()), "")
+        raise StackError(
+            f"The experiment {experiment} failed: {type(error).__name__}: {said}",
+            f"Look whether {_option(experiment)} names the right place, and whether it answers.",
+        ) from error
 
 
 def _numbers(option: str, words: str, *, whole: bool = False) -> list[float]:

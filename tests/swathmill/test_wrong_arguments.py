@@ -118,6 +118,14 @@ CASES = (
     Case(line=f"sign-in {'a' * 255}", names="255 characters"),
     Case(line="sign-in ada@example.org --role king", names="king"),
     Case(line="bench platform --out {new} --tcp host", names="host"),
+    *(
+        Case(line=f"bench platform --out {{new}} --clients 1 {words}", names=named, code=FAILED)
+        for words, named in (
+            ("--redis redis://127.0.0.1:9", "The experiment redis failed"),
+            ("--files foo://x", "whether --files names the right place"),
+            ("--tcp 127.0.0.1:9", "The experiment tcp failed"),
+        )
+    ),
     Case(line="doctor --data", names="--data"),
     Case(line="fly", names="fly"),
     *(
