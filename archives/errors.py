@@ -60,7 +60,7 @@ class IndexUnusableError(ArchiveError):
 
 
 class SourcesSettingError(ArchiveError):
-    """The settings name no source of granules, or an unknown one."""
+    """The settings name no source of granules, or an unknown one, or a token cannot be sent."""
 
 
 _SOONEST = (

@@ -1,10 +1,13 @@
 """The Earthdata Login token, and the hosts that may receive it."""
 
+import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+
+from archives.errors import SourcesSettingError
 
 EARTHDATA_HOSTS = (
     "urs.earthdata.nasa.gov",
@@ -15,6 +18,7 @@ EARTHDATA_HOSTS = (
 )
 """Earthdata Login itself, and the hosts of LAADS, LP DAAC and NSIDC for MODIS and VIIRS."""
 
+_SENT = re.compile("[!-~]*")
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -27,8 +31,16 @@ class Credentials:
     """
 
     def __init__(self, token: SecretStr, hosts: Iterable[str] = EARTHDATA_HOSTS) -> None:
-        """Remember the token and its hosts: names, with `:port` if it is not that of https."""
-        self._token = token
+        """Remember the token and its hosts: names, with `:port` if it is not that of https.
+
+        Raises SourcesSettingError for a token that cannot be sent: the HTTP client would show it.
+        """
+        self._token = SecretStr(token.get_secret_value().strip())
+        if not _SENT.fullmatch(self._token.get_secret_value()):
+            raise SourcesSettingError(
+                "SWATHMILL_EARTHDATA_TOKEN has a space, a line break or a character beyond ASCII: "
+                "copy the token again"
+            )
         self._hosts = frozenset(host.strip().lower() for host in hosts if host.strip())
 
     def __repr__(self) -> str:

@@ -30,7 +30,8 @@ def open_sources(
     """Open the chain of sources; `index` is the file of the folder's index.
 
     Raises:
-        SourcesSettingError: the settings name no source, or an unknown one.
+        SourcesSettingError: the settings name no source, or an unknown one, or have a token that
+            cannot be sent.
         IndexUnusableError: the archive folder does not exist.
     """
     token = settings.earthdata_token

@@ -381,3 +381,12 @@ def test_the_token_is_for_its_hosts_over_https() -> None:
         assert own.headers(foreign) == {}, foreign
     assert "hush" not in f"{own!r} {own}"
     assert Credentials(SecretStr("")).headers("https://urs.earthdata.nasa.gov/") == {}
+
+
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown() -> None:
+    sent = Credentials(SecretStr("hush\r\n")).headers("https://urs.earthdata.nasa.gov/")
+    assert sent == {"Authorization": "Bearer hush"}
+    for token in ("hush\nhush", "hush hush", "hush\xe9"):
+        with pytest.raises(SourcesSettingError, match="SWATHMILL_EARTHDATA_TOKEN") as caught:
+            Credentials(SecretStr(token))
+        assert "hush" not in str(caught.value)
