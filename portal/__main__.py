@@ -46,7 +46,12 @@ def main() -> int:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = _Server(config, stopping=app.state.portal.stopping)
+    portal: Portal = app.state.portal
+    looking = threading.Thread(
+        target=portal.manager.keep_looking, args=(portal.stopping,), name="manager", daemon=True
+    )
+    looking.start()
+    server = _Server(config, stopping=portal.stopping)
     server.run()
     end_telemetry()
     return 0 if server.started else exits.UNAVAILABLE

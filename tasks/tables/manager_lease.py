@@ -6,8 +6,10 @@ its own monotonic clock when it last saw the row change.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from tasks.errors import StoreError
 from tasks.storage.codec import Codec
 from tasks.storage.store import Operation, Row
 from tasks.tables import updates
@@ -85,6 +87,16 @@ class ManagerWatch:
         self._seen: Lease | None = None
         self._since = runtime.clock.monotonic()
         self._looked = 0.0
+
+    def keep_looking(self, stopping: threading.Event) -> None:
+        """Look now and then until `stopping`, so that each look knows since when the row is old.
+
+        Otherwise a change since the last look would count as one of this moment, however long ago
+        it was, and a manager that died while nobody looked would seem to act.
+        """
+        while not stopping.wait(self._lease / 2):
+            with suppress(StoreError):
+                self.look()
 
     def look(self) -> Acting:
         """Whether a manager acts. Raises StoreError."""

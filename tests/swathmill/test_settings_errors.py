@@ -20,14 +20,18 @@ from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.children import ChildSpec
 from swathmill.stack.folder import DataFolder, StackState
 from swathmill.stack.stack import Stack, StackOptions
+from swathmill.stack.storage import embedded
 from swathmill.stack.supervisor import Supervisor
 from tasks.run import exits
+from tasks.run.connect import connect_storage
+from tasks.tables import manager_lease
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 200.0
+LEASE = 4.0
 
 
 def ended(folder: Path, code: int) -> Supervisor:
@@ -184,7 +188,7 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Start with nothing named; hold the manager, as a machine may, and let it go on."""
-    monkeypatch.setenv("SWATHMILL_LEASE_SECONDS", "4")
+    monkeypatch.setenv("SWATHMILL_LEASE_SECONDS", f"{LEASE:g}")
     folder = DataFolder(path=tmp_path)
     assert stack_finding(folder).verdict is Verdict.GOOD  # none runs
     options, _ = with_some_source(options_of(tmp_path), lambda _: None)
@@ -204,7 +208,13 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
             "the manager acts",
         )
         until(lambda: health().status_code == 200, LIMIT, "the portal sees its manager")
+        tables = connect_storage(embedded(folder))
+        beat = manager_lease.read(tables).beat
+        until(lambda: manager_lease.read(tables).beat > beat, LIMIT, "it renews its lease")
         os.kill(manager, signal.SIGSTOP)
+        renewed = manager_lease.read(tables).renewed
+        until(lambda: time.time() - renewed > 2.5 * LEASE, LIMIT, "it is silent")
+        assert health().status_code == 503, "though nobody asked meanwhile"
         until(lambda: health().status_code == 503, LIMIT, "the portal misses its manager")
         assert health().json()["status"] == "no manager acts"
         finding = stack_finding(folder)

@@ -1,8 +1,11 @@
 """Whether a manager acts, seen from another process by its row alone."""
 
+import threading
+
 import pytest
 
 from service_manager.leader.leadership import Leadership
+from tasks.errors import StoreError
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Delete, Insert
 from tasks.tables import manager_lease, request_table
@@ -117,6 +120,41 @@ def test_a_row_of_an_earlier_build_has_no_time_and_still_loads(runtime: Runtime)
     runtime.store.transact(request_table.TABLE, request_table.PARTITION, [old])
     assert manager_lease.read(runtime).epoch == 7
     assert ManagerWatch(runtime, LEASE).look().renewed == 0.0
+
+
+class Stopping(threading.Event):
+    """Lets a clock go on while somebody waits, until a time has come."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        super().__init__()
+        self._clock = clock
+        self._end = clock.now() + seconds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout
+        self._clock.sleep(timeout)
+        return self._clock.now() >= self._end
+
+
+def test_one_that_was_killed_while_nobody_asked_does_not_act(
+    runtime: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Leadership(runtime, LEASE)
+    assert leader.acquire()
+    watch = ManagerWatch(runtime, LEASE)
+    assert watch.look().acts
+    clock.sleep(10.0)
+    leader.renew()
+    watch.keep_looking(Stopping(clock, 90.0))
+    assert not watch.look().acts
+
+    def broken(*_: object) -> None:
+        raise StoreError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runtime.store, "get", broken)
+        watch.keep_looking(Stopping(clock, 90.0))
+    assert not watch.look().acts
 
 
 def test_a_reading_serves_for_two_seconds(runtime: Runtime, clock: ManualClock) -> None:
