@@ -256,7 +256,8 @@ def message(
     text = EmailMessage()
     text["From"] = formataddr(("Swathmill", sender))
     text["To"] = mail.to
-    text["Subject"] = " ".join(mail.subject.split())
+    # Python decodes `=?utf-8?q?=0A...?=`, and writes its line break: a title could add headers.
+    text["Subject"] = " ".join(mail.subject.replace("=?", "= ?").split())
     text["Date"] = formatdate(mail.written)
     text["Message-ID"] = mail.message_id
     text["Auto-Submitted"] = "auto-generated"

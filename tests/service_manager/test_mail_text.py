@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date
+from email import message_from_bytes, policy
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from reprojection.read.completeness import Completeness, Missing
 from service_manager.requests.mail_text import RequestSummary, compose, outcome, usable_address
+from service_manager.requests.notify import message
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
+from tasks.tables.outbox import Mail
 from tasks.tables.request_table import PhaseCount
 from tasks.tables.task_rows import Interest
 
@@ -142,6 +145,28 @@ def test_a_subject_is_one_line_whatever_the_title(title: str, message: str) -> N
     assert len(letter.subject.splitlines()) == 1
     assert len(letter.subject) <= 200
     assert letter.subject.endswith(": failed")
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["=?utf-8?q?=0D=0AX-Own:_1?=", "=?utf-8?b?ClgtT3duOiAxCgpPd24=?=", "==??utf-8?q?=0AX-Own:_1?="],
+)
+def test_a_title_writes_no_header_of_a_mail(title: str) -> None:
+    letter = compose(title=title, state=RequestState.FAILED, outcome=RequestSummary(), link=LINK)
+    sent = message(
+        Mail(
+            request="r",
+            to="scientist@example.org",
+            kind="end",
+            subject=letter.subject,
+            body=letter.body,
+            written=1e9,
+        ),
+        "swathmill@example.org",
+    )
+    read = message_from_bytes(sent.as_bytes(), policy=policy.default)
+    assert read.keys() == sent.keys()
+    assert read["Subject"].endswith(": failed")
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
