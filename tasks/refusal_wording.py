@@ -268,6 +268,9 @@ def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
     """Say what is wrong, and what to do."""
     if fault.kind in _EXTRA:
         return _misspelt(fault, guide)
+    if fault.kind == "json_invalid" or isinstance(fault.value, bytes):
+        why = f": {fault.context['error']}" if "error" in fault.context else ""
+        return f"the body is not JSON{why}.", "Send JSON, with Content-Type: application/json."
     wanted = guide.wanted(_dotted(fault.path))
     remedy = (wanted or _wanted_by_type(fault.kind)).remedy
     if fault.text:

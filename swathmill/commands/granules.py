@@ -198,6 +198,11 @@ def reproject_files(
         print_json({"file": out, "picture": picture, **asdict(made)})
         return
     plain_console().print(f"{out}: {made.text}", markup=False)
+    if not made.valid_share:
+        plain_console(stderr=True).print(
+            "No pixel has a value. Look whether the grid and the granules meet (--bounds is west, "
+            "south, east, north), and what --qa leaves out."
+        )
     if picture is not None:
         plain_console().print(f"Picture  {picture}", markup=False)
 

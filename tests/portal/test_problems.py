@@ -35,6 +35,22 @@ def test_only_a_bad_request_is_told_in_the_words_of_the_library() -> None:
     assert "secret" not in problem_of(HTTPException(405, "secret")).detail
 
 
+@pytest.mark.parametrize(
+    ("content", "kind", "why"),
+    [
+        (b"{bad", "application/json", "the body is not JSON: Expecting property name"),
+        (b"labels=x", "text/plain", "the body is not JSON. Send JSON"),
+    ],
+)
+def test_a_body_that_is_not_json_is_told_so(
+    portal: LivePortal, content: bytes, kind: str, why: str
+) -> None:
+    with portal.client() as client:
+        answer = client.patch("/api/requests/x", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(why)
+
+
 def test_a_call_that_cannot_be_read_is_refused_with_the_reason(portal: LivePortal) -> None:
     with portal.client() as client:
         answer = client.post(

@@ -97,6 +97,16 @@ def test_what_cannot_be_written_is_told_in_one_line(tiles: list[Path], tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "lai.tif"]
 
 
+def test_a_raster_without_a_value_is_told(tiles: list[Path], tmp_path: Path) -> None:
+    asked = ["reproject", str(tiles[0]), "--layer", "Lai_1km", "--resolution", "0.1"]
+    far = ["--bounds", "100", "50", "102", "52", "-o", str(tmp_path / "far.tif")]
+    made = CliRunner().invoke(application(), [*asked, *far])
+    assert made.exit_code == 0
+    assert made.stderr.startswith("No pixel has a value.")
+    near = CliRunner().invoke(application(), [*asked, "-o", str(tmp_path / "near.tif")])
+    assert (near.exit_code, near.stderr) == (0, "")
+
+
 def test_no_mask_and_a_quality_rule_are_refused_together(tmp_path: Path) -> None:
     words = ["reproject", "a.hdf", "--layer", "Lai_1km", "--resolution", "0.1", "--no-mask"]
     with pytest.raises(RefusedError, match="--qa removes pixels") as caught:
