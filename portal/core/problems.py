@@ -195,11 +195,13 @@ def problem_of(error: Exception) -> Problem:
             return _upload_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
-            body = first["loc"][0] == "body"
+            body, broken = first["loc"][0] == "body", first["type"] == "json_invalid"
             return Problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY if body else HTTPStatus.BAD_REQUEST,
                 title="Malformed call",
-                detail=sentence(first),
+                detail=f"The body is no JSON: {first['ctx']['error']}."
+                if broken
+                else sentence(first),
                 remedy=_SEE_DOCS,
                 field=".".join(str(part) for part in first["loc"]),
             )
