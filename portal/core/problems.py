@@ -195,13 +195,11 @@ def problem_of(error: Exception) -> Problem:
             return _upload_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
-            body, broken = first["loc"][0] == "body", first["type"] == "json_invalid"
+            body = first["loc"][0] == "body"
             return Problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY if body else HTTPStatus.BAD_REQUEST,
                 title="Malformed call",
-                detail=f"The body is no JSON: {first['ctx']['error']}."
-                if broken
-                else sentence(first),
+                detail=sentence(first),
                 remedy=_SEE_DOCS,
                 field=".".join(str(part) for part in first["loc"]),
             )

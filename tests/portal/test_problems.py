@@ -59,15 +59,6 @@ def test_a_call_that_cannot_be_read_is_refused_with_the_reason(portal: LivePorta
     assert answer.status_code == 400
     assert answer.json()["detail"] == "Missing boundary in multipart."
     assert answer.json()["remedy"] == "See /docs for what this address takes."
-    with portal.client() as client:
-        answer = client.patch(
-            "/api/requests/r",
-            content=b'{"labels": [}',
-            headers={"Content-Type": "application/json"},
-        )
-    assert answer.status_code == 422
-    assert answer.json()["detail"] == "The body is no JSON: Expecting value."
-    assert answer.json()["field"] == "body.12"  # how many characters precede it
     with portal.browser() as browser:
         two = [("file", ("a.zip", b"x")), ("file", ("b.zip", b"x"))]
         page = browser.post("/packages", files=two)
