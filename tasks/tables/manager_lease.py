@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tasks.errors import StoreError
 from tasks.storage.codec import Codec
+from tasks.storage.schema import OtherSchemaError
 from tasks.storage.store import Operation, Row
 from tasks.tables import updates
 from tasks.tables.request_table import MANAGER
@@ -95,7 +96,7 @@ class ManagerWatch:
         it was, and a manager that died while nobody looked would seem to act.
         """
         while not stopping.wait(self._lease / 2):
-            with suppress(StoreError):
+            with suppress(StoreError, OtherSchemaError):
                 self.look()
 
     def look(self) -> Acting:

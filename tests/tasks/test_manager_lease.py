@@ -1,12 +1,14 @@
 """Whether a manager acts, seen from another process by its row alone."""
 
 import threading
+from unittest.mock import Mock
 
 import pytest
 
 from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
 from tasks.storage.clock import ManualClock
+from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Delete, Insert
 from tasks.tables import manager_lease, request_table
 from tasks.tables.manager_lease import ManagerWatch
@@ -148,12 +150,12 @@ def test_one_that_was_killed_while_nobody_asked_does_not_act(
     watch.keep_looking(Stopping(clock, 90.0))
     assert not watch.look().acts
 
-    def broken(*_: object) -> None:
-        raise StoreError("gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(runtime.store, "get", broken)
-        watch.keep_looking(Stopping(clock, 90.0))
+    for error in (StoreError("gone"), OtherSchemaError("manager", SCHEMA + 2)):
+        get = Mock(side_effect=error)
+        with monkeypatch.context() as patched:
+            patched.setattr(runtime.store, "get", get)
+            watch.keep_looking(Stopping(clock, 90.0))
+        assert get.call_count > 1, error
     assert not watch.look().acts
 
 
