@@ -1,16 +1,19 @@
 """What a request is called on pages and in mails: its title, else what it asks for."""
 
+import re
+
 from tasks.request.document import Region, Request
 from tasks.request.sites import parse_sites
 
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f\ufffe\uffff]+")  # line breaks, and what no XML may hold
 _LONGEST = 200
 _TILES = 4
 
 
 def heading(request: Request) -> str:
-    """Return the title, or products, place and days: "MCD15A2 at 4 sites, 2012-04-13"."""
-    if request.title.strip():
-        return request.title
+    """Return the title in one line, or products, place and days: "MCD15A2 at 4 sites, 2012-04-13"."""
+    if title := _CONTROLS.sub(" ", request.title).strip():
+        return title
     products = ", ".join(dict.fromkeys(choice.name for choice in request.products))
     start, end = request.time.start, request.time.end
     days = f"{start}" if start == end else f"{start} to {end}"
