@@ -11,7 +11,10 @@ _TILES = 4
 
 
 def heading(request: Request) -> str:
-    """Return the title in one line, or products, place and days: "MCD15A2 at 4 sites, 2012-04-13"."""
+    """Return the title as one line, else products, place and days.
+
+    Such as "MCD15A2 at 4 sites, 2012-04-13".
+    """
     if title := _CONTROLS.sub(" ", request.title).strip():
         return title
     products = ", ".join(dict.fromkeys(choice.name for choice in request.products))
