@@ -771,7 +771,8 @@ def file_refusal(error: RegionFileError, field: str, name: str) -> RequestRefuse
     """Turn the error of a file into the refusal of a field."""
     problem, _, remedy = str(error).partition("; ")
     remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
-    return RequestRefusedError(field, f"{name}: {problem}.", remedy)
+    named = problem if problem.startswith(name) else f"{name}: {problem}"
+    return RequestRefusedError(field, f"{named.rstrip('.')}.", remedy)
 
 
 def _read_file(path: Path, field: str) -> ReadRegion:
@@ -784,7 +785,7 @@ def _read_file(path: Path, field: str) -> ReadRegion:
         raise RequestRefusedError(
             field,
             f"{path.name} cannot be read: {getattr(error, 'strerror', error)}.",
-            "Name a file by its path from the request's folder.",
+            "Correct the path; in a document it counts from the document's folder.",
         ) from None
 
 
@@ -861,7 +862,7 @@ def _tables(paths: Sequence[Path], time: object, compare: object) -> str:
             "measurements.table",
             f"{', '.join(path.name for path in paths)} cannot be read: "
             f"{getattr(error, 'strerror', error)}.",
-            "Name files by their paths from the request's folder.",
+            "Correct the path; in a document it counts from the document's folder.",
         ) from None
     try:
         span = Time.model_validate(time)

@@ -280,8 +280,14 @@ def test_a_file_takes_the_place_of_a_documents_region(tmp_path: Path) -> None:
     region = load_request(document, field).region
     assert region_area(region).equals(FIELD)
     assert region.clip
-    with pytest.raises(RequestRefusedError, match=r"absent\.kml cannot be read: No such file"):
+    with pytest.raises(RequestRefusedError, match=r"absent\.kml .* No such file.*Correct the path"):
         load_request(document, tmp_path / "absent.kml")
+    ring = tmp_path / "ring.json"
+    ring.write_text('{"type": "Polygon", "coordinates": [[[5, 50], [6, 50]]]}')
+    with pytest.raises(RequestRefusedError) as refused:
+        load_request(document, ring)
+    assert refused.value.problem.startswith("ring.json cannot be read: ")  # named once
+    assert not refused.value.problem.endswith("..")
 
 
 @pytest.mark.parametrize(
