@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from reprojection.errors import ReprojectionError
     from reprojection.explain.explain import Explanation, explain
     from reprojection.grid.grids import Grid, Lattice
     from reprojection.read.raster import Raster
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from reprojection.write.write import read_grid, read_raster, write_cog
     from swathmill.async_client import AsyncClient, AsyncJob
     from swathmill.client import Client
+    from swathmill.errors import ApiError, ArgumentError, JobFailedError, RefusedError
     from swathmill.job import Job
+    from tasks.errors import RequestRefusedError, SwathmillError
     from tasks.request.document import Request, load_request
 
     __version__: str
 
 __all__ = [
+    "ApiError",
+    "ArgumentError",
     "AsyncClient",
     "AsyncJob",
     "Client",
@@ -29,10 +34,15 @@ __all__ = [
     "Explanation",
     "Grid",
     "Job",
+    "JobFailedError",
     "Lattice",
     "Options",
     "Raster",
+    "RefusedError",
+    "ReprojectionError",
     "Request",
+    "RequestRefusedError",
+    "SwathmillError",
     "__version__",
     "explain",
     "keep_granules",
@@ -44,6 +54,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ApiError": "swathmill.errors",
+    "ArgumentError": "swathmill.errors",
     "AsyncClient": "swathmill.async_client",
     "AsyncJob": "swathmill.async_client",
     "Client": "swathmill.client",
@@ -51,10 +63,15 @@ _HOMES = {
     "Explanation": "reprojection.explain.explain",
     "Grid": "reprojection.grid.grids",
     "Job": "swathmill.job",
+    "JobFailedError": "swathmill.errors",
     "Lattice": "reprojection.grid.grids",
     "Options": "reprojection.reproject",
     "Raster": "reprojection.read.raster",
+    "RefusedError": "swathmill.errors",
+    "ReprojectionError": "reprojection.errors",
     "Request": "tasks.request.document",
+    "RequestRefusedError": "tasks.errors",
+    "SwathmillError": "tasks.errors",
     "explain": "reprojection.explain.explain",
     "keep_granules": "reprojection.reproject",
     "load_request": "tasks.request.document",

@@ -56,6 +56,8 @@ def test_the_docstring_names_every_parameter(thing: object, names: set[str]) -> 
 
 def test_the_public_names_are_imported_from_one_place() -> None:
     assert {"reproject", "explain", "Grid", "Options", "Client"} <= set(NAMES)
+    client_errors = (swathmill.RefusedError, swathmill.RequestRefusedError, swathmill.ApiError)
+    assert all(issubclass(error, swathmill.SwathmillError) for error in client_errors)
     assert set(NAMES) == set(swathmill._HOMES)
     with pytest.raises(AttributeError, match="no attribute 'absent'"):
         swathmill.absent  # noqa: B018
