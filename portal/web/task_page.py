@@ -60,7 +60,18 @@ def _usual(portal: Portal, task: Task) -> float:
 def _facts(spec: Spec) -> tuple[tuple[str, str], ...]:
     """List the fields of a specification, without its inputs, bands and grid."""
     said = spec.model_dump(mode="json", exclude={"inputs", "bands", "grid", "clip", "region"})
-    return tuple((name.replace("_", " "), str(value)) for name, value in said.items() if value)
+    return tuple((name.replace("_", " "), _text(value)) for name, value in said.items() if value)
+
+
+def _text(value: object) -> str:
+    """Write a value of JSON as people do: `a.tif, b.tif`, `threshold: 2.5`."""
+    match value:
+        case list():
+            return ", ".join(map(_text, value))
+        case dict():
+            return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
+        case _:
+            return str(value)
 
 
 def _wanted(portal: Portal, caller: Person, interests: tuple[str, ...]) -> list[RequestRow]:

@@ -236,3 +236,10 @@ def test_what_a_run_has_used_is_beside_what_it_may_use(portal: LivePortal, story
         assert "CPU time on 2 cores" in page
         assert "12 MB" in page
         assert "12 MB" in browser.get(f"/requests/{story.request}/runs").text
+
+
+def test_what_a_task_is_to_do_is_written_as_people_do(portal: LivePortal, story: Story) -> None:
+    with portal.browser(ADA) as browser:
+        page = browser.get(f"/tasks/{story.good.key}").text
+    assert ">Lai_1km_mean.tif<" in page
+    assert ">low: 1<" in page
