@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from dataclasses import dataclass, replace
 
@@ -240,6 +241,7 @@ def test_what_a_run_has_used_is_beside_what_it_may_use(portal: LivePortal, story
 
 def test_what_a_task_is_to_do_is_written_as_people_do(portal: LivePortal, story: Story) -> None:
     with portal.browser(ADA) as browser:
-        page = browser.get(f"/tasks/{story.good.key}").text
-    assert ">Lai_1km_mean.tif<" in page
-    assert ">low: 1<" in page
+        page = browser.get(f"/tasks/{story.bad.key}").text
+    facts = dict(re.findall(r"<dt>(\w+)</dt><dd[^>]*>([^<]*)</dd>", page))
+    assert facts["Outputs"] == "Lai_1km_mean.tif"
+    assert facts["Parameters"] == "low: 1"
