@@ -25,6 +25,7 @@ import shapely
 from pydantic import JsonValue
 from shapely.geometry.base import BaseGeometry
 
+from modis.collection import Collection
 from portal.core.downloads import MEDIA_TYPES
 from portal.core.problems import GoneError
 from portal.core.results import ResultFile, ResultIndex, ResultReader
@@ -332,7 +333,8 @@ def collection(row: RequestRow, base: str) -> Object:
     last = dt.datetime.combine(request.time.end, dt.time(23, 59, 59), dt.UTC)
     first = dt.datetime.combine(request.time.start, dt.time(), dt.UTC)
     products: list[JsonValue] = [
-        f"{one.name}.{one.collection}".rstrip(".") for one in request.products
+        f"{one.name}.{Collection(one.collection).padded}" if one.collection else one.name
+        for one in request.products
     ]
     return {
         "type": "Collection",

@@ -91,6 +91,7 @@ def test_pystac_client_finds_collections_items_and_assets(
     client = Client.open(portal.url, headers=header())
     (collection,) = client.get_collections()
     assert collection.id == ada
+    assert collection.keywords == ["MCD15A2.005"]
     assert collection.extent.spatial.bboxes == [[-8.0, 50.5, 6.0, 58.5]]
     items = list(collection.get_items())
     assert {item.id for item in items} == {*DATES, "all"}
