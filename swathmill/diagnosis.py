@@ -147,8 +147,11 @@ def storage_finding(folder: DataFolder) -> Finding:
             subject="storage",
             verdict=Verdict.FAULT,
             found=f"embedded: {error}",
+            # What is amiss with the tables says itself what to do.
             remedy="The data folder has to be on a disk of this machine, and writable; name "
-            "another with --data or SWATHMILL_DATA_DIR.",
+            "another with --data or SWATHMILL_DATA_DIR."
+            if kind is None or isinstance(error, OSError)
+            else "docs/operations.md, Embedded storage, says more.",
         )
     found = f"embedded, SQLite {sqlite3.sqlite_version}, {place}"
     return Finding(subject="storage", verdict=Verdict.GOOD, found=found)

@@ -183,6 +183,9 @@ def _list(client: Client, *, as_json: bool) -> None:
         print_json(client.as_json())
         return
     found = client.requests()
+    if not found:
+        plain_console().print("You have no requests. With --token, its owner's are listed.")
+        return
     widest = max((len(row.id) for row in found), default=0)  # an id is there to be copied: whole
     table = Table(Column("request", min_width=widest), "state", "submitted", "title", box=None)
     for row in found:

@@ -85,6 +85,7 @@ def test_a_token_reaches_the_stack_of_the_data_folder(
         run("status")
     monkeypatch.delenv("SWATHMILL_TOKEN")
     assert name not in run("status").stdout  # as whoever started the stack
+    assert "You have no requests." in run("status").stdout
     assert portal.url != "http://127.0.0.1:9"
 
 

@@ -84,6 +84,8 @@ def test_doctor_says_where_the_data_are(folder: DataFolder, tmp_path: Path) -> N
     finding = storage_finding(folder)
     assert finding.verdict is Verdict.FAULT
     assert "damaged" in finding.found
+    assert "restore the last export" in finding.found
+    assert "Embedded storage" in finding.remedy
     with_azurite = DataFolder(path=tmp_path / "other")
     with_azurite.prepare()
     fill(with_azurite, Storage.AZURITE)
