@@ -131,6 +131,18 @@ def test_the_log_of_a_running_child_is_bounded(
         writer.communicate()
 
 
+def test_a_long_log_is_emptied_where_its_end_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_module, "LOG_LIMIT_BYTES", 1000)
+    folder = DataFolder(path=tmp_path)
+    log = folder.log("writer")
+    (log.parent / "writer.log.1").mkdir(parents=True)  # writing it fails, as on a full disk
+    log.write_text("a" * 1001)
+    folder.bound_logs()
+    assert log.read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("used", "free", "verdict", "told"),
     [

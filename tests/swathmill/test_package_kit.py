@@ -143,7 +143,7 @@ def test_wrong_folders_and_names_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     tried = command("try", str(tmp_path / "own"), "--on", str(tmp_path / "empty"))
     assert "no inputs of a group" in str(tried.exception)
-    tried = command("try", str(tmp_path / "own"), "-p", "laest=2")
+    tried = command("try", str(tmp_path / "own"), "-p", "laest=2", "--out", str(tmp_path / "out"))
     assert "has no parameter 'laest'. Did you mean least?" in str(tried.exception)
 
 
