@@ -74,6 +74,8 @@ def test_a_file_comes_whole_and_verified(
     fetch = fetcher(server, tmp_path)
     assert fetch(server.url + PATH, checksum=checksum, checksum_type=kind) == DATA
     assert server.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
+    assert server.asked[0].headers["accept-encoding"] == "identity"  # parts of a file are asked for
+    assert server.asked[0].headers["user-agent"].startswith("swathmill/")
     assert len(server.asked) == 1
 
 
