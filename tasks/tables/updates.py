@@ -7,7 +7,7 @@ again, and `change` sees it as it is: it must recognise its own earlier success.
 import math
 from collections.abc import Callable
 
-from tasks.errors import ConflictError, StoreError
+from tasks.errors import ConflictError, StorageFullError, StoreError
 from tasks.storage.clock import Clock
 from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
 
@@ -33,6 +33,7 @@ def update(
 
     Raises:
         StoreError: storage failed on each of several tries; the outcome is unknown.
+        StorageFullError: so did the last try, as its disk is full.
         SwathmillError: whatever `change` raises.
     """
     for number in range(TRIES):
@@ -46,7 +47,8 @@ def update(
         except StoreError as error:
             last = error
             clock.sleep(FIRST_WAIT * 2**number)
-    raise StoreError(f"{table} row {row!r}: gave up after some tries: {last}") from last
+    kind = StorageFullError if isinstance(last, StorageFullError) else StoreError
+    raise kind(f"{table} row {row!r}: gave up after some tries: {last}") from last
 
 
 def write(found: Row | None, row: str, entity: Entity) -> Operation:

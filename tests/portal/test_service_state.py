@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from tasks.errors import StoreError
+from tasks.errors import StorageFullError, StoreError
 from tasks.model.model import RequestState
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA
@@ -175,6 +175,19 @@ def test_storage_that_does_not_answer_is_not_called_a_missing_manager(
         page = client.get("/requests/one").text
     assert "Storage" in page
     assert NOTICE not in page
+
+
+def test_a_submission_to_a_full_disk_is_told_so(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StorageFullError("the disk of tables.sqlite is full")
+
+    monkeypatch.setattr(runtime.store, "transact", full)
+    with portal.client() as client:
+        answer = client.post("/api/requests", json=DOCUMENT)
+    assert (answer.status_code, answer.json()["title"]) == (503, "Storage full")
+    assert "to make room there" in answer.json()["remedy"]
 
 
 def test_the_sample_archive_is_told_on_each_page(runtime: Runtime) -> None:
