@@ -60,6 +60,6 @@ def test_a_request_is_named_by_its_title_or_by_what_it_asks_for(
 
 
 def test_a_long_name_is_cut() -> None:
-    products = [{**PRODUCT, "name": f"PRODUCT_{number}"} for number in range(30)]
+    products = [{**PRODUCT, "name": f"PRODUCT_{number}"} for number in range(20)]
     asked = {"products": products, "region": {"tiles": ["h18v03"]}, "time": DAYS, **GRID}
     assert len(heading(parse_request(asked))) == 200
