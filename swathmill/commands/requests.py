@@ -186,7 +186,7 @@ def _list(client: Client, *, as_json: bool) -> None:
     if not found:
         plain_console().print("You have no requests. With --token, its owner's are listed.")
         return
-    widest = max((len(row.id) for row in found), default=0)  # an id is there to be copied: whole
+    widest = max(len(row.id) for row in found)  # an id is there to be copied: whole
     table = Table(Column("request", min_width=widest), "state", "submitted", "title", box=None)
     for row in found:
         submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
