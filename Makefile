@@ -276,6 +276,10 @@ bench-pages: $(STAMP)/dev ## Measure the portal's pages at 1,000 requests: CPU a
 bench-portal: $(STAMP)/dev ## Measure 1,000 open pages and 200 API calls a second beside workers at work [ARGS=...]
 	@$(BIN)/python -m bench.portal $(ARGS)
 
+.PHONY: bench-paint
+bench-paint: $(STAMP)/dev ## Measure when pages show their main content beside workers at work (needs chromium) [ARGS=...]
+	@$(BIN)/python -m bench.portal.paint $(ARGS)
+
 .PHONY: bench-slow
 bench-slow: $(STAMP)/dev ## Simulate a fleet with slow machines under each monitor, and plot it
 	$(BIN)/python -m bench.slow_machines --plot docs/slow-machines.svg

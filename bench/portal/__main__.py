@@ -251,7 +251,7 @@ def told(pairs: Sequence[tuple[Run, Run]], slots: int) -> dict[str, Any]:
     }
 
 
-def _on_a_new_grid(request: Request, number: int) -> Request:
+def on_a_new_grid(request: Request, number: int) -> Request:
     """Return the request on another grid, so that nothing of it is there."""
     document = request.model_dump(mode="json", exclude_defaults=True)
     grid = {"crs": "EPSG:4326", "resolution": round(0.01 + 0.00001 * number, 6)}
@@ -283,7 +283,7 @@ def main() -> int:
                 for turn in range(2):
                     crowded = (number + turn) % 2 == 1
                     wanted = [
-                        _on_a_new_grid(case.request, (2 * number + turn) * BESIDE + one)
+                        on_a_new_grid(case.request, (2 * number + turn) * BESIDE + one)
                         for one in range(BESIDE)
                     ]
                     runs[crowded] = bench.run(wanted, crowded=crowded)
