@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 from bench.portal.crowd import READY, Order
 from bench.request import granules, meter
-from bench.request.cases import cases
+from bench.request.cases import cases, on_a_new_grid
 from bench.request.ours import RunningStack, stack
 from portal.core import tokens
 from portal.core.identity import COOKIE
@@ -39,7 +39,7 @@ from processes.parents import become_subreaper
 from swathmill.access import LOCAL_OWNER
 from swathmill.stack.folder import DataFolder
 from tasks.model.model import RequestState
-from tasks.request.document import Request, parse_request
+from tasks.request.document import Request
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.tables import request_operations
@@ -249,13 +249,6 @@ def told(pairs: Sequence[tuple[Run, Run]], slots: int) -> dict[str, Any]:
             for name, (found, goal) in goals.items()
         },
     }
-
-
-def on_a_new_grid(request: Request, number: int) -> Request:
-    """Return the request on another grid, so that nothing of it is there."""
-    document = request.model_dump(mode="json", exclude_defaults=True)
-    grid = {"crs": "EPSG:4326", "resolution": round(0.01 + 0.00001 * number, 6)}
-    return parse_request({**document, "grid": grid})
 
 
 def main() -> int:

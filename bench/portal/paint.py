@@ -18,9 +18,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from bench.portal.__main__ import BESIDE, on_a_new_grid
 from bench.request import granules
-from bench.request.cases import cases
+from bench.request.cases import cases, on_a_new_grid
 from bench.request.ours import stack
 from portal.core import tokens
 from portal.core.identity import COOKIE
@@ -29,6 +28,7 @@ from swathmill.access import LOCAL_OWNER
 from swathmill.stack.folder import DataFolder
 
 GOAL_MS = 1000.0
+BESIDE = 4  # requests at work side by side
 _OBSERVE = """
 new PerformanceObserver((found) => {
   for (const one of found.getEntries()) window.largestPaint = one.startTime;
@@ -67,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--loads", type=int, default=7)
     parser.add_argument("--archive", type=Path, help="leaf area; synthetic granules otherwise")
     options = parser.parse_args(arguments)
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        parser.error("there is no chromium on PATH: install it")
     case = cases()["Q1"]
     become_subreaper()
     with tempfile.TemporaryDirectory(prefix="swathmill-paint-") as name, sync_playwright() as play:
@@ -74,9 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         archive = folder / "archive"
         archive.mkdir()
         granules.leaf_area(archive, options.archive)
-        browser = play.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         with stack(archive, folder) as running:
             running.take(case.warm_up, folder / "warm-up")
             client = running.client

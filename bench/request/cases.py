@@ -40,6 +40,13 @@ class Case:
         return [program, str(SCRIPTS / self.script), str(archive), str(out), str(level), str(cores)]
 
 
+def on_a_new_grid(request: Request, number: int) -> Request:
+    """Return the request on another grid, so that nothing of it is made yet."""
+    document = request.model_dump(mode="json", exclude_defaults=True)
+    grid = {"crs": "EPSG:4326", "resolution": round(0.01 + 0.00001 * number, 6)}
+    return parse_request({**document, "grid": grid})
+
+
 def cases() -> Mapping[str, Case]:
     """Return the cases by name."""
     q1 = _case(
