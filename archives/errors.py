@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 class ArchiveError(Exception):
-    """Root of every error this room raises on purpose."""
+    """Root of every error that `archives` raises on purpose."""
 
 
 class NotPublishedError(ArchiveError):

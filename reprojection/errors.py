@@ -1,10 +1,10 @@
-"""The errors of this room; each message names the problem, the value and the remedy."""
+"""The errors of `reprojection`; each message names the problem, the value and the remedy."""
 
 from collections.abc import Iterable
 
 
 class ReprojectionError(Exception):
-    """Root of every error this room raises on purpose."""
+    """Root of every error that `reprojection` raises on purpose."""
 
 
 class UnreadableGranuleError(ReprojectionError):

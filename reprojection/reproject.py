@@ -1,6 +1,6 @@
 """Reproject granules of one date onto one grid: mask, resample each granule, merge.
 
-This module is the API of the room; all other modules here serve it.
+This module is the API of `reprojection`; all its other modules serve it.
 """
 
 import json

@@ -39,7 +39,7 @@ _WRONG_ARGUMENTS = (
     GridError,
     ChoiceRefusedError,
 )
-"""Errors of the rooms below that a user's arguments and settings cause."""
+"""Errors of `archives` and `reprojection` that a user's arguments and settings cause."""
 
 COMMANDS = {
     "run": ("run",),

@@ -174,7 +174,7 @@ class RemoteFiles:
 
     @contextmanager
     def _named_errors(self, file: str) -> Iterator[None]:
-        """Translate what file systems raise into errors of this room."""
+        """Translate what file systems raise into errors of `archives`."""
         # Only where it is used: it is a third of the time every process takes to start.
         import azure.core.exceptions as azure
 

@@ -190,7 +190,7 @@ class FtpArchive:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Translate what the FTP library raises into errors of this room."""
+        """Translate what the FTP library raises into errors of `archives`."""
         try:
             yield
         except ArchiveError:
