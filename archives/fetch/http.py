@@ -61,7 +61,10 @@ def redirected(url: str, location: str) -> str:
 
 @contextmanager
 def named_errors(where: str, timing: Timing) -> Iterator[None]:
-    """Translate what httpx raises into errors of `archives`; `where` is the address without query."""
+    """Translate what httpx raises into errors of `archives`.
+
+    `where` is the address without query.
+    """
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
