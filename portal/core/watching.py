@@ -8,7 +8,7 @@ those whose request has another row than before.
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import structlog
 from fastapi.concurrency import run_in_threadpool
@@ -19,14 +19,17 @@ from tasks.tables.runtime import Runtime
 log = structlog.get_logger(__name__)
 
 SOON, LATE = 0.2, 1.0
-"""Seconds between two looks: with few requests to follow, and with many."""
-SPREAD = 0.8
-"""Seconds over which the followers of one request are told, when there are a thousand of them: told
-at once, they would keep all other calls waiting."""
-_A_SECOND = 100  # requests looked at in a second, while that is not later than `LATE`
+"""Seconds between two looks: with few followers and requests, and with many."""
+_FOLLOWERS, _REQUESTS = 1000, 100
+"""For how many of each a look is made in a second, while that is not later than `LATE`."""
+AT_ONCE, PAUSE = 20, 0.008
+"""So many followers are told at once, and seconds between: a thousand at once would keep all other
+calls waiting."""
 
 
-_GOLDEN = 0.618034  # multiples of it lie evenly between whole numbers
+def _wake(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)
 
 
 class Followed:
@@ -36,16 +39,31 @@ class Followed:
         self.followers = 0
         self.etag = ""
         self.changes = 0
-        self.changed = asyncio.Event()
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
-    def tell(self, etag: str) -> None:
-        """Wake those who wait, if the row is another one."""
+    def changed(self, etag: str) -> "list[asyncio.Future[None]]":
+        """Note the row's ETag; return those who are to be woken because it is another one."""
         if etag == self.etag:
-            return
+            return []
         self.etag = etag
         self.changes += 1
-        self.changed.set()
-        self.changed = asyncio.Event()
+        return self.all_waiting()
+
+    def all_waiting(self) -> "list[asyncio.Future[None]]":
+        """Return those who wait."""
+        return list(self._waiting)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait to be woken, or so long."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting[turn] = None
+        late = loop.call_later(seconds, _wake, turn)
+        try:
+            await turn
+        finally:
+            late.cancel()
+            del self._waiting[turn]
 
 
 class Following:
@@ -55,7 +73,6 @@ class Following:
         self._followed = followed
         self._known = followed.changes
         self._stopping = stopping
-        self._turn = followed.followers * _GOLDEN % 1.0
 
     @property
     def etag(self) -> str:
@@ -67,17 +84,11 @@ class Following:
 
         A follower that comes first is also woken by the first look.
         """
-        end = asyncio.get_running_loop().time() + seconds
-        while self._known == self._followed.changes:
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0 or self._stopping.is_set():
-                return False
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._followed.changed.wait(), left)
-        # Few are told at once.
-        await asyncio.sleep(self._turn * SPREAD * min(1.0, self._followed.followers // 50 / 20))
+        if self._known == self._followed.changes and not self._stopping.is_set():
+            await self._followed.wait(seconds)
+        changed = self._known != self._followed.changes
         self._known = self._followed.changes
-        return True
+        return changed
 
 
 class RequestWatch:
@@ -115,9 +126,19 @@ class RequestWatch:
             except StoreError as error:
                 log.warning("requests that are followed could not be read", error=str(error))
                 found = {}
-            for request, etag in found.items():
-                if request in self._followed:
-                    self._followed[request].tell(etag)
-            await asyncio.sleep(min(LATE, max(SOON, len(wanted) / _A_SECOND)))
-        for followed in self._followed.values():
-            followed.changed.set()  # the portal stops
+            told = [
+                turn
+                for request, etag in found.items()
+                if request in self._followed
+                for turn in self._followed[request].changed(etag)
+            ]
+            for some in range(0, len(told), AT_ONCE):
+                for turn in told[some : some + AT_ONCE]:
+                    _wake(turn)
+                await asyncio.sleep(PAUSE)
+            followers = sum(followed.followers for followed in self._followed.values())
+            often = max(followers / _FOLLOWERS, len(wanted) / _REQUESTS)
+            await asyncio.sleep(min(LATE, max(SOON, often)) - PAUSE * len(told) / AT_ONCE)
+        for followed in self._followed.values():  # the portal stops
+            for turn in followed.all_waiting():
+                _wake(turn)

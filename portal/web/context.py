@@ -45,7 +45,7 @@ MOST_COPYING = 2  # calls that copy results at once
 class Progress:
     """What a request's page is sent, the same for all who look at it: a server-sent event."""
 
-    event: str
+    event: bytes
     ended: bool
 
 

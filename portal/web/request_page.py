@@ -249,14 +249,14 @@ async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Resp
 
 async def _events(
     portal: Portal, caller: Person, row: RequestRow, *, mine: bool
-) -> AsyncIterator[str]:
+) -> AsyncIterator[bytes]:
     """Yield server-sent events about a request, whose row was just read."""
     request_id = row.id
     now = portal.runtime.clock.monotonic
     end = now() + _STREAM_SECONDS
     sent: Progress | None = None
     # Pages that lost their stream together, as when the portal starts again, do not come together.
-    yield f"retry: {portal.runtime.random.randrange(1000, _RETRY_MILLISECONDS)}\n\n"
+    yield b"retry: %d\n\n" % portal.runtime.random.randrange(1000, _RETRY_MILLISECONDS)
 
     def read() -> Progress:
         return _shown_progress(portal, request_operations.load(portal.runtime, request_id), mine)
@@ -274,7 +274,7 @@ async def _events(
             except (StoreError, NotFoundError):
                 return  # the browser asks again
             # What is the same is told, too: a proxy takes a silent connection for dead.
-            yield ": the same\n\n" if found == sent else found.event
+            yield b": the same\n\n" if found == sent else found.event
             if found.ended:
                 return
             sent = found
@@ -290,7 +290,7 @@ def _shown_progress(portal: Portal, row: RequestRow, mine: bool) -> Progress:
         "saying": values["saying"],
         "ended": row.state.ended,
     }
-    return Progress(event=f"data: {json.dumps(said)}\n\n", ended=row.state.ended)
+    return Progress(event=f"data: {json.dumps(said)}\n\n".encode(), ended=row.state.ended)
 
 
 @router.get("/requests/{request_id}/lacks")

@@ -1,5 +1,6 @@
 """Tokens say who someone is, for one use only, and cannot be forged."""
 
+import time
 from urllib.parse import unquote
 
 import pytest
@@ -43,6 +44,28 @@ def test_an_old_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     token = tokens.issue(SECRET, "ada", use=Use.LINK)
     monkeypatch.setitem(tokens.LIFETIMES, Use.LINK, -1)
     assert tokens.read(SECRET, token, use=Use.LINK) is None
+
+
+def test_a_token_that_was_good_is_refused_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    token, signed = tokens.issue(SECRET, "ada"), int(time.time())
+    assert tokens.read(SECRET, token) is not None
+    lifetime = tokens.LIFETIMES[Use.API]
+    for now, good in ((signed + lifetime - 1, True), (signed + lifetime + 2, False)):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert (tokens.read(SECRET, token) is not None) is good
+    monkeypatch.setattr(time, "time", lambda: signed - 5)
+    assert tokens.read(SECRET, token) is None, "signed in the future"
+
+
+def test_the_longest_name_makes_a_token_and_longer_texts_are_not_kept() -> None:
+    owner = "\N{GRINNING FACE}" * tokens.LONGEST_OWNER
+    found = tokens.read(SECRET, tokens.issue(SECRET, owner))
+    assert found == Person(owner=owner, role=Role.SCIENTIST)
+    kept = tokens._signed.cache_info().currsize
+    assert tokens.read(SECRET, "x" * 100_000) is None
+    assert tokens._signed.cache_info().currsize == kept
 
 
 @pytest.mark.parametrize(

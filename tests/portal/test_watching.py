@@ -3,15 +3,15 @@
 import asyncio
 import json
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import httpx
 import pytest
 
 from portal.core.kept import Shared
-from portal.core.watching import SPREAD, Followed, Following, RequestWatch
+from portal.core.watching import AT_ONCE, LATE, PAUSE, Followed, Following, RequestWatch
 from portal.web import request_page
 from portal.web.context import Portal, Progress
 from tasks.errors import StoreError
@@ -88,31 +88,58 @@ def test_all_who_follow_a_request_are_told_by_the_same_looks(
     run(watching, runtime)
 
 
-def test_a_crowd_is_told_one_after_the_other() -> None:
-    followed, stopping = Followed(), threading.Event()
-    crowd = []
-    for number in range(1000):
-        followed.followers = number + 1
-        crowd.append(Following(followed, stopping))
-    waits: list[float] = []
+def test_a_crowd_is_told_a_few_at_a_time_and_looked_for_less_often(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = submitted(runtime)
+    pauses: list[float] = []
+    told_by: list[int] = []
+    really = asyncio.sleep
 
-    async def told(seconds: float) -> None:
-        waits.append(seconds)
+    async def watching(watch: RequestWatch) -> None:
+        ready, done = asyncio.Semaphore(0), 0
 
-    async def telling(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(asyncio, "sleep", told)
-        followed.tell("another")
-        assert all([await one.next(PATIENCE) for one in crowd])
-        followed.followers = 40
-        followed.tell("a third one")
-        assert await crowd[0].next(PATIENCE)
+        async def follower() -> None:
+            nonlocal done
+            assert await told(watch, name, ready)
+            done += 1
 
-    with pytest.MonkeyPatch.context() as patch:
-        run_async(telling(patch))
-    assert (min(waits[:1000]) < 0.01, 0.7 < max(waits[:1000]) < SPREAD) == (True, True)
-    tenths = Counter(int(10 * one / SPREAD) for one in waits[:1000])
-    assert all(95 <= number <= 105 for number in tenths.values()), tenths
-    assert waits[1000] == 0.0, "few are told at once"
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            told_by.append(done)
+            await really(0.001 * (seconds > PAUSE))
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        crowd = [asyncio.create_task(follower()) for _ in range(1000)]
+        for _ in crowd:
+            await ready.acquire()
+        set_row(runtime, name, state=RequestState.RUNNING)
+        await asyncio.gather(*crowd)
+
+    run(watching, runtime)
+    pauses_of_all = PAUSE * 1000 / AT_ONCE
+    steps = [later - sooner for sooner, later in pairwise(told_by)]
+    assert 0 < max(steps) <= AT_ONCE, "a thousand at once keep all others waiting"
+    assert max(pauses) == pytest.approx(LATE - pauses_of_all)
+    assert pauses.count(PAUSE) >= 1000 / AT_ONCE
+
+
+def test_who_waits_is_woken_in_time_and_leaves_nothing_behind() -> None:
+    async def waiting() -> None:
+        followed = Followed()
+        followed.changed("one")
+        following = Following(followed, threading.Event())
+        assert not await following.next(0.01)
+        leaves = asyncio.create_task(following.next(PATIENCE))
+        await asyncio.sleep(0)
+        assert len(followed.all_waiting()) == 1
+        leaves.cancel()
+        await asyncio.gather(leaves, return_exceptions=True)
+        assert followed.all_waiting() == []
+        assert followed.changed("two") == []
+        assert await following.next(0.0), "what came between two calls is told"
+
+    run_async(waiting())
 
 
 def test_looking_ends_with_the_last_follower_and_begins_again(
