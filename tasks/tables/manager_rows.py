@@ -14,6 +14,7 @@ from tasks.tables.restrictions import TABLE
 
 PARTITION = "managers"
 _DAY = 86_400.0
+_MOST = 10  # rows that a manager leaves when it starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +93,16 @@ def leave(store: Store, name: str, host: str) -> None:
 
 
 def drop_old(store: Store, now: float) -> None:
-    """Delete the rows of managers that wrote none for a day. Raises StoreError."""
-    for row in list(store.scan(TABLE, PARTITION, "", "\uffff")):
-        if now - _CODEC.load(row).beat_at >= _DAY:
-            store.transact(TABLE, PARTITION, [Delete(row=row.row)])
+    """Delete the rows of managers that wrote none for a day, and all but the latest ten.
+
+    A manager that ends again and again has another name each time. Raises StoreError.
+    """
+    rows = [
+        (_CODEC.load(row).beat_at, row.row) for row in store.scan(TABLE, PARTITION, "", "\uffff")
+    ]
+    for place, (beat_at, row) in enumerate(sorted(rows, reverse=True)):
+        if place >= _MOST or now - beat_at >= _DAY:
+            store.transact(TABLE, PARTITION, [Delete(row=row)])
 
 
 def managers(store: Store, now: float) -> list[ManagerRow]:

@@ -63,6 +63,17 @@ def test_the_rows_of_managers_that_were_killed_are_deleted_after_a_day() -> None
     assert len(runtime.store.tables()[TABLE]) == 2
 
 
+def test_a_manager_that_ends_again_and_again_leaves_few_rows() -> None:
+    runtime = memory_runtime(ManualClock())
+    standby = Presence(runtime, "standby", 5.0, Watch())
+    for number in range(50):
+        standby.stands_by(Leadership(runtime, 30.0))
+        Presence(runtime, f"manager-{number}", 5.0, Watch()).stands_by(Leadership(runtime, 30.0))
+        runtime.clock.sleep(6.0)
+    found = {one.name for one in manager_rows.managers(runtime.store, runtime.clock.now())}
+    assert found == {"standby", *(f"manager-{number}" for number in range(40, 50))}
+
+
 def test_a_manager_that_cannot_write_its_row_goes_on() -> None:
     store = Meddling()
     store.lost = [TABLE]
