@@ -51,6 +51,7 @@ def main() -> int:
         target=portal.manager.keep_looking, args=(portal.stopping,), name="manager", daemon=True
     )
     looking.start()
+    portal.redis.start()
     server = _Server(config, stopping=portal.stopping)
     server.run()
     end_telemetry()

@@ -58,6 +58,7 @@ from portal.web.openapi import describe
 from portal.web.pages import STATIC, Pages
 from portal.web.pictures import Pictures
 from tasks.errors import StoreError
+from tasks.messages.redis_watch import RedisWatch
 from tasks.model.packages import Packages
 from tasks.run.sources import is_sample
 from tasks.settings import Settings
@@ -152,6 +153,7 @@ def create_app(
         routes=list(_ROUTES),
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
+    redis = RedisWatch(settings.redis_url.get_secret_value(), runtime.clock.monotonic)
     results = ResultIndex()
     stopping = threading.Event()
     portal = Portal(
@@ -159,12 +161,13 @@ def create_app(
         runtime=runtime,
         local_packages=Packages.of(settings),
         holdings=KnownHoldings(runtime),
-        pages=Pages(runtime.clock, manager, sample=is_sample(settings)),
+        pages=Pages(runtime.clock, manager, redis, sample=is_sample(settings)),
         results=results,
         stac=StacIndex(results),
         pictures=Pictures(),
         board=Board(runtime),
         manager=manager,
+        redis=redis,
         desk=SignInDesk(runtime, settings),
         provider=openid.provider(settings),
         watch=RequestWatch(runtime, stopping),

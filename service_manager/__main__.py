@@ -42,6 +42,7 @@ from tasks.run.probes import serve_probes
 from tasks.run.sources import open_sources
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.storage.file_blobs import FileBlobs
+from tasks.tables.manager_rows import RefusedMails
 from tasks.tables.package_operations import ExactPackages
 from tasks.tables.runtime import Runtime
 
@@ -76,7 +77,14 @@ def main() -> int:
         looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
         keep_index = _keep_index(settings, runtime, index, looking.submit)
         archive = open_sources(settings, index.path, reader.read_outline)
-        watch = _watched(settings, runtime)
+        postman = Postman(
+            runtime.store,
+            runtime.clock,
+            MailServer.of(settings),
+            Signing.of(settings),
+            lambda request: mail_picture.draw(runtime, request),
+        )
+        watch = _watched(settings, runtime, lambda: postman.refused)
         end_telemetry = telemetry.start(telemetry.read_collector(), "manager", name)
     except (WrongSettingError, SettingMissingError, SourcesSettingError) as error:
         sys.stderr.write(f"The service manager cannot start: {error}\n")
@@ -91,13 +99,6 @@ def main() -> int:
     packages = ExactPackages(runtime, Packages.of(settings))
     scale = RedisWantedSlots(settings.redis_url.get_secret_value())
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
-    postman = Postman(
-        runtime.store,
-        runtime.clock,
-        MailServer.of(settings),
-        Signing.of(settings),
-        lambda request: mail_picture.draw(runtime, request),
-    )
 
     gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
@@ -151,14 +152,17 @@ def main() -> int:
     return 0
 
 
-def _watched(settings: Settings, runtime: Runtime) -> Watch:
+def _watched(settings: Settings, runtime: Runtime, refused: Callable[[], RefusedMails]) -> Watch:
     """Answer probes where the settings ask for it. Raises WrongSettingError."""
     if not settings.probe_port:
         return Watch()
     # Only where it is used: it takes part of the time in which a process starts.
     from service_manager.leader.metrics import ManagerMetrics
+    from tasks.messages.redis_watch import RedisWatch
 
-    metrics = ManagerMetrics(runtime.clock, settings.lease_seconds)
+    redis = RedisWatch(settings.redis_url.get_secret_value(), runtime.clock.monotonic)
+    redis.start()
+    metrics = ManagerMetrics(runtime.clock, settings.lease_seconds, redis, refused)
     serve_probes(settings, metrics.probe_answers())
     return metrics
 

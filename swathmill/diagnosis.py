@@ -13,7 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 
 import httpx
-from redis import Redis, RedisError
 
 from archives.errors import ArchiveError
 from archives.make_sources import parse_chains, source_name
@@ -21,7 +20,7 @@ from reprojection.kernels import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs, storage
 from swathmill.stack.azurite import Account, AzuriteServer
-from swathmill.stack.folder import GIGABYTE, DataFolder, DiskUse, StackState, is_running
+from swathmill.stack.folder import GIGABYTE, DataFolder, DiskUse, is_running
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.storage import Storage
 from tasks.errors import StoreError
@@ -369,33 +368,14 @@ def stack_finding(folder: DataFolder) -> Finding:
             remedy=f"Read {folder.log('portal')} and {folder.log('stack')}.",
         )
     if answer.is_success:
-        return _broker(folder, state)
+        return Finding(
+            subject="stack",
+            verdict=Verdict.GOOD,
+            found=f"{state.portal_url} answers, a service manager acts, Redis answers",
+        )
     return Finding(
         subject="stack",
         verdict=Verdict.FAULT,
         found=said.get("reason") or said.get("detail") or f"/healthz says {answer.status_code}",
-        remedy=f"Read {folder.log('manager')} and {folder.log('stack')}.",
-    )
-
-
-def _broker(folder: DataFolder, state: StackState) -> Finding:
-    """Ask the Redis of a stack whose manager acts."""
-    password = folder.secrets().redis_password
-    try:
-        with Redis(
-            host=ports.LOOPBACK, port=state.redis_port, password=password, socket_timeout=5.0
-        ) as redis:
-            redis.ping()
-    except RedisError as error:
-        return Finding(
-            subject="stack",
-            verdict=Verdict.FAULT,
-            found=f"{state.portal_url} answers, and its Redis does not ({error}): nothing starts",
-            remedy=f"Read {folder.log('redis')} and {folder.log('stack')}. If the process hangs, "
-            "kill it: it is started again, and nothing is lost.",
-        )
-    return Finding(
-        subject="stack",
-        verdict=Verdict.GOOD,
-        found=f"{state.portal_url} answers, a service manager acts, Redis answers",
+        remedy=said.get("remedy") or f"Read {folder.log('manager')} and {folder.log('stack')}.",
     )

@@ -21,6 +21,7 @@ from portal.core.watching import RequestWatch
 from portal.core.zarr_store import Member
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
+from tasks.messages.redis_watch import RedisWatch
 from tasks.model.packages import Packages
 from tasks.request.document import Request as Document
 from tasks.request.resolved import ResolvedRequest, resolve
@@ -63,6 +64,7 @@ class Portal:
     pictures: Pictures
     board: Board
     manager: ManagerWatch
+    redis: RedisWatch
     desk: SignInDesk
     provider: "StarletteOAuth2App | None"
     watch: RequestWatch

@@ -1,8 +1,8 @@
 """Tell whether the service works: for monitoring, for the host, and for people on each page.
 
 `/livez` tells whether this process answers; a host may restart the process if it does not.
-`/healthz` tells whether storage answers and a manager acts; restarting the portal would not help if
-they do not.
+`/healthz` tells whether storage answers, a manager acts and Redis answers; restarting the portal
+would not help if they do not.
 """
 
 from http import HTTPStatus
@@ -21,7 +21,10 @@ pages = APIRouter(include_in_schema=False)
 
 
 class HealthAnswer(BaseModel):
-    """The state of the service: `ok`, or `no manager acts` with the reason and a remedy."""
+    """The state of the service: `ok`, or what is wrong with the reason and a remedy.
+
+    What is wrong is `no manager acts` or `Redis does not answer`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,16 +51,25 @@ def livez() -> LiveAnswer:
 
 @router.get(
     "/healthz",
-    summary="Whether the service works: storage answers and a manager acts",
+    summary="Whether the service works: storage answers, a manager acts, Redis answers",
     responses={503: {"model": HealthAnswer}},
 )
 def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
     """Tell monitoring whether requests are worked on; answer 503 with the reason if not."""
     acting = portal.manager.look()
     response.headers["Cache-Control"] = "no-store"
-    if acting.acts:
+    if acting.acts and not portal.redis.silent:
         return HealthAnswer(status="ok", version=version("swathmill"))
     response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    if acting.acts:
+        return HealthAnswer(
+            status="Redis does not answer",
+            version=version("swathmill"),
+            reason=f"{portal.redis.fault}: no message reaches a worker.",
+            remedy="Read the log of Redis (one machine: logs/redis.log in the data folder). If its "
+            "process hangs, kill it; `swathmill up` starts it again. Requests are kept and "
+            "continue when it answers.",
+        )
     return HealthAnswer(
         status="no manager acts",
         version=version("swathmill"),
@@ -69,7 +81,7 @@ def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
 
 @pages.get("/service-notice")
 def notice(request: Request, portal: CurrentPortal) -> Response:
-    """Return the notice that each page shows while no manager acts; nothing otherwise."""
+    """Return the notice that each page shows while no work starts; nothing otherwise."""
     return portal.pages.part("service_notice.html", me=find_person(request))
 
 

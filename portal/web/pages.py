@@ -24,6 +24,7 @@ from portal.core.expected import Expected
 from portal.core.quantities import duration_text, size_text, unit_text
 from portal.core.tokens import Person
 from tasks.errors import StoreError
+from tasks.messages.redis_watch import RedisWatch
 from tasks.storage.clock import Clock
 from tasks.tables.manager_lease import Acting, ManagerWatch
 
@@ -80,7 +81,9 @@ class Pages:
     `sample` says that the granules come from the sample archive; each page then shows it.
     """
 
-    def __init__(self, clock: Clock, manager: ManagerWatch, *, sample: bool) -> None:
+    def __init__(
+        self, clock: Clock, manager: ManagerWatch, redis: RedisWatch, *, sample: bool
+    ) -> None:
         self._clock = clock
         self._manager = manager
         self._env = Environment(
@@ -99,6 +102,7 @@ class Pages:
             me=None,
             section="",
             manager=self.manager,
+            redis=redis,
             sample=sample,
         )
         filters: dict[str, Callable[..., str]] = {

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 from prometheus_client import (
@@ -17,8 +17,10 @@ from prometheus_client import (
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
+from tasks.messages.redis_watch import RedisWatch
 from tasks.run.probes import ProbeAnswers
 from tasks.storage.clock import Clock
+from tasks.tables.manager_rows import RefusedMails
 from tasks.tables.task_rows import CompletionEvent
 
 log = structlog.get_logger("manager.fleet")
@@ -34,8 +36,16 @@ _ROUND_SECONDS = (0.001, 0.01, 0.1, 0.3, 1, 3, 10, 30)
 class ManagerMetrics(Watch):
     """Counts what it is told. Its names are a contract: infra/monitoring reads them."""
 
-    def __init__(self, clock: Clock, lease: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        lease: float,
+        redis: RedisWatch,
+        refused: Callable[[], RefusedMails] = RefusedMails,
+    ) -> None:
         self._clock = clock
+        self._redis = redis
+        self._refused = refused
         self._lease = lease
         self._turned = clock.monotonic()
         self._due = self._line_due = 0.0
@@ -56,6 +66,12 @@ class ManagerMetrics(Watch):
             registry=registry,
         )
         self._silence.set_function(self._age)
+        Gauge(
+            "swathmill_manager_redis_silent_seconds",
+            "Time for which Redis has not answered; 0 while it does",
+            [],
+            registry=registry,
+        ).set_function(lambda: redis.silence)
         self._rounds = Histogram(
             "swathmill_manager_round_seconds",
             "Time of a round",
@@ -76,6 +92,12 @@ class ManagerMetrics(Watch):
             "swathmill_requests",
             "Requests that have not ended, by state",
             ["state"],
+            registry=registry,
+        )
+        self._mails = Gauge(
+            "swathmill_mails_waiting",
+            "Mails that the mail server has not taken, and that are still tried",
+            [],
             registry=registry,
         )
         self._workers = Gauge(
@@ -103,7 +125,7 @@ class ManagerMetrics(Watch):
         self._turned = self._clock.monotonic()
         self._leadership = leadership
         self._acting.set(0)
-        for gauge in (self._wanted, self._ready, self._running, self._slots):
+        for gauge in (self._wanted, self._ready, self._running, self._slots, self._mails):
             gauge.set(0)
         with self._lock:
             self._requests.clear()
@@ -132,6 +154,7 @@ class ManagerMetrics(Watch):
         self._wanted.set(manager.wanted_slots)
         self._ready.set(manager.ready)
         self._running.set(manager.cache.busy)
+        self._mails.set(self._refused().count)
         slots = {worker.name: worker.slots for worker in manager.workers}
         self._slots.set(sum(slots.values()))
         with self._lock:
@@ -172,7 +195,7 @@ class ManagerMetrics(Watch):
             return "it starts"
         if self._age() > SILENT * self._lease:
             return f"storage has not answered for {self._age():.0f} s"
-        return ""
+        return self._redis.fault
 
 
 def _show(gauge: Gauge, counts: Tally[str]) -> None:

@@ -20,6 +20,7 @@ from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 from reprojection.write.write import write_cog
+from tasks.messages.redis_watch import RedisWatch
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Gap
@@ -76,6 +77,7 @@ class LivePortal:
     url: str
     runtime: Runtime
     stopping: threading.Event
+    redis: RedisWatch
 
     def client(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
         """A client with a bearer token."""
@@ -108,7 +110,8 @@ def live_portal(runtime: Runtime, made: Settings) -> Iterator[LivePortal]:
     """Serve a portal from a thread until the block ends."""
     app = create_app(made, runtime)
     with serving_app(app) as url:
-        yield LivePortal(url=url, runtime=runtime, stopping=app.state.portal.stopping)
+        portal = app.state.portal
+        yield LivePortal(url=url, runtime=runtime, stopping=portal.stopping, redis=portal.redis)
 
 
 def live_runtime(clock: Clock | None = None) -> Runtime:
@@ -289,6 +292,7 @@ def put_executions(
     owner: str = "",
     worker: str = "worker-1",
     keys: Sequence[str] = (),
+    message: str = "",
 ) -> None:
     """Ended attempts of a day, counted as the manager counts them.
 
@@ -308,6 +312,7 @@ def put_executions(
             ended=day.timestamp() + duration,
             duration=duration,
             category=category,
+            message=message,
         )
         for category, count in counts.items()
         for number in range(count)

@@ -132,6 +132,29 @@ def test_what_a_waiting_request_says_of_itself_is_true(
                 assert "Not planned yet: no service manager is at work." in page
 
 
+def test_without_redis_each_page_and_health_say_that_no_work_starts(
+    runtime: Runtime, clock: ManualClock
+) -> None:
+    with live_portal(runtime, settings(redis_url="redis://127.0.0.1:9")) as portal:
+        portal.redis.look()
+        clock.sleep(14.0)
+        with portal.browser(role="operator") as client:
+            assert "Redis answers" in client.get("/operations/live").text
+            assert client.get("/healthz").status_code == 200
+            clock.sleep(6.0)
+            answer = client.get("/healthz")
+            assert (answer.status_code, answer.json()["status"]) == (503, "Redis does not answer")
+            assert "for 20 s" in answer.json()["reason"]
+            assert "Redis is silent" in client.get("/operations/live").text
+            assert "logs/redis.log" in client.get("/service-notice").text
+        with portal.browser() as client:
+            told = client.get("/").text
+            assert "No new work starts: Redis does not answer." in told
+            assert "logs/redis.log" not in told
+        with portal.client() as client:
+            assert client.post("/api/requests", json=DOCUMENT).status_code == 202, "it is kept"
+
+
 def test_operators_see_who_acts(portal: LivePortal, runtime: Runtime, clock: ManualClock) -> None:
     with portal.browser(role="operator") as client:
         assert "None has acted yet" in client.get("/operations").text

@@ -11,7 +11,9 @@ from service_manager.leader.manager import Manager
 from service_manager.leader.metrics import ManagerMetrics
 from service_manager.leader.service import serve
 from service_manager.leader.watch import Watch
+from tasks.messages.redis_watch import RedisWatch
 from tasks.model.categories import Category
+from tasks.tables.manager_rows import RefusedMails
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
@@ -26,9 +28,13 @@ class Scene:
     bench: Bench
     metrics: ManagerMetrics = field(init=False)
     leadership: Leadership = field(init=False)
+    redis: RedisWatch = field(init=False)
+    refused: RefusedMails = field(default_factory=RefusedMails)
 
     def __post_init__(self) -> None:
-        self.metrics = ManagerMetrics(self.bench.runtime.clock, LEASE)
+        clock = self.bench.runtime.clock
+        self.redis = RedisWatch("redis://127.0.0.1:9", clock.monotonic)
+        self.metrics = ManagerMetrics(clock, LEASE, self.redis, lambda: self.refused)
         self.leadership = Leadership(self.bench.runtime, LEASE)
         assert self.leadership.acquire()
         self.bench.manager = Manager(
@@ -100,6 +106,25 @@ def test_without_storage_it_is_unready_and_alive(scene: Scene) -> None:
     assert answers.live() == ""
     scene.leadership.renew()
     assert answers.ready() == ""
+
+
+def test_without_redis_it_is_unready_and_alive(scene: Scene) -> None:
+    scene.round()
+    scene.redis.look()
+    scene.bench.runtime.clock.sleep(20.0)
+    scene.leadership.renew()
+    answers = scene.metrics.probe_answers()
+    assert answers.ready() == "Redis has not answered for 20 s"
+    assert answers.live() == ""
+    assert scene.values()["swathmill_manager_redis_silent_seconds",] == 20.0
+
+
+def test_mails_that_the_mail_server_does_not_take_are_counted_while_it_acts(scene: Scene) -> None:
+    scene.refused = RefusedMails(count=3, error="no")
+    scene.round()
+    assert scene.values()["swathmill_mails_waiting",] == 3.0
+    scene.metrics.stands_by(scene.leadership)
+    assert scene.values()["swathmill_mails_waiting",] == 0.0
 
 
 def test_a_manager_without_rounds_is_to_be_started_again(scene: Scene) -> None:

@@ -227,11 +227,15 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
         redis = stack.supervisor.child("redis").pid
         assert redis is not None
         os.kill(redis, signal.SIGSTOP)
+        until(lambda: health().status_code == 503, LIMIT, "the portal misses Redis")
+        assert health().json()["status"] == "Redis does not answer"
         finding = stack_finding(folder)
         assert finding.verdict is Verdict.FAULT
-        assert "its Redis does not" in finding.found
+        assert "no message reaches a worker" in finding.found
+        assert "kill it" in finding.remedy
         os.kill(redis, signal.SIGCONT)
-        assert stack_finding(folder).verdict is Verdict.GOOD
+        until(lambda: health().status_code == 200, LIMIT, "the portal sees Redis again")
+        assert "a service manager acts, Redis answers" in stack_finding(folder).found
     finally:
         stack.stop()
 

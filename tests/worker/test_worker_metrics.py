@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tasks.messages.redis_watch import RedisWatch
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import CollectSpec
 from tasks.run.probes import ProbeAnswers
@@ -48,6 +49,7 @@ class Bench:
     clock: ManualClock
     supervisor: Supervisor
     heartbeat: Heartbeat
+    redis: RedisWatch
     answers: ProbeAnswers
 
     def values(self) -> dict[tuple[str, ...], float]:
@@ -74,6 +76,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         heard=metrics.hears,
     )
     supervisor.lease.renew(clock.monotonic())
+    redis = RedisWatch("redis://127.0.0.1:9", clock.monotonic)
     row = WorkerRow(name="w", host="h", slots=3, started=0.0, beat_at=0.0, sandbox="", version="1")
     heartbeat = Heartbeat(runtime=runtime, supervisor=supervisor, row=row, every=5.0)
     yield Bench(
@@ -81,7 +84,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         clock=clock,
         supervisor=supervisor,
         heartbeat=heartbeat,
-        answers=metrics.probe_answers(supervisor, heartbeat),
+        redis=redis,
+        answers=metrics.probe_answers(supervisor, heartbeat, redis),
     )
     scratch.close()
 
@@ -116,7 +120,12 @@ def test_without_storage_it_is_unready_and_alive(bench: Bench) -> None:
 
 
 def test_without_redis_it_is_unready_and_alive(bench: Bench) -> None:
-    bench.clock.sleep(40.0)
+    bench.redis.look()
+    bench.clock.sleep(14.0)
+    bench.supervisor.lease.renew(bench.clock.monotonic())
+    assert bench.answers.ready() == ""
+    bench.clock.sleep(26.0)
+    bench.redis.look()
     bench.heartbeat.turned = bench.clock.monotonic()
     bench.supervisor.lease.renew(bench.clock.monotonic())
     assert bench.answers.ready() == "Redis has not answered for 40 s"

@@ -11,12 +11,12 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tasks.messages.redis_watch import RedisWatch
 from tasks.run.probes import ProbeAnswers
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import EndedAttempt, Supervisor
 
 STUCK = 4.0  # leases without a turn of the heartbeat after which the process is to be started again
-SILENT = 30.0  # seconds without a look at the queue after which Redis counts as silent
 
 
 class WorkerMetrics:
@@ -44,7 +44,9 @@ class WorkerMetrics:
         for part, seconds in ended.parts.items():
             self._spent.labels(ended.phase.value, part).inc(seconds)
 
-    def probe_answers(self, supervisor: Supervisor, heartbeat: Heartbeat) -> ProbeAnswers:
+    def probe_answers(
+        self, supervisor: Supervisor, heartbeat: Heartbeat, redis: RedisWatch
+    ) -> ProbeAnswers:
         """Return what the probes tell."""
         self._registry.register(_Now(supervisor))
         clock, lease = supervisor.runtime.clock, supervisor.lease
@@ -60,8 +62,7 @@ class WorkerMetrics:
         def unready() -> str:
             if not lease.fresh:
                 return f"no heartbeat has succeeded for {lease.silence:.0f} s"
-            silent = clock.monotonic() - supervisor.looked
-            return f"Redis has not answered for {silent:.0f} s" if silent > SILENT else ""
+            return redis.fault
 
         return ProbeAnswers(
             live=dead, ready=unready, metrics=lambda: generate_latest(self._registry)

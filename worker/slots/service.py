@@ -147,12 +147,16 @@ def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
     if not supervisor.settings.probe_port:
         return
     # Only where it is used: it takes part of the time in which a process starts.
+    from tasks.messages.redis_watch import RedisWatch
     from tasks.run.probes import serve_probes
     from worker.slots.metrics import WorkerMetrics
 
     metrics = WorkerMetrics()
     supervisor.heard = metrics.hears
-    serve_probes(supervisor.settings, metrics.probe_answers(supervisor, heartbeat))
+    settings = supervisor.settings
+    redis = RedisWatch(settings.redis_url.get_secret_value(), supervisor.runtime.clock.monotonic)
+    redis.start()
+    serve_probes(settings, metrics.probe_answers(supervisor, heartbeat, redis))
 
 
 def refuse_without_kernels() -> None:
@@ -197,7 +201,6 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
         if self.supervisor.leaving and not self.supervisor.busy():
             self.supervisor.leaving = False
             os.kill(os.getpid(), signal.SIGTERM)  # as a platform asks a worker to end
-        self.supervisor.looked = self.supervisor.runtime.clock.monotonic()
         taking = consumer.task_consumer
         if taking is None:
             return
