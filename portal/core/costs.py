@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from modis.granule_name import parse_granule_name
 from portal.core.executions import Filters, failures
 from tasks.errors import StoreError
 from tasks.model import classes
@@ -94,7 +95,8 @@ def top_failures(runtime: Runtime, meant: Filters, workers: Iterable[WorkerRow])
     """Count what fails most. Raises StoreError."""
     host_of = {worker.name: worker.host for worker in workers}
     keys, by_worker, packages = Counter[str](), Counter[str](), Counter[str]()
-    hosts = Counter[str]()
+    hosts, granules = Counter[str](), Counter[str]()
+    pages: dict[str, str] = {}  # the task to look at, by granule
     # What was not needed any more is no failure.
     counted = [one for one in Category if one is not Category.CANCELLED]
     looked_at = 0
@@ -102,15 +104,22 @@ def top_failures(runtime: Runtime, meant: Filters, workers: Iterable[WorkerRow])
         looked_at += 1
         if one.phase is Phase.COLLECTION:
             keys[one.key] += 1
+        elif granule := _blamed(one):
+            granules[granule] += 1
+            pages[granule] = one.key
         if one.worker:
             by_worker[one.worker] += 1
             hosts[host_of.get(one.worker, "of workers that have left")] += 1
         if package := classes.package(one.task_class):
             packages[package] += 1
+    for key, count in keys.most_common(_TOP):
+        name = _granule(runtime, key)
+        granules[name] += count
+        pages[name] = key
     return TopFailures(
         granules=tuple(
-            Failing(name=_granule(runtime, key), count=count, address=f"/tasks/{key}")
-            for key, count in keys.most_common(_TOP)
+            Failing(name=name, count=count, address=f"/tasks/{pages[name]}")
+            for name, count in granules.most_common(_TOP)
         ),
         workers=tuple(
             Failing(name=name, count=count, address=meant.address(_ATTEMPTS, worker=name))
@@ -126,6 +135,14 @@ def top_failures(runtime: Runtime, meant: Filters, workers: Iterable[WorkerRow])
 
 
 _ATTEMPTS = "/operations/attempts"
+
+
+def _blamed(failure: Failure) -> str:
+    """Return the granule for which a reprojection failed, with which its message begins; or ""."""
+    if failure.phase is not Phase.REPROJECTION:
+        return ""
+    word = failure.message.partition(" ")[0].rstrip(":")
+    return word if parse_granule_name(word) else ""
 
 
 def _granule(runtime: Runtime, key: str) -> str:
