@@ -180,7 +180,7 @@ def _do(runtime: Runtime, who: str, order: Order, reason: str) -> str:
             return "the manager has been asked; its next look does it"
         case Action.KILL:
             worker, attempt = _attempt(runtime, order.subject)
-            workers.order_move(store, clock, worker.name, attempt.claim)
+            workers.order_move(store, clock, worker.name, attempt.claim, who)
             return f"{worker.name} has been ordered to kill it with its next heartbeat"
         case Action.CANCEL:
             row = _request(runtime, order.subject)

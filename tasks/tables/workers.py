@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from tasks.model.model import Phase
 from tasks.storage.clock import Clock
-from tasks.storage.codec import WORDS, WORDS_IN_BYTES, Codec, Form
+from tasks.storage.codec import WORDS, WORDS_IN_BYTES, Codec, Form, in_json
 from tasks.storage.store import Delete, Insert, Operation, Replace, Row, Store
 from tasks.tables import updates
 
@@ -73,6 +73,7 @@ class WorkerRow:
     waiting: tuple[str, ...] = ()  # fencing tokens claimed, of tasks not begun or not committed yet
     orders: tuple[str, ...] = ()  # fencing tokens to kill
     moves: tuple[str, ...] = ()  # fencing tokens to kill and hand back, for others to run
+    movers: tuple[tuple[str, str], ...] = ()  # of `moves`: fencing token, operator who ordered it
     hold: Hold = Hold.NONE
     hold_why: str = ""  # the evidence in words
     hold_since: float = 0.0  # when it was drained; POSIX seconds, as the next
@@ -108,6 +109,7 @@ WORKER = Codec(
         "waiting": WORDS_IN_BYTES,
         "orders": WORDS,
         "moves": WORDS,
+        "movers": in_json(tuple[tuple[str, str], ...], sparse=True),
         "asked": Form(write=lambda ask: ask.value, read=Ask, sparse=True),
         "asked_why": Form(sparse=True),
     },
@@ -120,6 +122,7 @@ class Orders:
 
     kill: tuple[str, ...] = ()
     move: tuple[str, ...] = ()
+    movers: tuple[tuple[str, str], ...] = ()
     hold: Hold = Hold.NONE
     leave: bool = False
 
@@ -150,13 +153,14 @@ def beat(
         if found is None:
             if left():
                 return ()
-            new = replace(worker, orders=(), moves=(), hold=Hold.NONE)
+            new = replace(worker, orders=(), moves=(), movers=(), hold=Hold.NONE)
             return (Insert(row=worker.name, entity=WORKER.dump(new)),)
         old = WORKER.load(found)
         same = old.started == worker.started  # and not a dead namesake that was on its way out
         orders = Orders(
             kill=tuple(claim for claim in old.orders if claim in mine),
             move=tuple(claim for claim in old.moves if claim in mine),
+            movers=tuple(one for one in old.movers if one[0] in mine),
             hold=old.hold if same else Hold.NONE,
             leave=same and old.draining,
         )
@@ -164,6 +168,7 @@ def beat(
             worker,
             orders=orders.kill,
             moves=orders.move,
+            movers=orders.movers,
             hold=orders.hold,
             hold_why=old.hold_why if same else "",
             hold_since=old.hold_since if same else 0.0,
@@ -189,11 +194,17 @@ def order_kill(store: Store, clock: Clock, worker: str, claim: str) -> bool:
     return _order(store, clock, worker, change)
 
 
-def order_move(store: Store, clock: Clock, worker: str, claim: str) -> bool:
-    """Order a worker to kill an attempt and hand its task back; False when there is none."""
+def order_move(store: Store, clock: Clock, worker: str, claim: str, by: str = "") -> bool:
+    """Order a worker to kill an attempt and hand its task back; False when there is none.
+
+    `by` is the operator who wants it; without one it is the manager.
+    """
 
     def change(old: WorkerRow) -> WorkerRow:
-        return old if claim in old.moves else replace(old, moves=(*old.moves, claim))
+        if claim in old.moves:
+            return old
+        movers = (*old.movers, (claim, by)) if by else old.movers
+        return replace(old, moves=(*old.moves, claim), movers=movers)
 
     return _order(store, clock, worker, change)
 

@@ -102,6 +102,7 @@ def test_an_attempt_is_killed_and_its_task_handed_back(
     (claim,) = worker(runtime).moves
     (attempt,) = worker(runtime).attempts
     assert claim == attempt.claim
+    assert worker(runtime).movers == ((claim, OPERATOR[0]),)
     assert worker(runtime).orders == ()
 
 

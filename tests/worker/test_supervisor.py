@@ -705,17 +705,26 @@ def test_a_beat_that_was_late_takes_nothing_back(bench: Bench) -> None:
     assert lease.silence == 0
 
 
-def test_a_worker_obeys_a_move(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("", "ended, as its machine is slow: handed back"),
+        ("op@example.org", "killed by op@example.org: handed back"),
+    ],
+)
+def test_a_worker_obeys_a_move(bench: Bench, by: str, said: str) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
     runtime = bench.world.runtime
     beating = heartbeat(bench)
     beating.beat()
-    assert workers.order_move(runtime.store, runtime.clock, "w", bench.world.task(key).claim)
+    claim = bench.world.task(key).claim
+    assert workers.order_move(runtime.store, runtime.clock, "w", claim, by)
     beating.beat()
     thread.join(10)
     (attempt,) = runtime.tasks.attempts(key)
     assert (attempt.category, bench.world.task(key).retries) == (Category.CANCELLED, 0)
+    assert attempt.message == said
 
 
 def test_an_end_that_comes_while_others_are_written_is_written_too(

@@ -82,7 +82,7 @@ class Heartbeat:
         for claim in orders.kill:
             self.supervisor.kill(claim, AttemptOrder.KILL)
         for claim in orders.move:
-            self.supervisor.kill(claim, AttemptOrder.MOVE)
+            self.supervisor.kill(claim, AttemptOrder.MOVE, dict(orders.movers).get(claim, ""))
 
     def check_lease(self) -> None:
         """Kill all attempts if the last beat is a lease old: the manager then counts us as lost."""

@@ -44,7 +44,7 @@ class AttemptOrder(Enum):
     """Why an attempt's child is killed."""
 
     KILL = "kill order"  # from the manager: too slow, or nobody wants the task
-    MOVE = "move order"  # from the manager: this machine is slow, others will finish sooner
+    MOVE = "move order"  # this machine is slow, others will finish sooner; or an operator's kill
     FENCE = "fence"  # the table was unreachable for a lease: others may have taken over
     HAND_BACK = "hand back"  # the worker is shutting down
 
@@ -83,6 +83,7 @@ class _Slot:
     progress: float = 0.0
     note: str = ""
     order: AttemptOrder | None = None
+    by: str = ""  # the operator who ordered it
     report: Succeeded | Failed | None = None
     postponed: str = ""  # why the attempt was not begun
 
@@ -166,7 +167,6 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
-        self.looked = self.runtime.clock.monotonic()  # at the queue
         self.lease = Lease(self.runtime.clock, self.settings.lease_seconds)
         self._policy = RetryPolicy(
             budget=self.settings.retry_budget,
@@ -312,10 +312,10 @@ class Supervisor:
         """Whether any task is claimed."""
         return bool(self._batches)
 
-    def kill(self, claim: str, order: AttemptOrder) -> None:
+    def kill(self, claim: str, order: AttemptOrder, by: str = "") -> None:
         """Have an attempt's process tree killed; its slot then settles the attempt.
 
-        A task that waits in a batch is given back.
+        A task that waits in a batch is given back. `by` is the operator who ordered it.
         """
         with self._lock:
             batches = tuple(self._batches)
@@ -323,7 +323,7 @@ class Supervisor:
             self._give_back(batch, claim)
         for slot in self._in_hand():
             if slot.claimed.claim == claim:
-                self._kill(slot, order)
+                self._kill(slot, order, by)
 
     def kill_all(self, order: AttemptOrder) -> None:
         """Have every attempt killed; the slots give back what waits."""
@@ -337,11 +337,11 @@ class Supervisor:
         with self._lock:
             return tuple(batch.in_hand for batch in self._batches if batch.in_hand is not None)
 
-    def _kill(self, slot: _Slot, order: AttemptOrder) -> None:
+    def _kill(self, slot: _Slot, order: AttemptOrder, by: str = "") -> None:
         with self._lock:
             if slot.order is not None:
                 return
-            slot.order = order
+            slot.order, slot.by = order, by
             child = slot.child
         self._log.info("killing an attempt", task=slot.claimed.task.key, order=order.value)
         if child is not None:
@@ -416,8 +416,8 @@ class Supervisor:
             message = "the worker was asked to stop and handed the task back"
             return Diagnosis(category=Category.CANCELLED, message=message)
         if order is AttemptOrder.MOVE:
-            message = "ended by the manager, as its machine is slow, or by an operator: handed back"
-            return Diagnosis(category=Category.CANCELLED, message=message)
+            why = f"killed by {slot.by}" if slot.by else "ended, as its machine is slow"
+            return Diagnosis(category=Category.CANCELLED, message=f"{why}: handed back")
         if order is AttemptOrder.FENCE:
             message = "the worker did not reach the table for a lease and ended its attempts"
             return Diagnosis(category=Category.WORKER_LOST, message=message)
