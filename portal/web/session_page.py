@@ -12,11 +12,11 @@ from portal.core.identity import check_origin, person, show_request, sign_in, si
 from portal.core.problems import NotSignedInError
 from portal.core.tokens import Person, Role, Use
 from portal.web.context import CurrentPortal, Portal
+from tasks.model.mail_address import LONGEST, is_address
 from tasks.run import reader_links, sign_in_links
 
 router = APIRouter(include_in_schema=False)
 
-_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _REQUEST_PAGE = re.compile(r"/requests/[A-Za-z0-9_-]{1,40}")
 # The address holds a token: browsers must neither pass it on as referrer nor cache it.
 UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
@@ -51,13 +51,13 @@ def enter(
 def ask(
     request: Request,
     portal: CurrentPortal,
-    address: Annotated[str, Form(max_length=254)] = "",
+    address: Annotated[str, Form(max_length=LONGEST)] = "",
     then: Annotated[str, Form(alias="next")] = "",
 ) -> Response:
     """Send a sign-in link to an address if it is known; the answer does not reveal if it is."""
     check_origin(request)
     address = address.strip()
-    if not _ADDRESS.fullmatch(address):
+    if not is_address(address):
         return _form(
             portal,
             HTTPStatus.UNPROCESSABLE_ENTITY,

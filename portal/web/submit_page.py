@@ -37,6 +37,7 @@ from portal.web.forms import (
 from reprojection.resampling import TRAITS
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, held_text
+from tasks.model.mail_address import is_address
 from tasks.model.model import RequestState
 from tasks.model.rasters import is_raster
 from tasks.request.document import Request as RequestDocument
@@ -76,7 +77,7 @@ class FileRead:
 @router.get("/new")
 def new(caller: Caller, portal: CurrentPortal, again: str = "", package: str = "") -> Response:
     """Show an empty form, or the form that would submit a request again, or run a package."""
-    address = caller.owner if "@" in caller.owner else ""
+    address = caller.owner if is_address(caller.owner) else ""
     if not again:
         return new_page(portal, caller, Form(package=package[:400], notify=address))
     row = read_for(portal.runtime, caller, again)

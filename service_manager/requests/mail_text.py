@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from email.utils import parseaddr
 from types import MappingProxyType
 
 from reprojection.read.completeness import WHOLE, Completeness
@@ -162,12 +161,6 @@ def compose(
     ]
     ended = _subject(state, outcome)
     return MailText(subject=f"{name[: 198 - len(ended)]}: {ended}", body="\n\n".join(parts) + "\n")
-
-
-def usable_address(address: str) -> bool:
-    """Whether an address can go into a mail's header as it stands."""
-    plain = parseaddr(address)[1]
-    return bool(plain) and plain == address and "\n" not in address and "\r" not in address
 
 
 def _subject(state: RequestState, outcome: RequestSummary) -> str:

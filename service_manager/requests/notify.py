@@ -18,8 +18,9 @@ import structlog
 from service_manager.requests import mail_text
 from service_manager.requests.mail_html import to_html
 from service_manager.requests.mail_picture import MailPicture
-from service_manager.requests.mail_text import outcome, usable_address
+from service_manager.requests.mail_text import outcome
 from tasks.errors import StoreError
+from tasks.model.mail_address import is_address
 from tasks.model.model import RequestState
 from tasks.model.plan import Gap
 from tasks.run import reader_links, sign_in_links
@@ -59,7 +60,7 @@ def compose(
     `interests` are the interests that decided how the request ended, `gaps` those of its plan,
     `notes` those of planning. Its results are deleted at the time `kept_until`.
     """
-    if not usable_address(to):
+    if not is_address(to):
         return None
     day = None if kept_until is None else dt.datetime.fromtimestamp(kept_until, dt.UTC).date()
     said = mail_text.compose(

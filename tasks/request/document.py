@@ -30,6 +30,7 @@ from modis.tile import Tile
 from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
+from tasks.model.mail_address import ADDRESS, LONGEST
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
 from tasks.model.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.model.requires import RequiresField
@@ -576,7 +577,7 @@ class Request(_Document):
     ] = Field((), alias="reduction", max_length=20)
     deliver: Deliver = "both"
     measurements: Measurements | None = None
-    notify: str = Field("", pattern=r"^$|^[^@\s]+@[^@\s]+$", max_length=254)
+    notify: str = Field("", pattern=rf"^$|^{ADDRESS}$", max_length=LONGEST)
     labels: Labels = ()
     group: str = Field("", pattern=rf"^$|^{NAME}$")
     standing: int = Field(0, ge=0, le=366)

@@ -100,13 +100,14 @@ def test_granules_that_fail_in_reprojection_are_counted_by_the_message(
     name, at = submitted(runtime), now(runtime)
     fetched = put_failed_task(runtime, name, also, (Category.SERVER_BUSY,))
     put_executions(runtime, at, {Category.SERVER_BUSY: 1}, keys=[fetched])
-    unreadable, warp = {Category.UNREADABLE_INPUT_FILE: 3}, "reprojection A.6 1"
+    unreadable: dict[Category | None, int] = {Category.UNREADABLE_INPUT_FILE: 3}
+    warp = "reprojection A.6 1"
     put_executions(runtime, at, unreadable, warp, message=f"{damaged}: layer 'Lai_1km' cannot be")
     other = at - dt.timedelta(minutes=1)
     put_executions(runtime, other, unreadable, warp, message=f"{also} is truncated: fetch it again")
     put_executions(runtime, at, {Category.OUT_OF_MEMORY: 5}, warp, message="it used 9 GB")
-    ran = {Category.USER_CODE_FAILED: 5}
-    put_executions(runtime, at, ran, "reduction ada/lai@2 01", message=f"{damaged}: no such key")
+    ran = "reduction ada/lai@2 01"
+    put_executions(runtime, at, {Category.USER_CODE_FAILED: 5}, ran, message=f"{damaged}: no")
     top = costs.top_failures(runtime, parse_filters(at.date(), 14, {}), [])
     assert [(one.name, one.count) for one in top.granules] == [(also, 4), (damaged, 3)]
     assert top.granules[0].address == f"/tasks/{fetched}"

@@ -134,7 +134,7 @@ def test_the_mail_goes_to_who_is_signed_in(portal: LivePortal, runtime: Runtime)
         return found[1]
 
     name = submitted(runtime)  # by Ada, who wants no mail
-    with portal.browser() as ada, portal.browser("ops", "operator") as nameless:
+    with portal.browser() as ada, portal.browser("x y@z") as nameless:
         assert address(ada.get("/new").text) == "ada@example.org"
         assert address(ada.get(f"/new?again={name}").text) == ""
         assert address(nameless.get("/new").text) == ""

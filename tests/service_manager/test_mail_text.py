@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reprojection.read.completeness import Completeness, Missing
-from service_manager.requests.mail_text import RequestSummary, compose, outcome, usable_address
+from service_manager.requests.mail_text import RequestSummary, compose, outcome
 from service_manager.requests.notify import message
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
@@ -172,13 +172,6 @@ def test_a_title_writes_no_header_of_a_mail(title: str) -> None:
 def test_a_long_list_is_cut_and_says_so() -> None:
     gaps = [Gap(what=f"cell {n}", reason=f"reason {n}") for n in range(100)]
     assert "and 60 more, on the request's page" in text(RequestState.GAPS, outcome([DONE], gaps))
-
-
-def test_addresses_that_would_break_a_header() -> None:
-    assert usable_address("scientist@example.org")
-    assert not usable_address("")
-    assert not usable_address("a@b\nBcc: c@d")
-    assert not usable_address("A Name <a@b>")
 
 
 @pytest.mark.parametrize(
