@@ -37,7 +37,9 @@ from modis.granule_day import granule_day
 from modis.granule_name import GranuleName, parse_granule_name
 from modis.tile import Tile
 
-_SCHEMA = 3  # raise it when rows or what is read into them change
+INDEX_SCHEMA = 3
+"""Raise it when rows or what is read into them change. Where builds share a folder, the name of an
+index has it (`index_name`): each would make the other's anew."""
 _BATCH = 1_000  # files that are written to the index in one transaction
 _SWATH_MINUTES = 5
 
@@ -68,6 +70,11 @@ class Outline(Protocol):
 OutlineReader = Callable[[Path], Outline | None]
 """Reads a granule's outline, or returns None if the file cannot be read. It must not raise for bad
 files, and should read in a separate process, because HDF4 can crash."""
+
+
+def index_name(name: str) -> str:
+    """Return the name of an index file that only builds with this schema use."""
+    return f"{name}-v{INDEX_SCHEMA}.sqlite"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +342,7 @@ class FolderArchive:
             raise self._unusable(problem) from problem
         try:
             with closing(sqlite3.connect(self._index_path, timeout=30.0)) as index:
-                if _schema(index) != _SCHEMA:
+                if _schema(index) != INDEX_SCHEMA:
                     _make_tables(index)
                 yield index
         except sqlite3.Error as problem:
@@ -378,7 +385,7 @@ def _make_tables(index: sqlite3.Connection) -> None:
     """Make the tables anew, unless another process does so first."""
     with index:
         index.execute("BEGIN IMMEDIATE")
-        if _schema(index) == _SCHEMA:
+        if _schema(index) == INDEX_SCHEMA:
             return
         index.execute("DROP TABLE IF EXISTS files")
         index.execute(
@@ -388,7 +395,7 @@ def _make_tables(index: sqlite3.Connection) -> None:
         )
         index.execute("CREATE INDEX by_day ON files (product, collection, start_day)")
         index.execute("CREATE INDEX wrongly ON files (url) WHERE misnamed")
-        index.execute(f"PRAGMA user_version = {_SCHEMA}")
+        index.execute(f"PRAGMA user_version = {INDEX_SCHEMA}")
 
 
 def describe(

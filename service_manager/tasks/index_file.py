@@ -1,10 +1,14 @@
-"""The archive's index is one process's own: a second manager over the same folder takes another."""
+"""The archive's index is one process's own: a second manager over the same folder takes another.
+
+So does a manager of a build whose indexes have another schema.
+"""
 
 import itertools
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
 
+from archives.kinds.folder import index_name
 from processes.locks import try_lock
 
 
@@ -25,7 +29,7 @@ class IndexFile:
         folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             suffix = "" if number == 1 else f"-{number}"
-            path = folder / f"archive-index{suffix}.sqlite"
+            path = folder / index_name(f"archive-index{suffix}")
             lock = try_lock(path.with_suffix(".lock"))
             if lock is not None:
                 return cls(path=path, lock=lock)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from archives.kinds.folder import INDEX_SCHEMA
 from tasks.errors import BlobMissingError, StoreError
 from tasks.storage.blobs import GRANULES, Blobs
 from tasks.storage.clock import Clock
@@ -24,7 +25,7 @@ log = structlog.get_logger("manager.index")
 
 
 class KeptIndex:
-    """The copies of one archive's index, of which the newest counts.
+    """The copies of one archive's index in this build's schema, of which the newest counts.
 
     `path` is the index, `archive` its folder as the setting names it. `beside` runs a job outside
     the manager's rounds.
@@ -43,7 +44,8 @@ class KeptIndex:
         self._clock = clock
         self._beside = beside
         # No shard begins so: retention leaves these blobs alone.
-        self._prefix = f"index/{hashlib.sha256(archive.encode()).hexdigest()[:16]}/"
+        digest = hashlib.sha256(f"{INDEX_SCHEMA} {archive}".encode()).hexdigest()
+        self._prefix = f"index/{digest[:16]}/"
         self._running: Future[None] | None = None
         self._next = clock.monotonic() + EVERY
         self._kept = self._stamp()

@@ -80,3 +80,22 @@ def test_without_storage_the_index_is_made_anew(
     disk.kept.restore()
     assert disk.refresh() > 10
     disk.kept.keep()
+
+
+def test_builds_with_other_schemas_keep_copies_of_their_own(
+    sample_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs, clock = MemoryBlobs(), ManualClock()
+    mine = Disk(tmp_path / "one", sample_archive, blobs, clock)
+    mine.refresh()
+    mine.kept.keep()
+    monkeypatch.setattr("service_manager.tasks.kept_index.INDEX_SCHEMA", 99)
+    other = Disk(tmp_path / "two", sample_archive, blobs, clock)
+    other.kept.restore()
+    assert not other.path.exists()
+    other.refresh()
+    other.kept.keep()
+    monkeypatch.undo()
+    third = Disk(tmp_path / "three", sample_archive, blobs, clock)
+    third.kept.restore()
+    assert third.refresh() == 0

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from archives.errors import SourcesSettingError
+from archives.kinds.folder import index_name
 from archives.model import Archive, GranuleRecord, Progress
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC
@@ -102,7 +103,7 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
     """
     try:
         # Made if needed, of names only, shared by the machine's workers. A manager has its own.
-        return open_sources(settings, settings.data_dir / "worker-index.sqlite")
+        return open_sources(settings, settings.data_dir / index_name("worker-index"))
     except SourcesSettingError as error:
         raise AttemptError(
             Category.SOURCE_NOT_PUBLISHED,
