@@ -1,11 +1,14 @@
 """`swathmill up`: run the stack until Ctrl-C."""
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from archives.fetch.files import LocalFiles
+from modis.formats import GRANULE_SUFFIXES
 from portal.core.tokens import Role
 from swathmill.access import sign_in_link
 from swathmill.commands.options import (
@@ -83,6 +86,8 @@ def up(
     console.print(f"Sign in  {told['sign_in']}")
     console.print(f"Data     {told['data']}")
     console.print(f"Sources  {told['sources']}{f' ({chosen})' if chosen else ''}")
+    if warning := archive_warning(options.archive):
+        console.print(warning, markup=False)
     if mail is not None:
         console.print(f"Mail     kept in {mail}")
     console.print("Ctrl-C stops the stack; everything is kept.")
@@ -92,6 +97,17 @@ def up(
 def sources_line(options: StackOptions) -> str:
     """Describe where granules come from."""
     return ", ".join(filter(None, (options.settings.sources, options.archive)))
+
+
+def archive_warning(archive: str) -> str:
+    """Say what to do when the archive is a folder of this machine without granules; "" if not."""
+    if not archive or "://" in archive or next(LocalFiles(Path(archive)).stamps(), None):
+        return ""
+    return (
+        f"Warning: {archive} holds no granules ({', '.join(GRANULE_SUFFIXES)}), so requests find "
+        "none. Put granules into it, also while the stack runs, or name another folder with "
+        "--archive."
+    )
 
 
 def run_until_interrupted(stack: Stack, console: Console) -> None:

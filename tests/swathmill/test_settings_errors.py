@@ -14,7 +14,7 @@ from rich.console import Console
 
 from swathmill import diagnosis
 from swathmill.commands.options import stack_options, with_some_source
-from swathmill.commands.up import run_until_interrupted
+from swathmill.commands.up import archive_warning, run_until_interrupted
 from swathmill.diagnosis import Verdict, settings_finding, stack_finding
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.children import ChildSpec
@@ -181,6 +181,17 @@ def test_a_stack_with_a_wrong_setting_stops_with_the_reason(
     assert not list(tmp_path.glob("logs/stack.log")) or (
         "was started again" not in (tmp_path / "logs" / "stack.log").read_text()
     )
+
+
+def test_a_folder_without_granules_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no granule")
+    said = archive_warning(str(tmp_path))
+    assert f"{tmp_path} holds no granules (.hdf, " in said
+    assert "--archive" in said
+    (tmp_path / "2012").mkdir()
+    (tmp_path / "2012" / "MCD15A2.A2012105.h17v03.005.2012153134500.hdf").touch()
+    assert archive_warning(str(tmp_path)) == ""
+    assert archive_warning("") == archive_warning("https://example.org/granules") == ""
 
 
 @pytest.mark.integration
