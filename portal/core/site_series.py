@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 TABLE = "sites/sites.csv"
 _COMPARISON = "sites/comparison."
-_PICTURE = re.compile(r"sites/(?P<layer>.+?)(?:\.\d+)?\.png")
+_PICTURE = re.compile(r"sites/(?P<layer>[^~]+)(?:~\d+)?\.png")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from modis.collection import Collection
-from tasks.model.file_names import layer_name
+from tasks.model.file_names import free_name, layer_name
 from tasks.request.document import ProductChoice
 
 
@@ -26,10 +26,5 @@ def moment_name(day: date, time: str) -> str:
 
 def layer_names(layers: Sequence[str]) -> dict[str, str]:
     """Safe names of a product's layers, numbered where two would be the same."""
-    names: dict[str, str] = {}
-    for layer in layers:
-        name, number = layer_name(layer), 2
-        while name in names.values():
-            name, number = f"{layer_name(layer)}_{number}", number + 1
-        names[layer] = name
-    return names
+    taken: set[str] = set()
+    return {layer: free_name(layer_name(layer), taken) for layer in dict.fromkeys(layers)}

@@ -580,6 +580,9 @@ class TableSpec(_Spec):
     `comparison.parquet`, statistics and scatter plots, too.
     """
 
+    # 2: pictures of layers with names alike have names of their own.
+    algorithm: ClassVar[int] = 2
+
     later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "comparison"})
 
     kind: Literal["table"] = "table"

@@ -58,9 +58,10 @@ def test_series_at_sites_are_drawn_with_a_link_to_their_table(
         before = client.get(f"/requests/{name}/sites").text
         put_result(runtime, name, "sites", "sites.csv", b"site,value\nMoor,2.5\n")
         without_value = client.get(f"/requests/{name}/sites").text
-        for picture in ("MCD15A2.5.Lai_1km", "MCD15A2.5.Lai_1km.10", "MCD15A2.5.Lai_1km.2"):
+        for picture in ("MCD15A2.5.Lai_1km", "MCD15A2.5.Lai_1km~10", "MCD15A2.5.Lai_1km~2"):
             put_result(runtime, name, "sites", f"{picture}.png", b"png")
         put_result(runtime, name, "sites", "MOD11A1.61.LST_Day_1km.png", b"png")
+        put_result(runtime, name, "sites", "raster_mine.B.2.png", b"png")
         put_result(runtime, name, "sites", "comparison.MCD15A2.5.Lai_1km.png", b"png")
         after = client.get(f"/requests/{name}/sites").text
     assert f'hx-get="/requests/{name}/sites"' in page
@@ -73,9 +74,10 @@ def test_series_at_sites_are_drawn_with_a_link_to_their_table(
     assert [part.split('"')[0] for part in after.split('<img src="')[1:]] == [
         f"{plots}/MCD15A2.5.Lai_1km.png",
         f"{plots}/MOD11A1.61.LST_Day_1km.png",
+        f"{plots}/raster_mine.B.2.png",
     ]
-    second = after.index(f'href="{plots}/MCD15A2.5.Lai_1km.2.png">2<')
-    assert second < after.index(f'href="{plots}/MCD15A2.5.Lai_1km.10.png">3<')
+    second = after.index(f'href="{plots}/MCD15A2.5.Lai_1km~2.png">2<')
+    assert second < after.index(f'href="{plots}/MCD15A2.5.Lai_1km~10.png">3<')
 
 
 def test_a_request_without_sites_and_measurements_asks_for_neither(

@@ -91,11 +91,33 @@ def test_each_site_has_a_panel_unless_there_are_very_many(
 
     monkeypatch.setattr(table_phase, "_panels", note)
     table_phase.plot(table_phase.joined([tmp_path / "rows.parquet"], sites), sites, tmp_path)
-    assert [*drawn] == ["x.x.x.png", "x.x.x.2.png"][: len(pictures)]
+    assert [*drawn] == ["x.x.x.png", "x.x.x~2.png"][: len(pictures)]
     assert [len(one) for one in drawn.values()] == pictures
     assert [name for one in drawn.values() for name in one] == [
         f"s{n}" for n in range(sum(pictures))
     ]
+
+
+def test_layers_with_names_alike_have_pictures_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = ["B", "B.2", "B 2", "B_2"]
+    sites = parse_sites("id,latitude,longitude\n" + "".join(f"s{n},50,{n}\n" for n in range(13)))
+    count = len(layers) * 13
+    texts = {name: ["x"] * count for name, kind in _kinds() if kind == "text"}
+    texts["layer"] = [layer for layer in layers for _ in range(13)]
+    columns: dict[str, Any] = {name: texts.get(name, [None] * count) for name, _ in _kinds()}
+    columns |= {"n": [*range(13)] * len(layers), "date": [day_of(105)] * count}
+    columns |= {"value": [1.0] * count}
+    rows = pa.table(columns).cast(schema())
+    pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
+    drawn: list[str] = []
+    monkeypatch.setattr(
+        table_phase, "_panels", lambda _title, _series, path: drawn.append(path.stem)
+    )
+    table_phase.plot(table_phase.joined([tmp_path / "rows.parquet"], sites), sites, tmp_path)
+    of_each = ("x.x.B", "x.x.B.2", "x.x.B_2", "x.x.B_2_2")
+    assert sorted(drawn) == sorted(name for one in of_each for name in (one, f"{one}~2"))
 
 
 def _kinds() -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.composites import composite_end
-from tasks.model.file_names import file_name
+from tasks.model.file_names import file_name, free_name
 from tasks.model.spec import Comparison, Pair
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
@@ -366,10 +366,13 @@ def write_comparison(
         for one in fields(Statistics)
     }
     pc.write_csv(pa.table(columns), folder / STATISTICS)
+    taken: set[str] = set()
     for pair in comparison.pairs:
         of_layer = joined.filter(_of_pair(joined, pair))
         if of_layer.num_rows:
-            _scatter(of_layer, pair, [one for one in found if _is_of(one, pair)], folder)
+            named = ".".join(part for part in (pair.product, pair.collection, pair.layer) if part)
+            path = folder / f"{PAIRS}.{free_name(file_name(named), taken)}.png"
+            _scatter(of_layer, pair, [one for one in found if _is_of(one, pair)], path)
 
 
 def _is_of(one: Statistics, pair: Pair) -> bool:
@@ -377,7 +380,7 @@ def _is_of(one: Statistics, pair: Pair) -> bool:
     return mine == (pair.product, pair.collection, pair.layer)
 
 
-def _scatter(joined: Any, pair: Pair, found: Sequence[Statistics], folder: Path) -> None:
+def _scatter(joined: Any, pair: Pair, found: Sequence[Statistics], path: Path) -> None:
     """Plot values against measurements, with the line of equal values and the regression."""
     import pyarrow.compute as pc
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -417,6 +420,4 @@ def _scatter(joined: Any, pair: Pair, found: Sequence[Statistics], folder: Path)
     axes.set_title(f"{title}\n(regression: {REGRESSION})", fontsize="medium")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="upper left")
-    name = ".".join(part for part in (pair.product, pair.collection, pair.layer) if part)
-    path = folder / f"{PAIRS}.{file_name(name)}.png"
     figure.savefig(path, dpi=110, metadata={"Software": None})

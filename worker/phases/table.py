@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.model.file_names import file_name
+from tasks.model.file_names import file_name, free_name
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import TableSpec
 from tasks.request.sites import SiteChoice
@@ -154,6 +154,7 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
 
     there = rows.filter(pc.is_valid(rows["value"]))
     order = {site.name: number for number, site in enumerate(sites)}
+    taken: set[str] = set()
     for what, of_layer in _by_layer(there):
         names = of_layer["site"].combine_chunks()
         with_value = [names.dictionary[n].as_py() for n in pc.unique(names.indices).to_pylist()]
@@ -169,13 +170,14 @@ def plot(rows: Any, sites: Sequence[SiteChoice], folder: Path) -> None:
         days = _times(drawn).to_numpy().astype("M8[ms]").astype(np.float64) / 86_400_000
         values = drawn["value"].to_numpy()
         named = filter(None, (what["product"], what["collection"], what["layer"]))
-        file = file_name(".".join(named))
+        file = free_name(file_name(".".join(named)), taken)
         for first in range(0, len(shown), _PANELS):
             series = [
                 _Series(site=name, days=days[of == name], values=values[of == name])
                 for name in shown[first : first + _PANELS]
             ]
-            number = f".{first // _PANELS + 1}" if first else ""
+            # No file name of a layer has the mark: `B.2` is a layer, `B~2` the second picture of B.
+            number = f"~{first // _PANELS + 1}" if first else ""
             _panels(text, series, folder / f"{file}{number}.png")
 
 
