@@ -109,7 +109,7 @@ def reproject_files(
     out: Annotated[Path, typer.Option("--out", "-o", help="GeoTIFF to write.")],
     crs: Annotated[str | None, typer.Option(help="Target CRS; default EPSG:4326.")] = None,
     resolution: Annotated[float | None, typer.Option(help="Pixel side in the CRS's units.")] = None,
-    bounds: Annotated[
+    box: Annotated[
         tuple[float, float, float, float] | None,
         typer.Option(
             help="West, south, east, north in degrees; by default the granules' own, with "
@@ -183,7 +183,7 @@ def reproject_files(
             modis=modis,
             crs=crs,
             resolution=resolution,
-            bounds=LonLatBox(*bounds) if bounds else None,
+            bounds=LonLatBox(*box) if box else None,
         )
         raster = reproject(files, layer, grid, options, threads=threads)
         _write(raster, out, compress, threads)
@@ -200,7 +200,7 @@ def reproject_files(
     plain_console().print(f"{out}: {made.text}", markup=False)
     if not made.valid_share:
         plain_console(stderr=True).print(
-            "No pixel has a value. Look whether the grid and the granules meet (--bounds is west, "
+            "No pixel has a value. Look whether the grid and the granules meet (--box is west, "
             "south, east, north), and what --qa leaves out."
         )
     if picture is not None:

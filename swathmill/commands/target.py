@@ -61,9 +61,9 @@ def box_around(places: Sequence[Outline]) -> LonLatBox:
         return LonLatBox(-180.0, min(latitudes), 180.0, max(latitudes))
     if max(longitudes) - min(longitudes) > 180.0:
         raise refused(
-            "bounds",
+            "box",
             "the granules span more than 180 degrees, across the antimeridian or around a pole.",
-            "Give --bounds W S E N; west may be greater than east.",
+            "Give --box W S E N; west may be greater than east.",
         )
     return LonLatBox(min(longitudes), min(latitudes), max(longitudes), max(latitudes))
 
@@ -126,6 +126,6 @@ def _edge(place: Outline) -> list[tuple[float, float]]:
         points += ring
     if not points:
         raise refused(
-            "bounds", f"{place.name} does not say where it lies.", "Give --bounds W S E N."
+            "box", f"{place.name} does not say where it lies.", "Give --box W S E N."
         )
     return points

@@ -45,7 +45,7 @@ def run(*arguments: object) -> str:
 
 def test_reproject_writes_the_grid_that_was_asked_for(tiles: list[Path], tmp_path: Path) -> None:
     out, picture = tmp_path / "new" / "lai.tif", tmp_path / "lai.png"
-    bounds = ("--bounds", -8, 50.5, 6, 58.5)
+    bounds = ("--box", -8, 50.5, 6, 58.5)
     said = run(
         *("reproject", *tiles, "--layer", "Lai_1km", "--resolution", 0.05, *bounds),
         *("-o", out, "--picture", picture),
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_is_told_in_one_line(tiles: list[Path], tmp_path:
 
 def test_a_raster_without_a_value_is_told(tiles: list[Path], tmp_path: Path) -> None:
     asked = ["reproject", str(tiles[0]), "--layer", "Lai_1km", "--resolution", "0.1"]
-    far = ["--bounds", "100", "50", "102", "52", "-o", str(tmp_path / "far.tif")]
+    far = ["--box", "100", "50", "102", "52", "-o", str(tmp_path / "far.tif")]
     made = CliRunner().invoke(application(), [*asked, *far])
     assert made.exit_code == 0
     assert made.stderr.startswith("No pixel has a value.")
