@@ -1,6 +1,6 @@
 """The tasks of one product on one day: granules, their reprojection onto each cell, mosaics."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache
@@ -32,11 +32,10 @@ from tasks.request.target import Part
 
 CELL_FILE = "cell.tif"
 NOT_THERE = "not in the archive"
+_ABSENCE = ("missing", "missing_unnamed")  # fields of specifications
 _PLAIN: Reach = (0.0, False)
 _UNKNOWN = MethodTraits()
 """Of a method that a worker chooses: never one that overshoots."""
-_SOMETHING = {"missing": (Absent(part="", what="", why=""),)}
-"""What makes of a specification the pattern of those that lack something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +56,12 @@ class Made:
 
 @dataclass(frozen=True, kw_only=True)
 class RasterPart:
-    """A raster of each layer and date: its grid, its places, and the patterns of its mosaics."""
+    """A raster of each layer and date: its grid, its places, and the pattern of its mosaics."""
 
     name: str
     grid: GridSpec
     places: frozenset[int]
     mosaic: Pattern
-    mosaic_lacking: Pattern
-    """Of mosaics that do without some cells."""
     mosaic_kind: CountedClass
 
     def folder(self, folder: str) -> str:
@@ -141,15 +138,13 @@ def _overlap(one: Grid, other: Grid) -> bool:
 
 def _raster_part(part: Part, clip: str, places: Sequence[WindowCell]) -> RasterPart:
     whole = MosaicSpec(name="", grid=grid_spec(part.grid), clip=clip, day=date.min)
-    lacking = whole.model_copy(update=_SOMETHING)
     return RasterPart(
         name=part.name,
         grid=whole.grid,
         places=frozenset(
             index for index, place in enumerate(places) if _overlap(part.grid, place.window)
         ),
-        mosaic=Pattern(whole, "inputs", "name", "day"),
-        mosaic_lacking=Pattern(lacking, "inputs", "name", "day", "missing"),
+        mosaic=Pattern(whole, "inputs", "name", "day", *_ABSENCE),
         mosaic_kind=kind_of(whole),
     )
 
@@ -162,13 +157,8 @@ class ProductLayers:
     layout: Layout
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
-    patterns: tuple[tuple[Pattern, ...], ...] = field(init=False)
-    """Of each layer's cells; of a layer that holds several days, of each day's.
-
-    Of a user's raster the name of the layer varies, too, as it says the band of the date.
-    """
-    patterns_lacking: tuple[tuple[Pattern, ...], ...] = field(init=False)
-    """Of those that do without some granules."""
+    patterns: tuple[Pattern, ...] = field(init=False)
+    """Of each layer's cells. The layer's name varies, as it may say the band of the date."""
     cells: tuple[ReprojectSpec, ...] = field(init=False)
     """One cell of each layer, without inputs."""
 
@@ -176,18 +166,8 @@ class ProductLayers:
         object.__setattr__(self, "product", product_name(self.choice))
         object.__setattr__(self, "names", layer_names(self.choice.layers))
         cells = [_cell(self, layer) for layer in self.layers]
-        of_days = [[*_of_each_day(cell, self.resolved.stack)] for cell in cells]
-        varying = ("inputs", "grid", "day", *(("layer",) if self.choice.exact else ()))
-        patterns = tuple(tuple(Pattern(cell, *varying) for cell in days) for days in of_days)
-        object.__setattr__(self, "patterns", patterns)
-        lacking = tuple(
-            tuple(
-                Pattern(cell.model_copy(update=_SOMETHING), "inputs", "grid", "day", "missing")
-                for cell in days
-            )
-            for days in of_days
-        )
-        object.__setattr__(self, "patterns_lacking", lacking)
+        varying = ("inputs", "grid", "day", "layer", *_ABSENCE)
+        object.__setattr__(self, "patterns", tuple(Pattern(cell, *varying) for cell in cells))
         object.__setattr__(self, "cells", tuple(cells))
 
     @property
@@ -265,15 +245,6 @@ def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
         else None,
         clamp=request.clamp and TRAITS.get(layer.resampling, _UNKNOWN).overshoots,
     )
-
-
-def _of_each_day(cell: ReprojectSpec, days: int) -> Iterator[ReprojectSpec]:
-    """Yield the cell of each band of a layer that holds several days; of others the cell itself."""
-    if days == 1:
-        yield cell
-        return
-    for band in range(days):
-        yield cell.model_copy(update={"layer": f"{cell.layer}[{band}]"})
 
 
 def plan_date(
@@ -385,17 +356,12 @@ def lacking_tiles(
     return {place: sorted(absent, key=lambda one: one.what) for place, absent in found.items()}
 
 
-def _text(absent: Sequence[Absent]) -> str:
-    """Return absent inputs as JSON for identities and specifications alike.
-
-    It is the value of `missing` and, where there is one, the field `missing_unnamed`, which comes
-    next in both.
-    """
+def _absence(absent: Sequence[Absent]) -> tuple[str, str]:
+    """Return what a task lacks as values of the two fields, in JSON."""
+    if not absent:
+        return "[]", "null"
     named, unnamed = bounded(absent)
-    text = canonical(named).decode("ascii")
-    if unnamed is not None:
-        text += f',"missing_unnamed":{canonical(unnamed).decode("ascii")}'
-    return text
+    return canonical(named).decode("ascii"), canonical(unnamed).decode("ascii")
 
 
 def _near(records: Sequence[GranuleRecord], locator: Locator, reach: Reach) -> dict[int, list[int]]:
@@ -450,24 +416,21 @@ def _cells(
     """Add the cells of a layer and day; their keys by place. `numbers` count their inputs."""
     layout = wanted.layout
     work = wanted.cells[number].work
-    layer = wanted.names[wanted.layers[number].name]
-    exact = wanted.choice.exact
-    quoted_day = quoted((date.min if exact and not exact.raster.days else day).isoformat())
+    name, pattern, exact = wanted.layers[number].name, wanted.patterns[number], wanted.choice.exact
+    undated = exact is not None and not exact.raster.days
+    stacked = not undated if exact is not None else wanted.resolved.stack > 1
+    when = quoted((date.min if undated else day).isoformat())
+    layer = quoted(f"{name}[{band}]" if stacked else name)
     keys = {}
     for place, given in inputs.items():
         grid = layout.grids[place]
-        pattern, last = wanted.patterns[number][0 if exact else band], ""
-        if exact is not None:
-            name = wanted.layers[number].name
-            last = quoted(f"{name}[{band}]" if exact.raster.days else name)
-        elif place in lacking:
-            pattern, last = wanted.patterns_lacking[number][band], _text(lacking[place])
-        key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day, last)
-        text = pattern.text(given.text, grid.text, quoted_day, last)
+        values = when, layer, *_absence(lacking.get(place, ()))
+        key = keys[place] = pattern.key(given.identity, grid.identity, *values)
+        text = pattern.text(given.text, grid.text, *values)
         output = ""
         if layout.request.hands_over_cells and layout.request.delivers_layers(day):
-            when = moment_name(day, time)
-            output = f"{wanted.product}/{layer}/cells/{when}/{layout.places[place].name}"
+            folder = f"{wanted.product}/{wanted.names[name]}/cells/{moment_name(day, time)}"
+            output = f"{folder}/{layout.places[place].name}"
         kind = _kind(work, layout.pixels[place], numbers[place])
         draft.put(key, Line(output, text, kind))
     return keys
@@ -506,9 +469,7 @@ def _mosaic(
         if place not in keys and place in part.places
         for one in lacking[place]
     ]
-    pattern = part.mosaic_lacking if absent else part.mosaic
-    values = quoted(name), quoted(day.isoformat()), _text(absent)
-    key = pattern.key(cells.identity, *values)
-    text = pattern.text(cells.text, *values)
-    draft.put(key, Line(folder, text, part.mosaic_kind))
+    values = quoted(name), quoted(day.isoformat()), *_absence(absent)
+    key = part.mosaic.key(cells.identity, *values)
+    draft.put(key, Line(folder, part.mosaic.text(cells.text, *values), part.mosaic_kind))
     draft.result(key, name, folder, day, time)

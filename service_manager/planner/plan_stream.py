@@ -48,7 +48,7 @@ from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 10  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 11  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)

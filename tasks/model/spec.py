@@ -107,15 +107,13 @@ def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, 
 
 class _Spec(_Model, ABC):
     inputs: tuple[Input, ...] = ()
-    missing: tuple[Absent, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """What the artifact says it lacks; part of the identity where there is any."""
-    missing_unnamed: Unnamed | None = Field(default=None, exclude_if=lambda value: value is None)
+    missing: tuple[Absent, ...] = ()
+    """What the artifact says it lacks."""
+    missing_unnamed: Unnamed | None = None
     """How much more it lacks than `missing` may name."""
 
-    @property
-    @abstractmethod
-    def phase(self) -> Phase:
-        """The phase the task belongs to."""
+    phase: ClassVar[Phase]
+    """The phase the task belongs to."""
 
     @property
     @abstractmethod
@@ -137,10 +135,6 @@ class _Spec(_Model, ABC):
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not determine the artifact."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed"})
-    """Fields that came later: part of an identity only where they are not empty, so that older keys
-    stay."""
-
     @property
     def identity(self) -> str:
         """Return all that determines the artifact, as the text `tasks.keys.canonical` would make.
@@ -151,8 +145,6 @@ class _Spec(_Model, ABC):
         parts = [f'{{"algorithm":{self.algorithm}']
         for name, before in _frame(type(self), self.not_identity):
             value = values[name]
-            if not value and name in self.later:
-                continue
             if name == "inputs":
                 text = self._inputs
             else:
@@ -198,6 +190,7 @@ class CollectSpec(_Spec):
         {"source", "url", "size", "checksum", "checksum_type"}
     )
 
+    phase: ClassVar[Phase] = Phase.COLLECTION
     kind: Literal["collect"] = "collect"
     product: str
     collection: str
@@ -208,10 +201,6 @@ class CollectSpec(_Spec):
     size: int = 0
     checksum: str = ""
     checksum_type: str = ""
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.COLLECTION
 
     @property
     def work(self) -> str:
@@ -243,8 +232,7 @@ class ReprojectSpec(_Spec):
     # 4: averages of swaths take every footprint by its area, not 16 x 16 points at most.
     algorithm: ClassVar[int] = 4
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "driver", "clamp"})
-
+    phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["reproject"] = "reproject"
     product: str
     collection: str
@@ -260,11 +248,7 @@ class ReprojectSpec(_Spec):
     extra_bands: tuple[str, ...] = ()
     day_night: Literal["any", "day", "night"] = "any"
     driver: Driver | None = None
-    clamp: bool = Field(default=False, exclude_if=lambda value: not value)
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.REPROJECTION
+    clamp: bool = False
 
     @property
     def work(self) -> str:
@@ -281,15 +265,12 @@ class MosaicSpec(_Spec):
     The files are `<name>.tif` and its STAC item `<name>.json`.
     """
 
+    phase: ClassVar[Phase] = Phase.AGGREGATION
     kind: Literal["mosaic"] = "mosaic"
     name: str  # file name without ending
     grid: GridSpec
     clip: str = ""  # GeoJSON geometry in longitude/latitude; empty: no clipping
     day: date | None = None
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.AGGREGATION
 
     @property
     def work(self) -> str:
@@ -308,18 +289,13 @@ class CubeSpec(_Spec):
     single overpasses; else it is empty.
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "times"})
-
+    phase: ClassVar[Phase] = Phase.AGGREGATION
     kind: Literal["cube"] = "cube"
     name: str  # file name without ending
     form: Literal["netcdf", "zarr"]
     grid: GridSpec
     days: tuple[date, ...]
-    times: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.AGGREGATION
+    times: tuple[str, ...] = ()
 
     @property
     def work(self) -> str:
@@ -343,17 +319,14 @@ class Band(_Model):
     the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day.
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"window", "time"})
-    """Part of an identity only where it is not empty, so that older keys stay."""
-
     product: str
     collection: str
     layer: str
     day: date
     cell: str
     weight: float = 1.0  # days of the composite inside the window, as a share
-    window: str = Field(default="", exclude_if=lambda value: not value)
-    time: str = Field(default="", exclude_if=lambda value: not value)
+    window: str = ""
+    time: str = ""
 
     @property
     def when(self) -> str:
@@ -386,24 +359,16 @@ class GroupSpec(_Spec):
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
     algorithm: ClassVar[int] = 3
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "halo", "region"})
-
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation group"
     kind: Literal["group"] = "group"
     group: str  # "r4c-1 2012-01": cell and window
     cell: str
     window: str
     grid: GridSpec | None
     bands: tuple[Band, ...]
-    halo: int = Field(default=0, exclude_if=lambda value: not value)
-    region: str = Field(default="", exclude_if=lambda value: not value)
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.AGGREGATION
-
-    @property
-    def work(self) -> str:
-        return "aggregation group"
+    halo: int = 0
+    region: str = ""
 
     @property
     def own(self) -> tuple[int, ...]:
@@ -433,20 +398,15 @@ class ReduceSpec(_Spec):
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"pixels"})
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "least_valid"})
-
+    phase: ClassVar[Phase] = Phase.REDUCTION
     kind: Literal["reduce"] = "reduce"
     package: str  # name, for people
     digest: str  # SHA-256 of the package archive, which is the blob packages/<digest>.tar
     outputs: tuple[str, ...]  # file names the package declares for this group
     parameters: dict[str, str] = Field(default_factory=dict)
     pixels: int = 0  # of its group, in all bands
-    least_valid: float = Field(default=0.0, exclude_if=lambda value: not value)
+    least_valid: float = 0.0
     """The share of its group's pixels that must hold a value; with fewer it is not run."""
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.REDUCTION
 
     @property
     def work(self) -> str:
@@ -463,16 +423,10 @@ class ReduceSpec(_Spec):
 class SitesSpec(_Spec):
     """Write down the sites of a request as `sites.json`, which all its extractions take."""
 
+    phase: ClassVar[Phase] = Phase.REPROJECTION
+    work: ClassVar[str] = "extraction sites"
     kind: Literal["sites"] = "sites"
     sites: str  # as tasks/request/sites.py formats them
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.REPROJECTION
-
-    @property
-    def work(self) -> str:
-        return "extraction sites"
 
     @property
     def amount(self) -> int:
@@ -488,8 +442,7 @@ class ExtractSpec(_Spec):
     else None.
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "solar_times"})
-
+    phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["extract"] = "extract"
     product: str
     collection: str
@@ -498,11 +451,7 @@ class ExtractSpec(_Spec):
     mask: bool
     day: date
     band: int | None = None
-    solar_times: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.REPROJECTION
+    solar_times: tuple[str, ...] = ()
 
     @property
     def work(self) -> str:
@@ -521,6 +470,8 @@ class SampleSpec(_Spec):
     start of the overpass, HH:MM in UTC; empty: of the whole day.
     """
 
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation sample"
     kind: Literal["sample"] = "sample"
     product: str
     collection: str
@@ -528,14 +479,6 @@ class SampleSpec(_Spec):
     day: date
     last: date
     time: str = ""
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.AGGREGATION
-
-    @property
-    def work(self) -> str:
-        return "aggregation sample"
 
     @property
     def amount(self) -> int:
@@ -583,18 +526,10 @@ class TableSpec(_Spec):
     # 2: pictures of layers with names alike have names of their own.
     algorithm: ClassVar[int] = 2
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "comparison"})
-
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation table"
     kind: Literal["table"] = "table"
-    comparison: Comparison | None = Field(default=None, exclude_if=lambda value: value is None)
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.AGGREGATION
-
-    @property
-    def work(self) -> str:
-        return "aggregation table"
+    comparison: Comparison | None = None
 
     @property
     def amount(self) -> int:

@@ -26,8 +26,7 @@ from pydantic import BaseModel
 
 def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
-        later = getattr(value, "later", ())
-        return {name: own for name, own in value.__dict__.items() if own or name not in later}
+        return value.__dict__
     if isinstance(value, date):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no canonical JSON")
@@ -41,8 +40,7 @@ _encode = json.JSONEncoder(
 def canonical(value: object) -> bytes:
     """Return the one JSON text of a value: sorted keys, no spaces, ASCII.
 
-    A model is the mapping of its fields, without those of its `later` ones that are empty; a date
-    is ISO 8601 text.
+    A model is the mapping of its fields; a date is ISO 8601 text.
 
     Raises:
         ValueError: a number is not finite.

@@ -80,8 +80,6 @@ def test_extractions_of_daily_tiles_name_the_layers_that_say_when_pixels_were_se
     found = made(there, REQUEST, products=products, time={"start": day, "end": day})
     times = {spec.product: spec.solar_times for spec in specs(found, ExtractSpec)}
     assert times == {"MOD11A1": ("Day_view_time", ""), "MOD11A2": (), "MCD15A2H": ()}
-    (plain,) = [spec for spec in specs(found, ExtractSpec) if spec.product == "MCD15A2H"]
-    assert "solar_times" not in plain.identity
 
 
 def test_swaths_that_see_no_site_are_not_fetched() -> None:
