@@ -11,7 +11,7 @@ from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
 from tasks.errors import FencedError, StoreError
-from tasks.tables import request_operations, row_schema
+from tasks.tables import row_schema
 from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.service")
@@ -41,8 +41,7 @@ def serve(
         log.info("acting", epoch=leadership.epoch)
         try:
             with keep(leadership) as turn:
-                row_schema.note_new(runtime, first=leadership.epoch == 1)
-                request_operations.complete_lists(runtime)
+                row_schema.note_new(runtime)
                 _act(turn, leadership, make(leadership.epoch), runtime, options, stop, each, seen)
         except FencedError as error:
             log.warning("standing by", reason=str(error))

@@ -15,9 +15,7 @@ from collections.abc import Callable, Mapping
 from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
-OLDEST, SCHEMA = 2, 6
-UNNOTED = 6
-"""How rows are written in storage that does not say so: the first builds that did had this one."""
+OLDEST, SCHEMA = 6, 6
 
 Upgrade = Callable[[Entity], Entity]
 
@@ -37,34 +35,8 @@ class OtherSchemaError(SwathmillError):
         )
 
 
-def _cancelling(entity: Entity) -> Entity:
-    """Give a request with an order to cancel the state "cancelling", which it did not have."""
-    if entity["order"] != "cancel":
-        return entity
-    live = entity["state"] in ("submitted", "waiting for confirmation", "planning", "running")
-    return {**entity, "order": "", "state": "cancelling" if live else entity["state"]}
-
-
-def _writing(entity: Entity) -> Entity:
-    """Rename the state of a request whose tasks were being written: it was called "planning"."""
-    state = "writing" if entity["state"] == "planning" else entity["state"]
-    return {**entity, "state": state}
-
-
-def _renamed(**names: str) -> Upgrade:
-    """Return the upgrade that gives properties the names of the glossary."""
-    return lambda entity: {names.get(name, name): value for name, value in entity.items()}
-
-
 # By kind of row, then by the number that the upgrade starts from.
-UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
-    "request": {2: _cancelling, 4: _writing},
-    "task": {4: _renamed(wants="interests")},
-    "interest": {4: _renamed(successor="fallback")},
-    "completion event": {4: _renamed(wants="interests", successor="fallback")},
-}
-
-
+UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {}
 # By kind of row, then by the number that the way back starts from.
 DOWNGRADES: Mapping[str, Mapping[int, Upgrade]] = {}
 

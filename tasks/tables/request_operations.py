@@ -13,14 +13,13 @@ from tasks.model.task_keys import SHARDS
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.request.heading import heading
 from tasks.storage import blobs
-from tasks.storage.store import Delete, Operation, Replace, Row
+from tasks.storage.store import Operation, Row
 from tasks.tables.request_table import (
     INLINE,
     REQUEST,
     RequestRow,
     insert_request,
     list_of,
-    list_operations,
     replace_request,
     request_row,
 )
@@ -146,26 +145,6 @@ def list_requests(
     left out.
     """
     return runtime.requests.page(list_of(owner, label=label, group=group), limit, after)
-
-
-def complete_lists(runtime: Runtime) -> int:
-    """Put the requests of an earlier build into the lists; how many there were. May be repeated."""
-    earlier = runtime.requests.unlisted()
-    for request, marker in earlier:
-        _list_earlier(runtime, request, marker)
-    return len(earlier)
-
-
-def _list_earlier(runtime: Runtime, request: str, marker: str) -> None:
-    def once(found: Row | None) -> tuple[Operation, ...]:
-        if runtime.requests.get(marker) is None:
-            return ()
-        if found is None:
-            return (Delete(row=marker),)
-        same = Replace(row=found.row, entity=found.entity, etag=found.etag)
-        return (same, Delete(row=marker), *list_operations(REQUEST.load(found)))
-
-    runtime.requests.update(runtime.clock, request_row(request), once)
 
 
 def order(runtime: Runtime, request: str, order: RequestOrder) -> None:

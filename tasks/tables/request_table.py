@@ -9,7 +9,6 @@ Its RowKeys are spelt here alone. By RowKey, in one partition:
 | `d|id` | it has ended and still has interests that it needs no more |
 | `y|id` | how many sections of its plan are written |
 | `i|list|time|id` | its place in a list: of all requests, of an owner, label or group |
-| `n|time|id` | it is of an earlier build, and in no list yet |
 | `manager` | the lease of the manager that acts |
 | `restoring` | a backup is being restored |
 | `schema` | how rows are written (`row_schema.py`) |
@@ -270,10 +269,6 @@ class RequestTable:
             return () if found is None else (Delete(row=found.row, etag=found.etag),)
 
         self.update(clock, f"d|{request}", change)
-
-    def unlisted(self) -> list[tuple[str, str]]:
-        """Return the ids of requests that are in no list yet, each with the row that says so."""
-        return [(_MARKER.load(row).id, row.row) for row in self._scan("n|")]
 
     def page(self, of: str, limit: int, after: RequestRow | None) -> Iterator[RequestRow]:
         """Yield the requests of a list, newest first; only those older than `after`, if given."""

@@ -5,7 +5,7 @@ does, until an operator ends the upgrade. Processes look at the note when they s
 """
 
 from tasks.errors import SwathmillError
-from tasks.storage.schema import SCHEMA, UNNOTED, write_as
+from tasks.storage.schema import SCHEMA, write_as
 from tasks.storage.store import Insert, Operation, Row
 from tasks.tables import updates, workers
 from tasks.tables.request_table import WRITTEN
@@ -26,7 +26,7 @@ class OlderBuildsError(SwathmillError):
 def noted(runtime: Runtime) -> int:
     """Return the schema by which rows are written. Raises StoreError."""
     row = runtime.requests.get(WRITTEN)
-    return int(row.entity["number"]) if row is not None else UNNOTED
+    return int(row.entity["number"]) if row is not None else SCHEMA
 
 
 def adopt(runtime: Runtime) -> None:
@@ -39,17 +39,13 @@ def adopt(runtime: Runtime) -> None:
     write_as(noted(runtime))
 
 
-def note_new(runtime: Runtime, *, first: bool) -> None:
-    """Note how rows are written where that is not noted: the `first` manager of all decides.
-
-    Raises StoreError.
-    """
+def note_new(runtime: Runtime) -> None:
+    """Note how rows are written where that is not noted, in new storage. Raises StoreError."""
 
     def once(found: Row | None) -> tuple[Operation, ...]:
         if found is not None:
             return ()
-        number = SCHEMA if first else UNNOTED
-        return (Insert(row=WRITTEN, entity={"schema": number, "number": number}),)
+        return (Insert(row=WRITTEN, entity={"schema": SCHEMA, "number": SCHEMA}),)
 
     runtime.requests.update(runtime.clock, WRITTEN, once)
 

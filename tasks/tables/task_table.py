@@ -28,7 +28,6 @@ from tasks.model.spec import Spec, load_spec
 from tasks.model.task_keys import shard
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut, in_json
-from tasks.storage.schema import written
 from tasks.storage.store import (
     PROPERTY_BYTES,
     Entity,
@@ -260,12 +259,7 @@ def record_outcome(
 
 def name_fallbacks(interest: Interest) -> MergeEntity:
     """Write the fallback tasks that an interest names, and leave the rest of its row."""
-    # With the number: a row of an earlier schema has the fallback under another name.
-    named: Entity = {
-        "schema": written(),
-        "fallback": interest.fallback,
-        "earlier": " ".join(interest.earlier),
-    }
+    named: Entity = {"fallback": interest.fallback, "earlier": " ".join(interest.earlier)}
     return MergeEntity(row=interest_row(interest.request, interest.key), entity=named)
 
 

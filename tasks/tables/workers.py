@@ -83,7 +83,7 @@ class WorkerRow:
     draining: bool = False
     sandbox: str = ""
     version: str = ""
-    reads: int = 0  # the newest schema that its build reads; 0: of a build that did not say so
+    reads: int = 0  # the newest schema that its build reads
     etag: str = field(default="", compare=False)
 
 

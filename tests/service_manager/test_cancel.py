@@ -10,9 +10,8 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestOrder, RequestState, State, TaskOutcome
 from tasks.model.spec import Spec
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Upsert
-from tasks.tables import outbox, protocol, request_operations, request_table, retrying
-from tasks.tables.request_table import PhaseCount, RequestRow
+from tasks.tables import outbox, protocol, request_operations, retrying
+from tasks.tables.request_table import RequestRow
 from tasks.tables.retrying import Scope
 from tasks.tables.task_table import RowKind, TaskTable, kind_of
 from tasks.tables.transitions import RetryPolicy
@@ -277,22 +276,6 @@ def test_a_request_that_fails_counts_truly_too() -> None:
     assert row.state is RequestState.FAILED
     counts_are_true(b, request)
     assert row.phases[Phase.AGGREGATION].cancelled > 0
-
-
-def test_an_order_that_an_older_build_stored_is_obeyed() -> None:
-    b = bench()
-    request = in_the_middle(b)
-    before = results(b, request)
-    old = {**request_table.REQUEST.dump(b.row(request)), "schema": 2, "order": "cancel"}
-    phases = {name: PhaseCount(total=NUMBER) for name in (Phase.COLLECTION, Phase.AGGREGATION)}
-    assert phases.keys() == b.row(request).phases.keys()
-    b.runtime.store.transact(
-        "requests", "requests", [Upsert(row=request_table.request_row(request), entity=old)]
-    )
-    assert b.row(request).state is RequestState.CANCELLING
-    b.restart(epoch=2)
-    until(b, lambda: b.row(request).state.ended)
-    assert before <= results(b, request)
 
 
 def test_the_tasks_of_a_shard_are_read_wherever_they_lie() -> None:

@@ -1,10 +1,7 @@
 """The manager on the memory store: requests to all their ends, reuse, gaps, orders, crashes."""
 
-import threading
-
 import pytest
 
-from service_manager.leader.service import serve
 from service_manager.options import ManagerOptions
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.absence import NAMED, Absent, bounded
@@ -14,9 +11,7 @@ from tasks.model.plan import Gap, Plan
 from tasks.request.document import Request
 from tasks.storage.blobs import split_blob
 from tasks.storage.schema import SCHEMA
-from tasks.storage.store import Delete, Insert
 from tasks.tables import history, outbox, protocol, request_operations, workers
-from tasks.tables.request_table import list_rows
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
@@ -491,17 +486,3 @@ def test_a_plan_that_cannot_be_stored_says_so() -> None:
     assert row.state is RequestState.FAILED
     assert row.message.startswith("its plan could not be stored: a transaction of ")
     assert row.message.endswith(". Ask for fewer days or a smaller region.")
-
-
-def test_a_manager_that_begins_to_act_lists_the_requests_of_an_earlier_build() -> None:
-    b = bench()
-    request = b.submit("ab")
-    b.until_ended(request)
-    (listed,) = request_operations.list_requests(b.runtime)
-    unlisted = [Delete(row=row) for row in list_rows(listed)]
-    marker = Insert(row=f"n|0|{request}", entity={"schema": SCHEMA, "id": request})
-    b.runtime.store.transact("requests", "requests", [*unlisted, marker])
-    assert [*request_operations.list_requests(b.runtime)] == []
-    stop = threading.Event()
-    serve(b.runtime, b.options, lambda _epoch: b.manager, stop, each=stop.set)
-    assert [row.id for row in request_operations.list_requests(b.runtime)] == [request]

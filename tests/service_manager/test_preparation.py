@@ -19,10 +19,7 @@ from service_manager.planner.plan_stream import PlanStream
 from tasks.model.model import RequestOrder, RequestState
 from tasks.model.packages import Packages
 from tasks.request.document import Request
-from tasks.storage.schema import SCHEMA
-from tasks.storage.store import Upsert
 from tasks.tables import request_operations
-from tasks.tables.request_table import REQUEST as CODEC
 from tasks.tables.request_table import Preparation
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites
 from tests.service_manager.workbench import Bench
@@ -181,20 +178,3 @@ def test_what_is_cancelled_while_it_is_planned_ends_at_once(bench: Searching) ->
         bench.runtime.clock.sleep(1)
     assert bench.row(request) == row
     assert list(request_operations.interests(bench.runtime, request)) == []
-
-
-def test_what_an_older_build_was_writing_is_written(bench: Searching) -> None:
-    bench.permits.release(ALL)
-    request = bench.submit("p", **REQUEST)
-    bench.until(lambda: len(list(request_operations.interests(bench.runtime, request))) > 20)
-    row = bench.row(request)
-    assert row.state is RequestState.WRITING
-    old = {**CODEC.dump(row), "schema": 4, "state": "planning"}
-    del old["preparation"]
-    bench.runtime.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=old)])
-    assert bench.row(request).state is RequestState.WRITING
-    bench.restart(epoch=2)
-    assert bench.until_ended(request).state is RequestState.COMPLETE
-    found = bench.runtime.store.get("requests", "requests", f"q|{request}")
-    assert found is not None
-    assert found.entity["schema"] == SCHEMA

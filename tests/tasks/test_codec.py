@@ -1,6 +1,6 @@
 """The codec of rows: what is stored of a value, and what rows of other builds become."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -8,8 +8,6 @@ from tasks.model.model import Phase, TaskOutcome
 from tasks.storage.codec import BITS, Codec, Form, cut, in_json
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row
-from tasks.tables.task_rows import Interest
-from tasks.tables.task_table import INTEREST, name_fallbacks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +64,7 @@ def test_a_row_comes_back_with_its_name_and_etag() -> None:
 
 
 def test_what_a_row_lacks_has_its_default_and_what_is_unknown_is_left_out() -> None:
-    found = THING.load(row({"schema": SCHEMA - 1, "phase": "reduction", "seconds": 3, "other": 1}))
+    found = THING.load(row({"schema": SCHEMA, "phase": "reduction", "seconds": 3, "other": 1}))
     assert found == Thing(key="k", phase=Phase.REDUCTION, seconds=3.0)
     assert type(found.seconds) is float
 
@@ -80,14 +78,3 @@ def test_a_row_without_what_it_must_have_is_refused(entity: Entity) -> None:
 def test_a_row_of_a_newer_build_is_refused() -> None:
     with pytest.raises(OtherSchemaError):
         THING.load(row({"schema": SCHEMA + 1, "phase": "reduction"}))
-
-
-def test_rows_of_schema_4_are_read_under_their_new_names() -> None:
-    interest = Interest(request="r", key="k", phase=Phase.REDUCTION, fallback="f" * 64)
-    now = INTEREST.dump(interest)
-    old = {**now, "schema": 4, "successor": now["fallback"]}
-    del old["fallback"]
-    assert INTEREST.load(row(old)) == interest
-    # A fallback that is named later replaces what the old row calls it.
-    later = name_fallbacks(replace(interest, fallback="e" * 64)).entity
-    assert INTEREST.load(row({**old, **later})).fallback == "e" * 64

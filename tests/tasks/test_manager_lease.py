@@ -9,8 +9,8 @@ from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA, OtherSchemaError
-from tasks.storage.store import Delete, Insert
-from tasks.tables import manager_lease, request_table
+from tasks.storage.store import Delete
+from tasks.tables import request_table
 from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.request_table import MANAGER
 from tasks.tables.runtime import Runtime, memory_runtime
@@ -115,13 +115,6 @@ def test_the_times_of_day_of_two_machines_are_not_compared(runtime: Runtime) -> 
         runtime.clock.sleep(10.1)
         leader.renew()
         assert watch.look().acts
-
-
-def test_a_row_of_an_earlier_build_has_no_time_and_still_loads(runtime: Runtime) -> None:
-    old = Insert(row=MANAGER, entity={"schema": 2, "epoch": 7, "holder": "abc", "beat": 3})
-    runtime.store.transact(request_table.TABLE, request_table.PARTITION, [old])
-    assert manager_lease.read(runtime).epoch == 7
-    assert ManagerWatch(runtime, LEASE).look().renewed == 0.0
 
 
 class Stopping(threading.Event):

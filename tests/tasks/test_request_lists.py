@@ -8,8 +8,7 @@ import pytest
 from tasks.model.model import RequestState
 from tasks.request.document import parse_request
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.schema import SCHEMA
-from tasks.storage.store import Delete, Entity, Insert, Row
+from tasks.storage.store import Row
 from tasks.tables import request_operations, request_table
 from tasks.tables.runtime import Runtime, memory_runtime
 
@@ -109,20 +108,6 @@ def test_a_list_tells_of_every_change_at_once(runtime: Runtime) -> None:
         expected = replace(request_operations.load(runtime, name), document="")
         assert row == expected
         assert row.delivered == 7
-
-
-def test_requests_of_an_earlier_build_come_into_the_lists(runtime: Runtime, store: Counted) -> None:
-    names = [submitted(runtime, "ada", f"t{n}") for n in range(5)]
-    for number, name in enumerate(names):
-        before = [row for row in store.tables()["requests"] if row.row.startswith("i|")]
-        listed = [Delete(row=row.row) for row in before if row.row.endswith(name)]
-        marker = f"n|{10**13 - number:013d}|{name}"
-        entity: Entity = {"schema": SCHEMA, "id": name, "owner": "ada"}
-        store.transact("requests", "requests", [*listed, Insert(row=marker, entity=entity)])
-    assert titles(runtime) == []
-    assert request_operations.complete_lists(runtime) == 5
-    assert titles(runtime, "ada") == ["t4", "t3", "t2", "t1", "t0"]
-    assert request_operations.complete_lists(runtime) == 0
 
 
 def test_labels_and_a_group_have_lists_of_their_own_that_follow_changes(
