@@ -31,9 +31,8 @@ from service_manager.tasks.ready import ReadyTasks
 from service_manager.tasks.restricting import Restricting
 from service_manager.tasks.sweep import Sweep
 from tasks.errors import StoreError
-from tasks.messages.wakeups import LOOK
 from tasks.model.model import Phase, State
-from tasks.model.task_keys import SHARDS, shard
+from tasks.model.task_keys import SHARDS, is_key, shard
 from tasks.run import tracing
 from tasks.run.tracing import Span
 from tasks.tables.manager_rows import PhaseQueue, PhaseStore
@@ -221,9 +220,11 @@ class Manager:
         self._swept = True
 
     def _process_events(self) -> bool:
-        keys = self._runtime.wakeups.drain()
-        self._events.notice([shard(key) for key in keys if key != LOOK])
-        if LOOK in keys:
+        told = self._runtime.wakeups.drain()
+        self._events.notice([shard(name) for name in told if is_key(name)])
+        requests = [name for name in told if not is_key(name)]
+        if requests:
+            self._lifecycle.notice(requests)
             self._due.pop(self._lifecycle.take_up, None)
         result = self._events.run()
         self._heard([event for event in result.ended if event.number])
@@ -237,7 +238,7 @@ class Manager:
             self._ready.now(task)
         for at, key in result.later:
             self._ready.later(at, key)
-        return result.more or LOOK in keys
+        return result.more or bool(requests)
 
     def _record(self, events: Sequence[CompletionEvent]) -> None:
         """Record how long the ends of attempts have waited for the manager."""

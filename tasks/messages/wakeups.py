@@ -1,7 +1,8 @@
-"""Wake-ups of the manager by a Redis list: keys of tasks whose attempts ended, or LOOK.
+"""Wake-ups of the manager by a Redis list: keys of tasks and ids of requests to look at.
 
+The attempt of a task has ended; a request was submitted or ordered about, or its plan is made.
 Losing them loses time, no work: the manager's sweep reads all completion events from the table, and
-it looks for requests each second.
+looks for new requests each second.
 """
 
 import threading
@@ -11,24 +12,23 @@ import redis
 import structlog
 
 LIST = "swathmill:wake-ups"
-LOOK = ""  # in place of a key: a request was submitted or ordered about, or a plan is made
 MOST = 100_000  # a list nobody drains does not grow beyond this
 _BLOCKED = 0.5  # seconds at most in one call
 
 
 class WakeUps(Protocol):
-    """Keys on their way to the manager; any may be lost or doubled."""
+    """Keys and ids on their way to the manager; any may be lost or doubled."""
 
     def publish(self, *keys: str) -> None:
-        """Say that the tasks have completion events. Never raises: a wake-up may be lost."""
+        """Tell the manager to look at them. Never raises: a wake-up may be lost."""
         ...
 
     def drain(self) -> list[str]:
-        """Return the keys published since the last call."""
+        """Return what was published since the last call."""
         ...
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Return when a key is there, `stop` is set or some seconds are over."""
+        """Return when something is there, `stop` is set or some seconds are over."""
         ...
 
 

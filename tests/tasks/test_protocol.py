@@ -86,7 +86,6 @@ def runtime(store: Unreliable) -> Runtime:
     return Runtime(
         store=store,
         blobs=base.blobs,
-        queue=base.queue,
         wakeups=base.wakeups,
         clock=base.clock,
         random=base.random,
