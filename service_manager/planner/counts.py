@@ -1,9 +1,9 @@
 """What a plan comes to, counted task by task while it streams by."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.model.model import Phase
 from tasks.model.plan import PlannedTask
@@ -61,27 +61,6 @@ class Counts:
         self.download += other.download
         self.stored += other.stored
         self.results += other.results
-
-    def to_json(self) -> dict[str, object]:
-        """Return the counts as JSON values."""
-        return {
-            "phases": {phase.value: count for phase, count in self.phases.items()},
-            "classes": dict(self.classes),
-            "download": self.download,
-            "stored": self.stored,
-            "results": self.results,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Counts":
-        """Read what `to_json` wrote."""
-        return cls(
-            phases=Counter({Phase(name): int(n) for name, n in data["phases"].items()}),
-            classes=Counter({str(name): int(n) for name, n in data["classes"].items()}),
-            download=int(data["download"]),
-            stored=int(data["stored"]),
-            results=int(data["results"]),
-        )
 
 
 def kind_of(spec: Spec) -> CountedClass:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import Any
 
 from archives.model import Holding, Misnamed
 from modis.collection import Collection
@@ -15,24 +14,6 @@ from tasks.request.document import ProductChoice, Time
 
 Seen = dict[date, frozenset[Tile]]
 """The days on which the archive has granules, with their tiles; of swaths those that touch."""
-
-
-def dump_seen(seen: Mapping[int, Seen]) -> list[list[object]]:
-    """Return what was seen of each product choice, as JSON values."""
-    return [
-        [number, day.toordinal(), sorted(tiles)]
-        for number, days in seen.items()
-        for day, tiles in days.items()
-    ]
-
-
-def load_seen(data: Iterable[Sequence[Any]]) -> dict[int, Seen]:
-    """Read what `dump_seen` wrote."""
-    found: dict[int, Seen] = {}
-    for number, ordinal, tiles in data:
-        days = found.setdefault(int(number), {})
-        days[date.fromordinal(ordinal)] = frozenset(Tile(int(h), int(v)) for h, v in tiles)
-    return found
 
 
 def unserved(choice: ProductChoice, held: Sequence[Holding]) -> Iterator[Gap]:

@@ -12,18 +12,16 @@ say that nothing has changed since, the plan is reused without listing.
 """
 
 import gzip
-import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
 
 from isal import isal_zlib
+from pydantic import TypeAdapter
 
 from service_manager.planner.counts import Counts
-from service_manager.planner.draft import PlannedRaster
-from service_manager.planner.gaps import dump_seen, load_seen
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
 from tasks.model.packages import PackageArchive
@@ -31,7 +29,6 @@ from tasks.model.plan import Gap, Plan, PlannedTask, PlannedWindow
 from tasks.model.spec import load_spec
 from tasks.storage.blobs import PACKAGES, PLANS, Blobs
 
-FORMAT = 2
 WINDOWS_TOLD = 40
 """The most windows of a reduction that a preview names."""
 
@@ -45,6 +42,17 @@ class AbandonedError(SwathmillError):
 
     def __init__(self, request: str) -> None:
         super().__init__(f"the planning of {request} was stopped; it is not wanted any more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """What the blob of a stretch begins with."""
+
+    identity: str
+    outcome: PlanOutcome
+
+
+_HEAD = TypeAdapter(_Head)
 
 
 @dataclass
@@ -61,10 +69,8 @@ class StoredPart:
         """What is known without the tasks; BlobMissingError when the blob is gone."""
         if self._outcome is None:
             head = zlib.decompressobj(wbits=_GZIP)
-            text = head.decompress(self.blobs.get_bytes(PLANS, self.name))
-            data = json.loads(text)
-            self.identity = data["identity"]
-            self._outcome = _load_outcome(data)
+            found = _HEAD.validate_json(head.decompress(self.blobs.get_bytes(PLANS, self.name)))
+            self.identity, self._outcome = found.identity, found.outcome
         return self._outcome
 
     def tasks(self) -> Iterator[PlannedTask]:
@@ -78,13 +84,13 @@ class StoredPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen:
-    """A frozen plan: its counts at hand, its tasks stretch by stretch."""
+class _Manifest:
+    """What is known of a frozen plan without its stretches, of which it has the names."""
 
+    names: tuple[str, ...]
     counts: Counts
     gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
-    stretches: tuple[StoredPart, ...] = ()
     stamp: str = ""
     """What the archive said of its list, before and after it was planned from it."""
     packages: str = ""
@@ -92,6 +98,16 @@ class Frozen:
     windows: tuple[PlannedWindow, ...] = ()
     """The first windows of its reduction, of `window_count`."""
     window_count: int = 0
+
+
+_MANIFEST = TypeAdapter(_Manifest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(_Manifest):
+    """A frozen plan: its counts at hand, its tasks stretch by stretch."""
+
+    stretches: tuple[StoredPart, ...] = ()
 
     def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
         """Yield the tasks in sections from section `first` on, each after those its tasks need."""
@@ -143,7 +159,7 @@ def freeze(
     stamp = planned.stamp()
     same = _same(blobs, planned.identity)
     if same is not None and stamp and same.stamp == stamp:
-        return _taken_over(blobs, request, planned, same)
+        return _publish(blobs, request, replace(same, packages=planned.packages), planned.identity)
     known: Sequence[Planned] = _broken_off(blobs, request, planned.identity)
     trusted = bool(known)
     if not known and same is not None:
@@ -159,45 +175,11 @@ def freeze(
             )
         if stopped():
             raise AbandonedError(request)
-    gaps = [*planned.gaps()]
-    if not trusted and planned.stamp() != stamp:  # it changed meanwhile
+    gaps = tuple(planned.gaps())
+    if trusted or planned.stamp() != stamp:  # it changed meanwhile, or may have
         stamp = ""
-    frozen = _manifest(
-        blobs,
-        request,
-        names,
-        planned.counts,
-        gaps,
-        planned.notes,
-        "" if trusted else stamp,
-        planned.packages,
-        planned.windows,
-    )
-    _point_at(blobs, request, planned.identity)
-    return frozen
-
-
-def _taken_over(blobs: Blobs, request: str, planned: PlanStream, same: Frozen) -> Frozen:
-    """Freeze a plan that is that of another request."""
-    names = [stretch.name for stretch in same.stretches]
-    frozen = _manifest(
-        blobs,
-        request,
-        names,
-        same.counts,
-        same.gaps,
-        same.notes,
-        same.stamp,
-        planned.packages,
-        same.windows,
-        same.window_count,
-    )
-    _point_at(blobs, request, planned.identity)
-    return frozen
-
-
-def _point_at(blobs: Blobs, request: str, identity: str) -> None:
-    blobs.put_bytes(PLANS, f"same/{identity}/{request}", request.encode())
+    manifest = _manifest(planned, names, planned.counts, gaps, stamp)
+    return _publish(blobs, request, manifest, planned.identity)
 
 
 def thaw(blobs: Blobs, request: str) -> Frozen | None:
@@ -206,18 +188,9 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         data = blobs.get_bytes(PLANS, f"{request}.plan.gz")
     except BlobMissingError:
         return None
-    lines = gzip.decompress(data).splitlines()
-    head = json.loads(lines[0])
-    return Frozen(
-        counts=Counts.from_json(head["counts"]),
-        gaps=tuple(Gap(what=what, reason=reason) for what, reason in map(json.loads, lines[1:])),
-        notes=tuple(head["notes"]),
-        stretches=tuple(StoredPart(blobs, name) for name in head["stretches"]),
-        stamp=str(head.get("stamp", "")),
-        packages=str(head.get("package", "")),
-        windows=tuple(PlannedWindow(**window) for window in head.get("windows", ())),
-        window_count=int(head.get("window_count", 0)),
-    )
+    manifest = _MANIFEST.validate_json(gzip.decompress(data))
+    stretches = tuple(StoredPart(blobs, name) for name in manifest.names)
+    return Frozen(**vars(manifest), stretches=stretches)
 
 
 def begun(blobs: Blobs, request: str) -> int:
@@ -232,72 +205,43 @@ def _freeze_plan(blobs: Blobs, request: str, plan: Plan, run: str) -> Frozen:
     name = _name(request, run, 0)
     day = date.min
     outcome = PlanOutcome(
-        first=day,
-        last=day,
-        final=True,
-        listing="",
-        counts=counts,
-        seen={},
-        geometries={},
+        first=day, last=day, final=True, listing="", counts=counts, seen={}, geometries={}
     )
     lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in plan.tasks]
     blobs.put_bytes(PLANS, name, _dump(outcome, lines, ""))
-    return _manifest(
-        blobs,
-        request,
-        [name],
-        counts,
-        plan.gaps,
-        plan.notes,
-        packages=plan.packages,
-        windows=plan.windows,
-    )
+    return _publish(blobs, request, _manifest(plan, [name], counts, plan.gaps))
 
 
 def _manifest(
-    blobs: Blobs,
-    request: str,
+    planned: Plan | PlanStream,
     names: Sequence[str],
     counts: Counts,
-    gaps: Sequence[Gap],
-    notes: Sequence[str],
+    gaps: tuple[Gap, ...],
     stamp: str = "",
-    packages: str = "",
-    windows: Sequence[PlannedWindow] = (),
-    window_count: int | None = None,
-) -> Frozen:
-    """Make the plan valid; where another run was faster, its plan is the one."""
-    count = len(windows) if window_count is None else window_count
-    shown = tuple(windows[:WINDOWS_TOLD])
-    head = {
-        "format": FORMAT,
-        "stretches": names,
-        "counts": counts.to_json(),
-        "notes": notes,
-        "stamp": stamp,
-        "package": packages,
-        "windows": [asdict(window) for window in shown],
-        "window_count": count,
-    }
-    lines = [json.dumps(head), *(json.dumps([gap.what, gap.reason]) for gap in gaps)]
-    data = gzip.compress("\n".join(lines).encode(), mtime=0)
-    try:
-        blobs.put_bytes(PLANS, f"{request}.plan.gz", data)
-    except BlobExistsError:
-        there = thaw(blobs, request)
-        if there is not None:
-            return there
-        raise
-    return Frozen(
+) -> _Manifest:
+    return _Manifest(
+        names=tuple(names),
         counts=counts,
-        gaps=tuple(gaps),
-        notes=tuple(notes),
-        stretches=tuple(StoredPart(blobs, name) for name in names),
+        gaps=gaps,
+        notes=planned.notes,
         stamp=stamp,
-        packages=packages,
-        windows=shown,
-        window_count=count,
+        packages=planned.packages,
+        windows=tuple(planned.windows[:WINDOWS_TOLD]),
+        window_count=len(planned.windows),
     )
+
+
+def _publish(blobs: Blobs, request: str, manifest: _Manifest, identity: str = "") -> Frozen:
+    """Make the plan valid; where another run was faster, its plan is the one."""
+    text = _MANIFEST.dump_json(manifest)
+    with suppress(BlobExistsError):
+        blobs.put_bytes(PLANS, f"{request}.plan.gz", gzip.compress(text, mtime=0))
+    if identity:
+        blobs.put_bytes(PLANS, f"same/{identity}/{request}", request.encode())
+    frozen = thaw(blobs, request)
+    if frozen is None:
+        raise BlobMissingError(f"{PLANS}/{request}.plan.gz")
+    return frozen
 
 
 def _same(blobs: Blobs, identity: str) -> Frozen | None:
@@ -334,53 +278,9 @@ def _name(request: str, run: str, number: int) -> str:
 
 def _dump(outcome: PlanOutcome, lines: Sequence[str], identity: str) -> bytes:
     """Write the outcome as a gzip member of its own, which can be read alone, then the tasks."""
-    head = json.dumps(_dump_outcome(outcome) | {"identity": identity}) + "\n"
-    members = (head, "\n".join(lines))
-    return b"".join(isal_zlib.compress(text.encode(), _LEVEL, wbits=_GZIP) for text in members)
-
-
-def _dump_outcome(outcome: PlanOutcome) -> dict[str, object]:
-    return {
-        "format": FORMAT,
-        "first": outcome.first.isoformat(),
-        "last": outcome.last.isoformat(),
-        "final": outcome.final,
-        "listing": outcome.listing,
-        "counts": outcome.counts.to_json(),
-        "seen": dump_seen(outcome.seen),
-        "geometries": {str(number): kind for number, kind in outcome.geometries.items()},
-        "rasters": [
-            [r.key, r.file, r.folder, r.day.isoformat(), *([r.time] if r.time else [])]
-            for r in outcome.rasters
-        ],
-        "overpasses": {str(number): count for number, count in outcome.overpasses.items()},
-        "gaps": [[gap.what, gap.reason] for gap in outcome.gaps],
-        "windows": [asdict(window) for window in outcome.windows],
-    }
-
-
-def _load_outcome(data: dict[str, Any]) -> PlanOutcome:
-    return PlanOutcome(
-        first=date.fromisoformat(data["first"]),
-        last=date.fromisoformat(data["last"]),
-        final=bool(data["final"]),
-        listing=str(data["listing"]),
-        counts=Counts.from_json(data["counts"]),
-        seen=load_seen(data["seen"]),
-        geometries={
-            int(number): "tile" if kind == "tile" else "swath"
-            for number, kind in data["geometries"].items()
-        },
-        rasters=tuple(
-            PlannedRaster(
-                key=key, file=file, folder=folder, day=date.fromisoformat(day), time="".join(time)
-            )
-            for key, file, folder, day, *time in data.get("rasters", ())
-        ),
-        overpasses={int(number): count for number, count in data.get("overpasses", {}).items()},
-        gaps=tuple(Gap(what=what, reason=reason) for what, reason in data.get("gaps", ())),
-        windows=tuple(PlannedWindow(**window) for window in data.get("windows", ())),
-    )
+    head = _HEAD.dump_json(_Head(identity=identity, outcome=outcome)) + b"\n"
+    members = (head, "\n".join(lines).encode())
+    return b"".join(isal_zlib.compress(text, _LEVEL, wbits=_GZIP) for text in members)
 
 
 def store_package(blobs: Blobs, package: PackageArchive) -> None:

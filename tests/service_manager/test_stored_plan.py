@@ -202,7 +202,7 @@ def sampled(number: int, stretches: int = 20) -> list[tuple[int, int]]:
     counts = Counts()
     counts.phases[G.phase] = 10 * stretches
     parts = tuple(Part(MemoryBlobs(), f"{i}") for i in range(stretches))
-    plan = Frozen(counts=counts, stretches=parts)
+    plan = Frozen(names=(), counts=counts, stretches=parts)
     keys = [task.key.split() for task in plan.sample(number)]
     return [(int(stretch), int(place)) for stretch, place in keys]
 
