@@ -133,7 +133,7 @@ class Dates:
         layers: dict[str, dict[date, tuple[str, ...]]] = {}
         for one in wanted:
             span = one.layout.request.time
-            days = [day for day in raster_days(one.resolved, one.layout.request) if span.holds(day)]
+            days = [day for day in raster_days(one, one.layout.request) if span.holds(day)]
             if one.choice.exact is None:
                 days = [*expected_days(one.period, span, seen(one.number), one.phase)]
             names: dict[date, tuple[str, ...]] = {
@@ -184,7 +184,7 @@ def window_days(wanted: ProductLayers, window: Window, seen: Seen) -> list[date]
     stands for it.
     """
     join, period = wanted.join, wanted.period
-    own = raster_days(wanted.resolved, wanted.layout.request)
+    own = raster_days(wanted, wanted.layout.request)
     if own and not join.chooses:
         return [day for day, _ in join.pick(window, own)]
     if join.chooses:

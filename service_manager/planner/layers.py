@@ -8,7 +8,6 @@ from functools import cached_property, lru_cache
 from archives.model import GranuleRecord
 from modis.composites import composite_end
 from modis.tile import Tile
-from reprojection.catalogue import Geometry
 from reprojection.grid.grids import Grid
 from reprojection.resampling import TRAITS, MethodTraits
 from service_manager.planner.cells import WindowCell
@@ -24,8 +23,7 @@ from tasks.model.model import Phase
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.model.task_keys import canonical
-from tasks.request.document import ProductChoice, Request
-from tasks.request.joins import Join
+from tasks.request.document import Request
 from tasks.request.regions import area_geojson, region_tiles
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Part
@@ -150,10 +148,9 @@ def _raster_part(part: Part, clip: str, places: Sequence[WindowCell]) -> RasterP
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductLayers:
+class ProductLayers(ResolvedProduct):
     """One resolved product of a request, with the patterns of its specifications."""
 
-    resolved: ResolvedProduct
     layout: Layout
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
@@ -171,44 +168,9 @@ class ProductLayers:
         object.__setattr__(self, "cells", tuple(cells))
 
     @property
-    def number(self) -> int:
-        """The number of the product choice in the request."""
-        return self.resolved.number
-
-    @property
-    def choice(self) -> ProductChoice:
-        """The product choice."""
-        return self.resolved.choice
-
-    @property
     def by_overpass(self) -> bool:
         """Whether each overpass of a day is by itself."""
         return self.choice.overpasses == "all" and self.geometry == "swath"
-
-    @property
-    def geometry(self) -> Geometry:
-        """The geometry of its granules."""
-        return self.resolved.geometry
-
-    @property
-    def period(self) -> int:
-        """Days between two granules of one place."""
-        return self.resolved.period
-
-    @property
-    def join(self) -> Join:
-        """Which of its dates the windows of a reduction take."""
-        return self.resolved.join
-
-    @property
-    def phase(self) -> int:
-        """Days from January 1st to the first of a year, where no granule tells."""
-        return self.resolved.phase
-
-    @property
-    def layers(self) -> tuple[ResolvedLayer, ...]:
-        """Its layers."""
-        return self.resolved.layers
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
@@ -224,7 +186,7 @@ def grid_spec(grid: Grid) -> GridSpec:
 def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
     """Return a cell of a layer; all its cells have the same resolution."""
     request = wanted.layout.request
-    leads = wanted.resolved.driver
+    leads = wanted.driver
     follows = wanted.geometry == "swath" and layer.merge != "mean" and layer.name != leads.name
     return ReprojectSpec(
         product=wanted.choice.name,
@@ -418,7 +380,7 @@ def _cells(
     work = wanted.cells[number].work
     name, pattern, exact = wanted.layers[number].name, wanted.patterns[number], wanted.choice.exact
     undated = exact is not None and not exact.raster.days
-    stacked = not undated if exact is not None else wanted.resolved.stack > 1
+    stacked = not undated if exact is not None else wanted.stack > 1
     when = quoted((date.min if undated else day).isoformat())
     layer = quoted(f"{name}[{band}]" if stacked else name)
     keys = {}

@@ -133,7 +133,7 @@ class PlanStream:
         check_outputs(resolved, {one.number: one.rasters for one in self._steps})
         self._layout = Layout.of(resolved, cells)
         self._wanted = [
-            ProductLayers(resolved=one, layout=self._layout) for one in resolved.products
+            ProductLayers(**vars(one), layout=self._layout) for one in resolved.products
         ]
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
         self._locator = Locator(
@@ -278,7 +278,7 @@ class PlanStream:
             span = self._expected_span(wanted)
             wrong = misnamed(wanted.choice, span, self._archive)
             if wanted.geometry in ("swath", "outlined"):
-                yield from swath_gaps(wanted.choice, span, seen, wrong, wanted.resolved.companion)
+                yield from swath_gaps(wanted.choice, span, seen, wrong, wanted.companion)
             elif wanted.geometry == "globe":
                 yield from globe_gaps(wanted.choice, wanted.period, span, seen, wrong, wanted.phase)
             else:
@@ -308,7 +308,7 @@ class PlanStream:
         self._geometries[number] = kind
         learned = self._resolved.with_geometry(number, kind)
         check_overpasses(learned)
-        self._wanted[number] = ProductLayers(resolved=learned, layout=self._layout)
+        self._wanted[number] = ProductLayers(**vars(learned), layout=self._layout)
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
         compared = self._sites.compared if self._sites is not None else frozenset()

@@ -143,7 +143,7 @@ class SitesPlan:
         draft: Draft,
     ) -> bool:
         """Add the extraction of a date's granules; whether any is expected at the sites."""
-        entry = wanted.resolved.entry
+        entry = wanted.entry
         pixel = (entry.resolution if entry is not None else None) or _COARSEST
         touched = [record for record in records if locator.of(record, (pixel, False))]
         if not any(locator.of(record, _HERE) for record in touched):
@@ -166,7 +166,7 @@ class SitesPlan:
             qa=tuple(layer.qa for layer in wanted.layers),
             mask=wanted.layout.request.mask,
             day=day,
-            band=band if wanted.resolved.stack > 1 else None,
+            band=band if wanted.stack > 1 else None,
             solar_times=_solar_times(wanted),
         )
         key = draft.add(spec)
@@ -216,7 +216,7 @@ class SitesPlan:
 
 def _solar_times(wanted: ProductLayers) -> tuple[str, ...]:
     """Name the layers that say when pixels of tiles were seen; nothing if no layer has one."""
-    entry = wanted.resolved.entry
+    entry = wanted.entry
     if entry is None or wanted.geometry != "tile":
         return ()
     names = tuple(entry.solar_time_of(layer.name) for layer in wanted.layers)
