@@ -6,7 +6,6 @@ named by numbers, within bounds of bytes and number, and no header is read beyon
 
 import bz2
 import gzip
-import hashlib
 import lzma
 import re
 import shutil
@@ -39,6 +38,7 @@ from tasks.model.python_dependencies import (
     Needs,
     declared,
 )
+from tasks.storage.blobs import file_digest
 
 LONGEST_MANIFEST = 32 * 2**10  # bytes of package.yaml
 _CHUNK = 2**20
@@ -112,14 +112,13 @@ def repack(upload: Path, folder: Path, to: Path) -> Upload:
         member.content.chmod(_RUNNABLE if member.runs else _READABLE)
     with to.open("xb") as out:
         write_archive(contents, out)
-    with to.open("rb") as made:
-        digest = hashlib.file_digest(made, "sha256").hexdigest()
+    made = file_digest(to)
     return Upload(
         package=package,
-        digest=digest,
-        size=to.stat().st_size,
+        digest=made.sha256,
+        size=made.size,
         files=len(members),
-        source=digest,
+        source=made.sha256,
         needs=needs,
     )
 

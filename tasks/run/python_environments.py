@@ -6,7 +6,6 @@ without times or owners, so that equal environments have equal digests. It is pu
 before Swathmill's own packages.
 """
 
-import hashlib
 import os
 import platform
 import re
@@ -32,6 +31,7 @@ from tasks.model.packages import (
 )
 from tasks.model.python_dependencies import ENVIRONMENT, Environment, Needs
 from tasks.settings import Settings
+from tasks.storage.blobs import StoredBlob, file_digest
 
 log = structlog.get_logger("packages")
 
@@ -84,25 +84,22 @@ def resolve(
     made = folder / "environment.tar"
     with made.open("xb") as out:
         write_archive(dict(_files(target)), out)
-    with made.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     text = lock.read_text("utf-8")
     said = Environment(
-        sha256=sha256,
+        sha256=file_digest(made).sha256,
         python=this_python(),
         platform=this_platform(),
         packages=tuple(f"{name}=={version}" for name, version in _LINE.findall(text)),
         lock=text,
     )
-    digest = _add(archive, said.model_dump_json(indent=1) + "\n")
+    added = _add(archive, said.model_dump_json(indent=1) + "\n")
     log.info(
         "package's dependencies resolved",
         package=upload.package.name,
         packages=len(said.packages),
         seconds=round(time.monotonic() - start, 1),
     )
-    size = archive.stat().st_size
-    return replace(upload, digest=digest, size=size, environment=said), made
+    return replace(upload, digest=added.sha256, size=added.size, environment=said), made
 
 
 def _check(needs: Needs, settings: Settings) -> None:
@@ -229,8 +226,8 @@ def _files(target: Path) -> Iterator[tuple[PurePosixPath, Path]]:
         yield relative, path
 
 
-def _add(archive: Path, text: str) -> str:
-    """Add the description of its environment to a package's archive; return the new digest."""
+def _add(archive: Path, text: str) -> StoredBlob:
+    """Add the description of its environment to a package's archive; return what it is now."""
     unpacked = archive.with_name(f"{archive.name}.files")
     unpacked.mkdir()
     files: dict[PurePosixPath, Path] = {}
@@ -249,8 +246,7 @@ def _add(archive: Path, text: str) -> str:
     with archive.open("wb") as file:
         write_archive(files, file)
     shutil.rmtree(unpacked)
-    with archive.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(archive)
 
 
 def _refused(problem: str) -> PackageError:

@@ -3,7 +3,6 @@
 Sharing, listing and deleting are those of packages (`package_operations`), over a `RasterDesk`.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.rasters import ExactRaster, blob_of, is_raster, reference_of
 from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request
-from tasks.storage.blobs import RASTERS
+from tasks.storage.blobs import RASTERS, file_digest
 from tasks.storage.clock import Clock
 from tasks.storage.store import Operation, Row
 from tasks.tables import package_operations, request_operations
@@ -72,8 +71,8 @@ def push(
         StoreError: storage failed; push it again.
     """
     table, name = runtime.rasters, raster.name
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    stored = file_digest(file)
+    digest = stored.sha256
     table.note_unnamed(runtime.clock, digest)
     put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
     package = package_id(owner, name)
@@ -93,7 +92,7 @@ def push(
             package=package,
             version=chosen,
             digest=digest,
-            size=file.stat().st_size,
+            size=stored.size,
             pushed=runtime.clock.now(),
             raster=raster,
             came_from=came_from,

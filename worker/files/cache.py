@@ -6,7 +6,6 @@ it needs; the cache may then drop its own link at any time.
 """
 
 import errno
-import hashlib
 import os
 import shutil
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from processes.locks import locked
 from tasks.model.model import ArtifactFile
+from tasks.storage.blobs import file_digest
 
 _EVICTION = "evict"  # name of the lock for evictions; others are two digits of a name
 _PARTIAL = ".part"
@@ -113,7 +113,7 @@ class Cache:
         with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays valid
             # The file's own time stays: readers know by it that the file is unchanged.
             os.utime(entry, ns=(time.time_ns(), entry.stat().st_mtime_ns))
-        if sha256(to) == file.sha256:
+        if file_digest(to).sha256 == file.sha256:
             return True
         with suppress(FileNotFoundError):
             entry.unlink()
@@ -154,12 +154,6 @@ def _write_total(file: BufferedRandom, total: int) -> None:
     file.seek(0)
     file.write(str(total).encode("ascii"))
     file.truncate()
-
-
-def sha256(path: Path) -> str:
-    """Compute the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def link_or_copy(source: Path, to: Path) -> None:

@@ -9,7 +9,6 @@ first; one that is in use stays.
 import hashlib
 import json
 import os
-import shutil
 import stat
 import tempfile
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from processes.locks import locked, shared, try_lock
+from worker.files.scratch import remove_folder
 
 _PART = "part-"
 _ABANDONED = 3600.0  # seconds after which a folder that is being filled counts as abandoned
@@ -161,11 +161,6 @@ def _make_read_only(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder that is read-only, or of which somebody has changed the permissions."""
-    if not folder.is_dir():
-        return
-    folder.chmod(0o700)
-    for inner in folder.iterdir():
-        if inner.is_dir() and not inner.is_symlink():
-            _remove(inner)
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder, as far as that can be done now."""
+    with suppress(OSError):
+        remove_folder(folder)

@@ -4,19 +4,17 @@ The worker claims the task, lends its inputs and the package, stores what the ru
 the end. The runner gets no more than that: what it says of other blobs is not believed.
 """
 
-import hashlib
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedRWPair
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from tasks.errors import BlobMissingError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.packages import blob_of
@@ -31,6 +29,7 @@ from tasks.storage.blobs import (
     SigningBlobs,
     artifact_name,
     split_blob,
+    stored_digest,
 )
 from worker.sandbox.messages import (
     Ended,
@@ -133,7 +132,7 @@ class RemoteAttempt:
             if self._socket is not None:
                 _shut(self._socket)
 
-    def _connected(self) -> "_Connection":
+    def _connected(self) -> AbstractContextManager[BufferedRWPair]:
         address = (self._pool.host, self._pool.port)
         made = socket.create_connection(address, timeout=_CONNECT_SECONDS)
         made.settimeout(SILENT_SECONDS)
@@ -141,7 +140,7 @@ class RemoteAttempt:
             self._socket = made
             if self._killed.is_set():
                 _shut(made)
-        return _Connection(made)
+        return _as_file(made)
 
     def _carried_out(self, stream: BufferedRWPair, heard: Callable[[Message], None]) -> Ended:
         try:
@@ -234,29 +233,18 @@ class RemoteAttempt:
 
     def _is_lost(self, file: ArtifactFile) -> bool:
         """Whether storage has lost a file, or keeps it damaged."""
-        digest = hashlib.sha256()
-        try:
-            for part in self._pool.blobs.stream(*split_blob(file.blob)):
-                digest.update(part)
-        except BlobMissingError:
-            return True
-        return digest.hexdigest() != file.sha256
+        return stored_digest(self._pool.blobs, file.blob) != file.sha256
 
 
-class _Connection:
-    """A socket as a file, both closed at the end."""
-
-    def __init__(self, made: socket.socket) -> None:
-        self._socket = made
-        self._file = made.makefile("rwb")
-
-    def __enter__(self) -> BufferedRWPair:
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # of what was not sent yet
-            self._file.close()
-        self._socket.close()
+@contextmanager
+def _as_file(made: socket.socket) -> Iterator[BufferedRWPair]:
+    """Lend a socket as a file; both are closed at the end."""
+    file = made.makefile("rwb")
+    try:
+        yield file
+    finally:
+        with made, suppress(OSError):  # of what was not sent yet
+            file.close()
 
 
 def _exactly(one: LentFile, parts: Iterator[bytes]) -> Iterator[bytes]:
