@@ -127,6 +127,7 @@ class Manager:
         self._shards_looked_at = itertools.cycle(SHARDS)
         self._due: dict[Concern, float] = {}
         self._concerns: tuple[tuple[Concern, float], ...] = (
+            (self._hear_wakeups, 0.0),
             (self._lifecycle.take_up, 1.0),
             (self._restrict, 1.0),
             (self._lifecycle.plan, 0.0),
@@ -219,13 +220,15 @@ class Manager:
                 self._events.notice([number])
         self._swept = True
 
-    def _process_events(self) -> bool:
+    def _hear_wakeups(self) -> None:
         told = self._runtime.wakeups.drain()
         self._events.notice([shard(name) for name in told if is_key(name)])
         requests = [name for name in told if not is_key(name)]
         if requests:
             self._lifecycle.notice(requests)
             self._due.pop(self._lifecycle.take_up, None)
+
+    def _process_events(self) -> bool:
         result = self._events.run()
         self._heard([event for event in result.ended if event.number])
         self._record(result.ended)
@@ -238,7 +241,7 @@ class Manager:
             self._ready.now(task)
         for at, key in result.later:
             self._ready.later(at, key)
-        return result.more or bool(requests)
+        return result.more
 
     def _record(self, events: Sequence[CompletionEvent]) -> None:
         """Record how long the ends of attempts have waited for the manager."""

@@ -88,6 +88,7 @@ def test_a_request_ends_by_what_the_table_says() -> None:
     """Another manager has obeyed a retry while this one stalled, and cleared an outcome."""
     b = Bench({"a": plan_of(G0)}, decide=lambda _: Category.BAD_IMAGE_FORMAT)
     request = made_unseen(b)
+    b.manager._hear_wakeups()
     b.manager._process_events()
     assert not b.manager.cache.requests[request].pending
     interest = b.runtime.tasks.interest(request, G0.key)
@@ -121,6 +122,7 @@ def ending_of(b: Bench, request: str) -> RequestRow:
 def test_an_order_that_comes_while_a_request_ends_goes_first() -> None:
     b = Bench({"a": plan_of(G0)})
     request = made_unseen(b)
+    b.manager._hear_wakeups()
     b.manager._process_events()
     assert not ending_of(b, request).state.ended
     assert b.until_ended(request).state is RequestState.COMPLETE
