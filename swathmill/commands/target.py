@@ -125,7 +125,5 @@ def _edge(place: Outline) -> list[tuple[float, float]]:
     for ring in place.boundary or ():
         points += ring
     if not points:
-        raise refused(
-            "box", f"{place.name} does not say where it lies.", "Give --box W S E N."
-        )
+        raise refused("box", f"{place.name} does not say where it lies.", "Give --box W S E N.")
     return points
