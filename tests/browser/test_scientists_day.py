@@ -235,7 +235,7 @@ def test_a_request_is_labelled_shared_and_its_link_ended(
     theirs.select_option("#of-group", label="the group forest-team")
     theirs.get_by_role("button", name="Show").click()
     theirs.get_by_role("link", name="Leaf <area>", exact=True).click()
-    expect(theirs.locator(".notice").first).to_contain_text("shares this with the group")
+    expect(theirs.get_by_text("shares this with the group")).to_be_visible()
     expect(theirs.get_by_role("button", name="Cancel")).to_have_count(0)
     ben.close()
 
