@@ -66,7 +66,7 @@ COMMANDS = {
 def application(words: Sequence[str] = ()) -> typer.Typer:
     """Build the command for these words: all groups, or only the group of the first word.
 
-    Importing all groups takes longer than many a command runs.
+    Importing all groups takes longer than many a command runs; `--version` needs none.
     """
     made = typer.Typer(
         name="swathmill",
@@ -76,7 +76,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     )
     made.callback()(_swathmill)
     asked = [module for module, commands in COMMANDS.items() if {*words[:1]} & {*commands}]
-    for module in asked or COMMANDS:
+    for module in asked or ([] if words[:1] == ["--version"] else COMMANDS):
         importlib.import_module(f"swathmill.commands.{module}").register(made)
     return made
 
