@@ -15,7 +15,7 @@ from tests.simulation.run import in_a_file, quiet
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 100
+SEEDS = 60
 CHUNK = 10
 STEPS = 20
 REPLAYED = (7, 102, 118)

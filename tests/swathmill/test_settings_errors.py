@@ -130,14 +130,15 @@ def test_a_run_without_a_source_is_refused_before_anything_starts(tmp_path: Path
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("process", ["portal", "service_manager", "worker"])
 @pytest.mark.parametrize(
-    ("setting", "value"),
+    ("process", "setting", "value"),
     [
-        ("SWATHMILL_LEASE_SECONDS", "-1"),
-        ("SWATHMILL_SMTP_TLS", "perhaps"),
-        ("SWATHMILL_STORAGE", ""),
-        ("SWATHMILL_STORAGE", "BlobEndpoint=x"),
+        ("portal", "SWATHMILL_LEASE_SECONDS", "-1"),
+        ("portal", "SWATHMILL_STORAGE", ""),
+        ("service_manager", "SWATHMILL_SMTP_TLS", "perhaps"),
+        ("service_manager", "SWATHMILL_STORAGE", "BlobEndpoint=x"),
+        ("worker", "SWATHMILL_LEASE_SECONDS", "-1"),
+        ("worker", "SWATHMILL_STORAGE", "BlobEndpoint=x"),
     ],
 )
 def test_a_process_with_a_wrong_setting_says_so_and_ends_with_its_code(
