@@ -1,7 +1,7 @@
 """What a request asks for and the archive does not have: days without a granule, tiles without."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
 from archives.model import Holding, Misnamed
@@ -78,46 +78,21 @@ def absent_tiles(
         )
 
 
-def swath_gaps(
+def date_gaps(
     choice: ProductChoice,
-    span: Time,
-    found: Iterable[date],
-    misnamed: Iterable[Misnamed] = (),
-    companion: str = "",
+    expected: Iterable[date],
+    found: Container[date],
+    misnamed: Iterable[Misnamed],
+    where: str = "",
 ) -> Iterator[Gap]:
-    """Yield the gaps of a swath product.
+    """Yield the gaps of a product that is no tile product: absent dates, and misnamed files.
 
-    A gap is a day on which no granule touches the region, or a file that only has the name of a
-    granule. `companion` is the product whose granules say where these lie.
+    `where` says which granules of a day count.
     """
-    days = frozenset(found)
-    placed = f" and has its {companion}" if companion else ""
-    for day in span.each_day():
-        if day not in days:
-            yield Gap(
-                what=f"{product_name(choice)} {day.isoformat()}",
-                reason=f"the archive has no granule of this day that touches the region{placed}",
-            )
-    for one in misnamed:
-        yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
-
-
-def globe_gaps(
-    choice: ProductChoice,
-    period: int,
-    span: Time,
-    found: Iterable[date],
-    misnamed: Iterable[Misnamed] = (),
-    phase: int = 0,
-) -> Iterator[Gap]:
-    """Yield the gaps of a product with one file a date: absent dates and misnamed files."""
-    days = frozenset(found)
-    for day in expected_days(period, span, days, phase):
-        if day not in days:
-            yield Gap(
-                what=f"{product_name(choice)} {day.isoformat()}",
-                reason="the archive has no granule of this date",
-            )
+    for day in expected:
+        if day not in found:
+            reason = f"the archive has no granule of this {where or 'date'}"
+            yield Gap(what=f"{product_name(choice)} {day.isoformat()}", reason=reason)
     for one in misnamed:
         yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
 

@@ -24,8 +24,8 @@ from service_manager.planner.expected import Dates
 from service_manager.planner.gaps import (
     Seen,
     absent_tiles,
-    globe_gaps,
-    swath_gaps,
+    date_gaps,
+    expected_days,
     tile_gaps,
     unserved,
 )
@@ -278,9 +278,12 @@ class PlanStream:
             span = self._expected_span(wanted)
             wrong = misnamed(wanted.choice, span, self._archive)
             if wanted.geometry in ("swath", "outlined"):
-                yield from swath_gaps(wanted.choice, span, seen, wrong, wanted.companion)
+                placed = f" and has its {wanted.companion}" if wanted.companion else ""
+                where = f"day that touches the region{placed}"
+                yield from date_gaps(wanted.choice, span.each_day(), seen, wrong, where)
             elif wanted.geometry == "globe":
-                yield from globe_gaps(wanted.choice, wanted.period, span, seen, wrong, wanted.phase)
+                days = expected_days(wanted.period, span, seen, wanted.phase)
+                yield from date_gaps(wanted.choice, days, seen, wrong)
             else:
                 tiles = region_tiles(self.request.region)
                 yield from tile_gaps(
