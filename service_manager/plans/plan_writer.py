@@ -27,15 +27,14 @@ from tasks.model.spec import (
     TableSpec,
 )
 from tasks.model.task_keys import shard
-from tasks.storage.limits import operation_size
-from tasks.storage.store import BATCH_BYTES, Operation
+from tasks.storage.limits import grouped
+from tasks.storage.store import Operation
 from tasks.tables import transitions
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import put_edge, wait_event
 
 _TOGETHER = 60  # edges written in the transaction of their input; more go before it
-_BYTES = BATCH_BYTES * 3 // 4
 _TRIES = 8
 
 
@@ -106,19 +105,8 @@ class PlanWriter:
             early = [put_edge(edge) for edge in step.edges[_TOGETHER:]]
             for start in range(0, len(early), most):
                 self._put(early[start : start + most], number)
-        batch: list[_Item] = []
-        count = size = 0
-        for step in steps:
-            operations = self._expected(step)
-            more = sum(operation_size(number, op) for op in operations)
-            # Room for the fence, and one more operation each: an existing row's markers change.
-            if batch and (count + len(operations) + len(batch) + 2 > most or size + more > _BYTES):
-                yield self._write(number, batch)
-                batch, count, size = [], 0, 0
-            batch.append(step)
-            count += len(operations)
-            size += more
-        if batch:
+        # Room for one more operation of each: an existing row's markers change. And for the fence.
+        for batch in grouped(number, steps, self._expected, most=most - 1, spare=1):
             yield self._write(number, batch)
 
     def _write(self, number: str, batch: Sequence[_Item]) -> Written:

@@ -19,8 +19,8 @@ from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError, StoreError
 from tasks.model.model import State, Task, TaskOutcome
 from tasks.model.task_keys import SHARDS, shard
-from tasks.storage.limits import operation_size
-from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Replace
+from tasks.storage.limits import grouped
+from tasks.storage.store import Insert, Operation, Replace
 from tasks.tables import request_operations, transitions, workers
 from tasks.tables.protocol import change_task
 from tasks.tables.runtime import Runtime
@@ -30,7 +30,6 @@ from tasks.tables.transitions import Change
 log = structlog.get_logger("manager.dropping")
 
 _READ = 200  # tasks read at once
-_BYTES = BATCH_BYTES * 3 // 4
 _SLICE = 0.1  # seconds of one round, for ended requests
 
 
@@ -105,24 +104,14 @@ class Dropping:
         for at in range(0, len(interests), _READ):
             part = interests[at : at + _READ]
             tasks = self._tasks.tasks(number, [interest.key for interest in part])
-            batch: list[_Step] = []
-            count = size = 0
-            for interest in part:
-                task = tasks.get(interest.key)
-                if task is None:
-                    continue
-                step = _Step(interest=interest, task=task, change=self._decide(task, interest))
-                operations = step.change.operations
-                more = sum(operation_size(number, op) for op in operations)
-                if batch and (count + len(operations) > BATCH_OPERATIONS or size + more > _BYTES):
-                    self._write(number, batch)
-                    yield
-                    batch, count, size = [], 0, 0
-                batch.append(step)
-                count += len(operations)
-                size += more
-            self._write(number, batch)
-            yield
+            steps = [
+                _Step(interest=interest, task=task, change=self._decide(task, interest))
+                for interest in part
+                if (task := tasks.get(interest.key)) is not None
+            ]
+            for batch in grouped(number, steps, lambda step: step.change.operations):
+                self._write(number, batch)
+                yield
 
     def _write(self, number: str, batch: Sequence[_Step]) -> None:
         operations: list[Operation] = [op for step in batch for op in step.change.operations]

@@ -21,6 +21,8 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,11 +33,9 @@ from tasks.storage import blobs
 from tasks.storage.blobs import Blobs
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec
-from tasks.storage.limits import operation_size
+from tasks.storage.limits import grouped
 from tasks.storage.schema import SCHEMA, written
 from tasks.storage.store import (
-    BATCH_BYTES,
-    BATCH_OPERATIONS,
     Delete,
     Entity,
     Operation,
@@ -72,7 +72,6 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first
 _FIRST, _LAST = "", "\uffff"
-_BYTES = BATCH_BYTES * 3 // 4
 
 
 class BackupError(SwathmillError):
@@ -164,25 +163,18 @@ def restore(store: Store, content: Blobs, clock: Clock, file: Path) -> Totals:
     """
     totals = check(file)
     _begin(store, clock, file, totals)
-    place: tuple[str, str] = ("", "")
-    batch: list[Operation] = []
-    size = 0
-    for line in _lines(file):
-        if "c" in line:
-            content.put_bytes(line["c"], line["n"], base64.b64decode(line["b64"]))
-        if "t" not in line:
-            continue
-        operation = Upsert(row=line["r"], entity=_entity(line["e"]))
-        more = operation_size(line["p"], operation)
-        here = (line["t"], line["p"])
-        if batch and (here != place or len(batch) == BATCH_OPERATIONS or size + more > _BYTES):
-            store.transact(*place, batch)
-            batch, size = [], 0
-        place = here
-        batch.append(operation)
-        size += more
-    if batch:
-        store.transact(*place, batch)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for line in _lines(file):
+            if "c" in line:
+                content.put_bytes(line["c"], line["n"], base64.b64decode(line["b64"]))
+            elif "t" in line:
+                yield line
+
+    for (table, partition), some in groupby(rows(), key=itemgetter("t", "p")):
+        operations = (Upsert(row=line["r"], entity=_entity(line["e"])) for line in some)
+        for batch in grouped(partition, operations, lambda operation: (operation,)):
+            store.transact(table, partition, batch)
     RequestTable(store).update(clock, RESTORING, _remove)
     return totals
 

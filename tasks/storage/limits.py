@@ -4,7 +4,8 @@ Sizes follow "Understanding the Table service data model" (Microsoft Learn): str
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from tasks.storage.store import (
     BATCH_BYTES,
@@ -16,8 +17,11 @@ from tasks.storage.store import (
     Value,
 )
 
+T = TypeVar("T")
+
 KEY_BYTES = 1024
 PROPERTIES = 252
+_GROUP = BATCH_BYTES * 3 // 4
 _ENVELOPE = 1024  # of one operation: its MIME part, URL and headers
 _ENTITY, _PROPERTY = 4, 12  # beside keys, name and value
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -76,6 +80,33 @@ def operation_size(partition: str, operation: Operation) -> int:
     for name, value in operation.entity.items():
         size += _TYPED + 2 * len(name) + _wire_size(value)
     return size
+
+
+def grouped(
+    partition: str,
+    items: Iterable[T],
+    operations: Callable[[T], Sequence[Operation]],
+    *,
+    most: int = BATCH_OPERATIONS,
+    spare: int = 0,
+) -> Iterator[list[T]]:
+    """Yield items in groups, in order, the operations of each within one transaction.
+
+    A transaction has `most` operations, of which `spare` are kept free for each item. A quarter of
+    its bytes stays free, too.
+    """
+    group: list[T] = []
+    count = size = 0
+    for item in items:
+        own = operations(item)
+        number, more = len(own) + spare, sum(operation_size(partition, one) for one in own)
+        if group and (count + number > most or size + more > _GROUP):
+            yield group
+            group, count, size = [], 0, 0
+        group.append(item)
+        count, size = count + number, size + more
+    if group:
+        yield group
 
 
 def _wire_size(value: Value) -> int:

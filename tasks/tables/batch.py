@@ -1,6 +1,6 @@
 """Change several tasks of one shard together, in as few transactions as the limits allow."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -8,8 +8,8 @@ import structlog
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.model import Task
 from tasks.model.task_keys import shard
-from tasks.storage.limits import operation_size
-from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS
+from tasks.storage.limits import grouped
+from tasks.storage.store import BATCH_OPERATIONS
 from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change, Decision
 from tasks.tables.updates import FIRST_WAIT, TRIES
@@ -70,8 +70,14 @@ class _Work:
             self._decide(changes)
         except StoreError as error:
             self.last, answered = error, False
-        for part in _parts(changes, together=self.refused < _TOGETHER):
-            answered = self._write(part) and answered
+        together = self.refused < _TOGETHER
+        for keys in grouped(
+            shard(next(iter(changes), "0")),
+            changes,
+            lambda key: changes[key].operations,
+            most=BATCH_OPERATIONS if together else 1,
+        ):
+            answered = self._write({key: changes[key] for key in keys}) and answered
         return answered
 
     def _decide(self, changes: dict[str, Change]) -> None:
@@ -121,19 +127,3 @@ class _Work:
 def tagged(task: Task, etags: Sequence[str]) -> Task:
     """Return a task with its ETag after a transaction, whose first row is always the task's own."""
     return replace(task, etag=etags[0]) if etags else task
-
-
-def _parts(changes: Mapping[str, Change], *, together: bool) -> Iterator[dict[str, Change]]:
-    """Yield changes in parts, each within the limits of one transaction."""
-    part: dict[str, Change] = {}
-    count = size = 0
-    for key, change in changes.items():
-        more = sum(operation_size(shard(key), operation) for operation in change.operations)
-        full = count + len(change.operations) > BATCH_OPERATIONS or size + more > BATCH_BYTES
-        if part and (full or not together):
-            yield part
-            part, count, size = {}, 0, 0
-        part[key] = change
-        count, size = count + len(change.operations), size + more
-    if part:
-        yield part

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,7 @@ from tasks.model.model import RequestOrder, RequestState, State
 from tasks.model.spec import CollectSpec, Spec
 from tasks.model.task_keys import SHARDS, shard
 from tasks.request.document import dump_request
+from tasks.storage import limits
 from tasks.storage.limits import operation_size
 from tasks.storage.store import Delete, Operation
 from tasks.tables import (
@@ -365,10 +367,10 @@ def test_interests_are_withdrawn_in_transactions_as_large_as_there_may_be(
     some = side_by_side(5)
     for spec in some:
         scene.write(spec)
-    monkeypatch.setattr(release, "BATCH_OPERATIONS", operations)
+    monkeypatch.setattr(release, "grouped", partial(limits.grouped, most=operations))
     step = dropping(scene)._decide(scene.task(some[0]), None).operations
     one = sum(operation_size("0", op) for op in step)
-    monkeypatch.setattr(release, "_BYTES", size or 2 * one)
+    monkeypatch.setattr(limits, "_GROUP", size or 2 * one)
     monkeypatch.setattr(release, "_READ", 4)
     found = written(scene)
     list(dropping(scene).batches())

@@ -13,6 +13,7 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, State, Task
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 from tasks.model.task_keys import shard
+from tasks.storage import limits
 from tasks.storage.limits import operation_size
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Row, Upsert
@@ -356,7 +357,7 @@ def test_a_transaction_has_as_many_bytes_as_it_may(
     world: World, monkeypatch: pytest.MonkeyPatch, more: int, expected: list[int]
 ) -> None:
     one = operation_size("0", Upsert(row="x|000", entity={"data": "x"}))
-    monkeypatch.setattr(batch, "BATCH_BYTES", 3 * one + more)
+    monkeypatch.setattr(limits, "_GROUP", 3 * one + more)
     assert parts(world, [1] * 7) == expected
 
 
