@@ -83,7 +83,7 @@ def offered(runtime: Runtime, local: Packages, person: str) -> list[PackageView]
 
     A package of the installation that one's own hides is not listed.
     """
-    stored = [view_of(row, person) for row in package_operations.visible(runtime, person)]
+    stored = [view_of(row, person) for row in package_operations.visible(runtime.packages, person)]
     mine = {view.name for view in stored if view.mine}
     ours = [_local_view(found) for found in local.every() if found.package.name not in mine]
     usable = [view for view in stored if view.newest or view.mine]
@@ -167,7 +167,7 @@ def archive_of(
         archive: PackageArchive | None = found.archive()
         if archive is not None:
             return archive.digest, len(archive.data), lambda: iter([archive.data])
-    row = package_operations.load_for(runtime, person, package)
+    row = package_operations.load_for(runtime.packages, person, package)
     stored = runtime.packages.version(row.id, version)
     if stored is None:
         raise NoSuchPackageError(f"{row.name}@{version}")
@@ -241,7 +241,7 @@ def push(
             if upload.needs is not None:
                 upload, environment = resolve(upload, archive, folder / "environment", settings)
             version = package_operations.push(runtime, person, upload, archive, environment)
-    row = package_operations.own(runtime, person, version.package)
+    row = package_operations.own(runtime.packages, person, version.package)
     return row, version
 
 

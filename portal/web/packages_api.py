@@ -120,7 +120,7 @@ def look(
     found = find_local(portal.local_packages, package)
     if found is not None:
         return local_views(found)
-    row = package_operations.load_for(portal.runtime, caller.owner, package)
+    row = package_operations.load_for(portal.runtime.packages, caller.owner, package)
     versions = tuple(map(version_view, portal.runtime.packages.versions(row.id)))
     return view_of(row, caller.owner, portal.settings.portal_url), versions
 
@@ -164,7 +164,7 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> PackageAnswer
 def open_link(link: str, caller: Caller, portal: CurrentPortal) -> PackageAnswer:
     """Add the package of a link to those that you may run."""
     package, _, secret = link[:200].rpartition("link=")[2].partition(".")
-    row = package_operations.open_link(portal.runtime, caller.owner, package, secret)
+    row = package_operations.open_link(portal.runtime.packages, caller.owner, package, secret)
     return _answer(portal, caller, row)
 
 
@@ -183,8 +183,8 @@ def share(
     renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,
 ) -> PackageAnswer:
     """Have yourself alone, whoever has a link, or everyone see, run and download a package."""
-    row = package_operations.own(portal.runtime, caller.owner, package_id)
-    row = package_operations.share(portal.runtime, row, visibility, renew=renew)
+    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
+    row = package_operations.share(portal.runtime.packages, row, visibility, renew=renew)
     return _answer(portal, caller, row)
 
 
@@ -197,16 +197,16 @@ def deprecate(
     why: Annotated[str, Query(max_length=500, description="Empty: no longer deprecated.")] = "",
 ) -> PackageAnswer:
     """Advise against a version. The name alone no longer means it; requests that name it run it."""
-    row = package_operations.own(portal.runtime, caller.owner, package_id)
-    row = package_operations.deprecate(portal.runtime, row, version, why)
+    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
+    row = package_operations.deprecate(portal.runtime.packages, row, version, why)
     return _answer(portal, caller, row)
 
 
 @router.delete("/{package_id}", status_code=204, summary="Delete a package")
 def delete(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a package with all its versions; requests that run it by now go on."""
-    row = package_operations.own(portal.runtime, caller.owner, package_id)
-    package_operations.delete(portal.runtime, row)
+    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
+    package_operations.delete(portal.runtime.packages, row)
     return Response(status_code=204)
 
 
@@ -215,8 +215,8 @@ def delete_version(
     package_id: str, version: str, caller: Caller, portal: CurrentPortal
 ) -> Response:
     """Delete a version, and the package with its last one; requests that run it by now go on."""
-    row = package_operations.own(portal.runtime, caller.owner, package_id)
-    package_operations.delete(portal.runtime, row, version)
+    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
+    package_operations.delete(portal.runtime.packages, row, version)
     return Response(status_code=204)
 
 

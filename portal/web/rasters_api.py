@@ -28,7 +28,6 @@ from tasks.model.rasters import reference_of
 from tasks.tables import package_operations
 from tasks.tables.package_operations import NoSuchPackageError
 from tasks.tables.package_table import PackageRow, Visibility
-from tasks.tables.raster_operations import RasterDesk
 
 router = APIRouter(prefix="/api/rasters", tags=["rasters"])
 
@@ -137,16 +136,11 @@ class RasterAnswer(_Answer):
         )
 
 
-def desk_of(portal: Portal) -> RasterDesk:
-    """Return where the portal's rasters are kept."""
-    return RasterDesk(runtime=portal.runtime)
-
-
 def look(
     portal: Portal, caller: Person, raster: str
 ) -> tuple[PackageView, tuple[RasterVersionView, ...]]:
     """Find a raster that the caller may see, by its id; raise NoSuchPackageError."""
-    row = package_operations.load_for(desk_of(portal), caller.owner, raster)
+    row = package_operations.load_for(portal.runtime.rasters, caller.owner, raster)
     versions = portal.runtime.rasters.versions(row.id)
     view = raster_view(row, caller.owner, portal.settings.portal_url)
     return view, tuple(RasterVersionView(row=one) for one in versions)
@@ -190,7 +184,7 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
         asked = reference_of(text)
     except ValueError:
         raise NoSuchPackageError(text, "raster") from None
-    found = package_operations.meant(desk_of(portal), caller.owner, asked)
+    found = package_operations.meant(portal.runtime.rasters, caller.owner, asked)
     if found is None:
         raise NoSuchPackageError(text, "raster")
     row, version = found
@@ -204,7 +198,7 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
 def open_link(link: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
     """Add the raster of a link to those that you may name."""
     raster, _, secret = link[:200].rpartition("link=")[2].partition(".")
-    row = package_operations.open_link(desk_of(portal), caller.owner, raster, secret)
+    row = package_operations.open_link(portal.runtime.rasters, caller.owner, raster, secret)
     return _answer(portal, caller, row)
 
 
@@ -223,22 +217,22 @@ def share(
     renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,
 ) -> RasterAnswer:
     """Have yourself alone, whoever has a link, or everyone see a raster and name it."""
-    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
-    row = package_operations.share(desk_of(portal), row, visibility, renew=renew)
+    row = package_operations.own(portal.runtime.rasters, caller.owner, raster_id)
+    row = package_operations.share(portal.runtime.rasters, row, visibility, renew=renew)
     return _answer(portal, caller, row)
 
 
 @router.delete("/{raster_id}", status_code=204, summary="Delete a raster")
 def delete(raster_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a raster with all its versions; requests that use it by now go on."""
-    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
-    package_operations.delete(desk_of(portal), row)
+    row = package_operations.own(portal.runtime.rasters, caller.owner, raster_id)
+    package_operations.delete(portal.runtime.rasters, row)
     return Response(status_code=204)
 
 
 @router.delete("/{raster_id}/versions/{version}", status_code=204, summary="Delete a version")
 def delete_version(raster_id: str, version: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a version, and the raster with its last one; requests that use it by now go on."""
-    row = package_operations.own(desk_of(portal), caller.owner, raster_id)
-    package_operations.delete(desk_of(portal), row, version)
+    row = package_operations.own(portal.runtime.rasters, caller.owner, raster_id)
+    package_operations.delete(portal.runtime.rasters, row, version)
     return Response(status_code=204)

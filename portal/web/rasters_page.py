@@ -13,14 +13,14 @@ from portal.core.problems import begun
 from portal.core.rasters import RasterUpload, offered, received
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
-from portal.web.rasters_api import desk_of, look, push_form
+from portal.web.rasters_api import look, push_form
 from portal.web.sharing_pages import SHARING, sharing_pages
 from reprojection.read.user_source import RasterRefusedError
 from tasks.tables.package_operations import PackageConflictError
 from tasks.tables.package_table import PackageRow
 
 router = APIRouter(include_in_schema=False)
-router.include_router(sharing_pages("rasters", "name", desk_of))
+router.include_router(sharing_pages("rasters", "name", lambda runtime: runtime.rasters))
 
 
 @router.get("/rasters")

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Form, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core.identity import Caller
-from portal.web.context import CurrentPortal, Portal
+from portal.web.context import CurrentPortal
 from tasks.tables import package_operations
-from tasks.tables.package_operations import Desk
-from tasks.tables.package_table import Version, Visibility
+from tasks.tables.package_table import UploadTable, Version, Visibility
+from tasks.tables.runtime import Runtime
 
 SHARING = (
     (Visibility.PRIVATE, "Me alone"),
@@ -20,7 +20,9 @@ SHARING = (
 
 
 def sharing_pages(
-    place: Literal["packages", "rasters"], use: str, desk_of: Callable[[Portal], Desk[Version]]
+    place: Literal["packages", "rasters"],
+    use: str,
+    table_of: Callable[[Runtime], UploadTable[Version]],
 ) -> APIRouter:
     """Make these pages of uploads that are kept at `place`; `use` is what one may do with one."""
     router = APIRouter(prefix=f"/{place}", include_in_schema=False)
@@ -38,7 +40,7 @@ def sharing_pages(
     ) -> RedirectResponse:
         """Add what a link leads to to what the caller may use."""
         upload, _, secret = link.partition(".")
-        row = package_operations.open_link(desk_of(portal), caller.owner, upload, secret)
+        row = package_operations.open_link(table_of(portal.runtime), caller.owner, upload, secret)
         return RedirectResponse(f"/{place}/{row.id}", 303)
 
     @router.post("/{upload}/share")
@@ -50,8 +52,8 @@ def sharing_pages(
         renew: Annotated[bool, Form()] = False,
     ) -> RedirectResponse:
         """Say who sees an upload."""
-        row = package_operations.own(desk_of(portal), caller.owner, upload)
-        package_operations.share(desk_of(portal), row, visibility, renew=renew)
+        row = package_operations.own(table_of(portal.runtime), caller.owner, upload)
+        package_operations.share(table_of(portal.runtime), row, visibility, renew=renew)
         return RedirectResponse(f"/{place}/{upload}", 303)
 
     @router.post("/{upload}/delete")
@@ -62,9 +64,9 @@ def sharing_pages(
         version: Annotated[str, Form(max_length=40)] = "",
     ) -> RedirectResponse:
         """Delete a version, or the whole upload."""
-        row = package_operations.own(desk_of(portal), caller.owner, upload)
-        package_operations.delete(desk_of(portal), row, version)
-        left = desk_of(portal).packages.package(row.id)
+        row = package_operations.own(table_of(portal.runtime), caller.owner, upload)
+        package_operations.delete(table_of(portal.runtime), row, version)
+        left = table_of(portal.runtime).package(row.id)
         return RedirectResponse(f"/{place}/{upload}" if left else f"/{place}", 303)
 
     return router

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hmac import compare_digest
 from pathlib import Path
-from random import Random
-from typing import Protocol
 
 import structlog
 
@@ -30,7 +28,6 @@ from tasks.model.python_dependencies import environment_blob
 from tasks.request.checks import nearest_names
 from tasks.request.document import Reduction, Request
 from tasks.storage.blobs import PACKAGES, Blobs
-from tasks.storage.clock import Clock
 from tasks.storage.store import Delete, Operation, Row
 from tasks.tables.package_table import (
     BEING_DELETED,
@@ -76,25 +73,6 @@ class PackageConflictError(SwathmillError):
     """The package is not in a state that allows the change; says what to do."""
 
 
-class Desk(Protocol[Version]):
-    """Where one kind of uploads is kept: a runtime for packages, a `RasterDesk` for rasters."""
-
-    @property
-    def packages(self) -> UploadTable[Version]:
-        """The table."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-        ...
-
-    @property
-    def random(self) -> Random:
-        """Where secrets come from."""
-        ...
-
-
 def push(
     runtime: Runtime, owner: str, upload: Upload, archive: Path, environment: Path | None = None
 ) -> VersionRow:
@@ -107,7 +85,7 @@ def push(
         StoreError: storage failed; push it again.
     """
     table = runtime.packages
-    table.note_unnamed(runtime.clock, upload.digest)
+    table.note_unnamed(upload.digest)
     _put(runtime, upload.digest, archive, environment)
     name = upload.package.name
     new = VersionRow(
@@ -140,7 +118,7 @@ def push(
             *named_again(table, new.digest),
         )
 
-    table.update(runtime.clock, package_row(new.package), change)
+    table.update(package_row(new.package), change)
     # It may have gone between the first call and the row that names it.
     _put(runtime, upload.digest, archive, environment)
     stored = table.version(new.package, new.version)
@@ -166,13 +144,13 @@ def with_room(table: UploadTable[Version], found: Row | None, owner: str, name: 
 
 
 def share(
-    runtime: Desk[Version], row: PackageRow, visibility: Visibility, *, renew: bool = False
+    table: UploadTable[Version], row: PackageRow, visibility: Visibility, *, renew: bool = False
 ) -> PackageRow:
     """Say who sees a package. A link that was withdrawn opens nothing any more; `renew` makes one.
 
     Raises NoSuchPackageError when it was deleted meanwhile.
     """
-    secret = f"{runtime.random.getrandbits(_SECRET_BITS):032x}"
+    secret = f"{table.random.getrandbits(_SECRET_BITS):032x}"
 
     def change(current: PackageRow) -> PackageRow:
         if visibility is not Visibility.LINK:
@@ -180,33 +158,33 @@ def share(
         kept = current.secret if current.secret and not renew else secret
         return replace(current, visibility=visibility, secret=kept)
 
-    return _change(runtime, row, change)
+    return _change(table, row, change)
 
 
-def deprecate(runtime: Desk[Version], row: PackageRow, version: str, why: str) -> PackageRow:
+def deprecate(table: UploadTable[Version], row: PackageRow, version: str, why: str) -> PackageRow:
     """Deprecate a version, or with "" take that back. Requests that name it still run it.
 
     Raises NoSuchPackageError when there is no such version.
     """
 
     def change(found: Row | None) -> tuple[Operation, ...]:
-        current = _present(found, row, runtime.packages.word)
-        versions = runtime.packages.versions(row.id)
+        current = _present(found, row, table.word)
+        versions = table.versions(row.id)
         one = next((each for each in versions if each.version == version), None)
         if one is None:
-            raise NoSuchPackageError(f"{row.name}@{version}", runtime.packages.word)
+            raise NoSuchPackageError(f"{row.name}@{version}", table.word)
         after = replace(one, deprecated=why[:500])
         newest = _newest([after if each is one else each for each in versions])
         if after == one and newest == current.newest:
             return ()
-        changed = replace(current, newest=newest, changed=runtime.clock.now())
-        return *write_package(found, changed), runtime.packages.write_version(after)
+        changed = replace(current, newest=newest, changed=table.clock.now())
+        return *write_package(found, changed), table.write_version(after)
 
-    runtime.packages.update(runtime.clock, package_row(row.id), change)
-    return _load(runtime, row.id, row.name)
+    table.update(package_row(row.id), change)
+    return _load(table, row.id, row.name)
 
 
-def delete(runtime: Desk[Version], row: PackageRow, version: str = "") -> None:
+def delete(table: UploadTable[Version], row: PackageRow, version: str = "") -> None:
     """Delete a version, or the whole package; what runs by now goes on.
 
     Raises NoSuchPackageError when there is no such version.
@@ -217,24 +195,24 @@ def delete(runtime: Desk[Version], row: PackageRow, version: str = "") -> None:
         if found is None:
             return ()
         current = PACKAGE.load(found)
-        versions = runtime.packages.versions(row.id)
+        versions = table.versions(row.id)
         going = [each for each in versions if version in ("", each.version)]
         if version and not going:
             if gone:  # by an earlier call, whose answer was lost
                 return ()
-            raise NoSuchPackageError(f"{row.name}@{version}", runtime.packages.word)
+            raise NoSuchPackageError(f"{row.name}@{version}", table.word)
         gone[:] = sorted({each.digest for each in going})
         left = [each for each in versions if each not in going]
         removed = tuple(remove_version(each) for each in going)
         noted = tuple(
-            write_unnamed(Unnamed(digest=digest, since=runtime.clock.now())) for digest in gone
+            write_unnamed(Unnamed(digest=digest, since=table.clock.now())) for digest in gone
         )
         if not left:
             return *remove_package(current), *removed, *noted
-        after = replace(current, newest=_newest(left), changed=runtime.clock.now())
+        after = replace(current, newest=_newest(left), changed=table.clock.now())
         return *write_package(found, after), *removed, *noted
 
-    runtime.packages.update(runtime.clock, package_row(row.id), change)
+    table.update(package_row(row.id), change)
 
 
 def collect(runtime: Runtime) -> int:
@@ -256,10 +234,10 @@ def _remove_archive(runtime: Runtime, one: Unnamed, used: set[str]) -> bool:
         runtime.blobs.delete(PACKAGES, blob_of(one.digest))
         runtime.blobs.delete(PACKAGES, environment_blob(one.digest))
 
-    return one.digest not in used and remove_unnamed(runtime, one, remove)
+    return one.digest not in used and remove_unnamed(runtime.packages, one, remove)
 
 
-def remove_unnamed(runtime: Desk[Version], one: Unnamed, remove: Callable[[], None]) -> bool:
+def remove_unnamed(table: UploadTable[Version], one: Unnamed, remove: Callable[[], None]) -> bool:
     """Delete an archive that nothing uses, by `remove`, unless it was pushed again meanwhile."""
 
     def claim(found: Row | None) -> tuple[Operation, ...]:
@@ -270,17 +248,17 @@ def remove_unnamed(runtime: Desk[Version], one: Unnamed, remove: Callable[[], No
         return () if found is None else (Delete(row=found.row, etag=found.etag),)
 
     row = unnamed_row(one.digest)
-    runtime.packages.update(runtime.clock, row, claim)
-    now = runtime.packages.unnamed(one.digest)
-    if now is None or not now.going or one.digest in runtime.packages.digests():
+    table.update(row, claim)
+    now = table.unnamed(one.digest)
+    if now is None or not now.going or one.digest in table.digests():
         return False
     remove()
-    runtime.packages.update(runtime.clock, row, forget)
-    log.info("archive deleted", kind=runtime.packages.word, digest=one.digest)
+    table.update(row, forget)
+    log.info("archive deleted", kind=table.word, digest=one.digest)
     return True
 
 
-def may_see(runtime: Desk[Version], person: str, row: PackageRow) -> bool:
+def may_see(table: UploadTable[Version], person: str, row: PackageRow) -> bool:
     """Tell whether a person sees a package, and may run and download it."""
     if not person:
         return False
@@ -288,42 +266,41 @@ def may_see(runtime: Desk[Version], person: str, row: PackageRow) -> bool:
         return True
     if row.visibility is not Visibility.LINK or not row.secret:
         return False
-    opened = runtime.packages.opened_by(person, row.id)
+    opened = table.opened_by(person, row.id)
     return compare_digest(opened.encode(), row.secret.encode())
 
 
-def load_for(runtime: Desk[Version], person: str, package: str) -> PackageRow:
+def load_for(table: UploadTable[Version], person: str, package: str) -> PackageRow:
     """Load a package that a person sees, by its id; raise NoSuchPackageError."""
-    row = runtime.packages.package(package)
-    if row is None or not may_see(runtime, person, row):
-        raise NoSuchPackageError(package, runtime.packages.word)
+    row = table.package(package)
+    if row is None or not may_see(table, person, row):
+        raise NoSuchPackageError(package, table.word)
     return row
 
 
-def own(runtime: Desk[Version], person: str, package: str) -> PackageRow:
+def own(table: UploadTable[Version], person: str, package: str) -> PackageRow:
     """Load a person's own package, by its id, to change it; raise NoSuchPackageError."""
-    row = runtime.packages.package(package)
+    row = table.package(package)
     if row is None or not person or row.owner != person:
-        raise NoSuchPackageError(package, runtime.packages.word)
+        raise NoSuchPackageError(package, table.word)
     return row
 
 
-def visible(runtime: Desk[Version], person: str) -> Iterator[PackageRow]:
+def visible(table: UploadTable[Version], person: str) -> Iterator[PackageRow]:
     """Yield the packages that a person sees: own ones, those opened by a link, everyone's."""
-    table = runtime.packages
     ids = dict.fromkeys([*table.owned(person), *table.opened(person), *table.for_everyone()])
     for package in ids:
         row = table.package(package)
-        if row is not None and may_see(runtime, person, row):
+        if row is not None and may_see(table, person, row):
             yield row
 
 
-def open_link(runtime: Desk[Version], person: str, package: str, secret: str) -> PackageRow:
+def open_link(table: UploadTable[Version], person: str, package: str, secret: str) -> PackageRow:
     """Give a person who has a package's link the package.
 
     Raises NoSuchPackageError for a wrong link or one that was withdrawn.
     """
-    row = runtime.packages.package(package)
+    row = table.package(package)
     if (
         row is None
         or not person
@@ -331,9 +308,9 @@ def open_link(runtime: Desk[Version], person: str, package: str, secret: str) ->
         or not row.secret
         or not compare_digest(row.secret.encode(), secret.encode())
     ):
-        raise NoSuchPackageError("of this link", runtime.packages.word)
+        raise NoSuchPackageError("of this link", table.word)
     if row.owner != person:
-        runtime.packages.open(runtime.clock, person, package, secret)
+        table.open(person, package, secret)
     return row
 
 
@@ -354,23 +331,23 @@ class Stored:
 
 def stored(runtime: Runtime, person: str, reference: PackageReference) -> Stored | None:
     """Return the version that a reference means to a person; None: there is none to see."""
-    found = meant(runtime, person, reference)
+    found = meant(runtime.packages, person, reference)
     return Stored(row=found[0], version=found[1]) if found else None
 
 
 def meant(
-    runtime: Desk[Version], person: str, reference: PackageReference
+    table: UploadTable[Version], person: str, reference: PackageReference
 ) -> tuple[PackageRow, Version] | None:
     """Return the upload and the version that a reference means to a person; None: none to see."""
-    row = runtime.packages.package(package_id(reference.owner or person, reference.name))
-    if row is None or not may_see(runtime, person, row):
+    row = table.package(package_id(reference.owner or person, reference.name))
+    if row is None or not may_see(table, person, row):
         return None
     if reference.digest:
-        versions = runtime.packages.versions(row.id)
+        versions = table.versions(row.id)
         found = next((each for each in versions if each.digest == reference.digest), None)
     else:
         chosen = reference.version or row.newest
-        found = runtime.packages.version(row.id, chosen) if chosen else None
+        found = table.version(row.id, chosen) if chosen else None
     return (row, found) if found else None
 
 
@@ -384,7 +361,7 @@ class PackagesOf:
 
     def names(self) -> tuple[str, ...]:
         found = {*self._local.names()}
-        for row in visible(self._runtime, self._person):
+        for row in visible(self._runtime.packages, self._person):
             found.add(row.name if row.owner == self._person else f"{row.owner}/{row.name}")
         return tuple(sorted(found))
 
@@ -509,21 +486,21 @@ def _present(found: Row | None, row: PackageRow, word: str) -> PackageRow:
 
 
 def _change(
-    runtime: Desk[Version], row: PackageRow, change: Callable[[PackageRow], PackageRow]
+    table: UploadTable[Version], row: PackageRow, change: Callable[[PackageRow], PackageRow]
 ) -> PackageRow:
     def changing(found: Row | None) -> tuple[Operation, ...]:
-        current = _present(found, row, runtime.packages.word)
+        current = _present(found, row, table.word)
         after = change(current)
         if after == current:
             return ()
-        return write_package(found, replace(after, changed=runtime.clock.now()))
+        return write_package(found, replace(after, changed=table.clock.now()))
 
-    runtime.packages.update(runtime.clock, package_row(row.id), changing)
-    return _load(runtime, row.id, row.name)
+    table.update(package_row(row.id), changing)
+    return _load(table, row.id, row.name)
 
 
-def _load(runtime: Desk[Version], package: str, name: str) -> PackageRow:
-    row = runtime.packages.package(package)
+def _load(table: UploadTable[Version], package: str, name: str) -> PackageRow:
+    row = table.package(package)
     if row is None:
-        raise NoSuchPackageError(name, runtime.packages.word)
+        raise NoSuchPackageError(name, table.word)
     return row

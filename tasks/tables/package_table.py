@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from random import Random
 from typing import Generic, TypeVar
 
 from reprojection.catalogue.user_raster import UserRaster
@@ -171,15 +172,25 @@ Version = TypeVar("Version", bound=UploadedVersion)
 class UploadTable(Generic[Version]):
     """The table of one kind of uploads in a store. Every call may raise StoreError."""
 
-    def __init__(self, store: Store, table: str, codec: Codec[Version], word: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        random: Random,
+        table: str,
+        codec: Codec[Version],
+        word: str,
+    ) -> None:
         self.word = word  # what one is called
+        self.clock = clock
+        self.random = random  # where secrets come from
         self._store = store
         self._table = table
         self._codec = codec
 
-    def update(self, clock: Clock, row: str, change: updates.Change) -> None:
+    def update(self, row: str, change: updates.Change) -> None:
         """Change a row, and others of its transaction, under its ETag, as `updates.update`."""
-        updates.update(self._store, clock, self._table, self._table, row, change)
+        updates.update(self._store, self.clock, self._table, self._table, row, change)
 
     def package(self, package: str) -> PackageRow | None:
         """Return a package by its id."""
@@ -214,11 +225,11 @@ class UploadTable(Generic[Version]):
         found = self._get(f"s|{_hash(person)}|{package}")
         return PLACE.load(found).secret if found else ""
 
-    def open(self, clock: Clock, person: str, package: str, secret: str) -> None:
+    def open(self, person: str, package: str, secret: str) -> None:
         """Note that a person has opened a package's link."""
         row = f"s|{_hash(person)}|{package}"
         entity = PLACE.dump(_Place(package=package, secret=secret))
-        self.update(clock, row, lambda _found: (Upsert(row=row, entity=entity),))
+        self.update(row, lambda _found: (Upsert(row=row, entity=entity),))
 
     def unnamed(self, digest: str) -> Unnamed | None:
         """Return the note that no version names an archive any more."""
@@ -229,17 +240,17 @@ class UploadTable(Generic[Version]):
         """Return all archives that no version names any more."""
         return [UNNAMED.load(row) for row in self._scan("x|")]
 
-    def note_unnamed(self, clock: Clock, digest: str) -> None:
+    def note_unnamed(self, digest: str) -> None:
         """Note an archive that is about to be stored, so that it goes if no version names it."""
 
         def change(found: Row | None) -> tuple[Operation, ...]:
             if found is None and digest not in self.digests():
-                return (write_unnamed(Unnamed(digest=digest, since=clock.now())),)
+                return (write_unnamed(Unnamed(digest=digest, since=self.clock.now())),)
             if found is not None and UNNAMED.load(found).going:
                 raise StoreError(BEING_DELETED)
             return ()
 
-        self.update(clock, unnamed_row(digest), change)
+        self.update(unnamed_row(digest), change)
 
     def digests(self) -> set[str]:
         """Return the digests of all versions."""
@@ -255,20 +266,6 @@ class UploadTable(Generic[Version]):
 
     def _scan(self, prefix: str) -> Iterator[Row]:
         return self._store.scan(self._table, self._table, *prefix_range(prefix))
-
-
-class PackageTable(UploadTable[VersionRow]):
-    """The table `packages`."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, TABLE, VERSION, "package")
-
-
-class RasterTable(UploadTable[RasterVersionRow]):
-    """The table `rasters`."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, RASTERS, RASTER_VERSION, "raster")
 
 
 def write_package(found: Row | None, new: PackageRow) -> tuple[Operation, ...]:

@@ -1,13 +1,12 @@
 """What can be done with users' rasters: push, find for a request, and delete files of none.
 
-Sharing, listing and deleting are those of packages (`package_operations`), over a `RasterDesk`.
+Sharing, listing and deleting are those of packages (`package_operations`), over another table.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random
 
 from reprojection.catalogue.user_raster import UserRaster
 from tasks.errors import RequestRefusedError, StoreError
@@ -15,7 +14,6 @@ from tasks.model.rasters import ExactRaster, blob_of, is_raster, reference_of
 from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request
 from tasks.storage.blobs import RASTERS, file_digest
-from tasks.storage.clock import Clock
 from tasks.storage.store import Operation, Row
 from tasks.tables import package_operations, request_operations
 from tasks.tables.package_operations import (
@@ -25,7 +23,6 @@ from tasks.tables.package_operations import (
     with_room,
 )
 from tasks.tables.package_table import (
-    RasterTable,
     RasterVersionRow,
     describe,
     package_id,
@@ -35,28 +32,6 @@ from tasks.tables.package_table import (
 from tasks.tables.runtime import Runtime
 
 _MOST_DESCRIPTION = 60_000  # bytes of a property of a row
-
-
-@dataclass(frozen=True, kw_only=True)
-class RasterDesk:
-    """The rasters of a runtime, in the place of its packages."""
-
-    runtime: Runtime
-
-    @property
-    def packages(self) -> RasterTable:
-        """The table of rasters."""
-        return self.runtime.rasters
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-        return self.runtime.clock
-
-    @property
-    def random(self) -> Random:
-        """Where secrets come from."""
-        return self.runtime.random
 
 
 def push(
@@ -73,7 +48,7 @@ def push(
     table, name = runtime.rasters, raster.name
     stored = file_digest(file)
     digest = stored.sha256
-    table.note_unnamed(runtime.clock, digest)
+    table.note_unnamed(digest)
     put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
     package = package_id(owner, name)
     made: list[RasterVersionRow] = []
@@ -109,7 +84,7 @@ def push(
         operation = table.write_version(new)
         return *write_package(found, row), operation, *named_again(table, digest)
 
-    table.update(runtime.clock, package_row(package), change)
+    table.update(package_row(package), change)
     # It may have gone between the first call and the row that names it.
     put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
     found = table.version(package, made[0].version)
@@ -143,10 +118,9 @@ def described(runtime: Runtime, owner: str, request: Request) -> Request:
 
 def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> ProductChoice:
     asked = reference_of(choice.name)
-    desk = RasterDesk(runtime=runtime)
-    found = package_operations.meant(desk, owner, asked)
+    found = package_operations.meant(runtime.rasters, owner, asked)
     if found is None:
-        names = [*_names(desk, owner)]
+        names = [*_names(runtime, owner)]
         raise RequestRefusedError(
             f"products.{number}.name",
             f"there is no raster {choice.name!r}, or you may not see it.",
@@ -172,8 +146,8 @@ def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> 
     )
 
 
-def _names(desk: RasterDesk, person: str) -> Iterator[str]:
-    for row in package_operations.visible(desk, person):
+def _names(runtime: Runtime, person: str) -> Iterator[str]:
+    for row in package_operations.visible(runtime.rasters, person):
         yield f"raster:{row.name}" if row.owner == person else f"raster:{row.owner}/{row.name}"
 
 
@@ -193,13 +167,12 @@ def collect(runtime: Runtime) -> int:
         document = request_operations.document_of(row)
         if any(is_raster(choice.name) for choice in document.products):
             return 0
-    desk = RasterDesk(runtime=runtime)
 
     def remove(digest: str) -> None:
         runtime.blobs.delete(RASTERS, blob_of(digest))
 
     return sum(
-        package_operations.remove_unnamed(desk, one, partial(remove, one.digest))
+        package_operations.remove_unnamed(runtime.rasters, one, partial(remove, one.digest))
         for one in waiting
         if one.digest not in used
     )

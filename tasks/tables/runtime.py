@@ -9,8 +9,9 @@ from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
+from tasks.tables import package_table
 from tasks.tables.group_table import GroupTable
-from tasks.tables.package_table import PackageTable, RasterTable
+from tasks.tables.package_table import RasterVersionRow, UploadTable, VersionRow
 from tasks.tables.request_table import RequestTable
 from tasks.tables.task_table import TaskTable
 
@@ -45,14 +46,28 @@ class Runtime:
         return GroupTable(self.store)
 
     @cached_property
-    def packages(self) -> PackageTable:
+    def packages(self) -> UploadTable[VersionRow]:
         """The table `packages`."""
-        return PackageTable(self.store)
+        return UploadTable(
+            self.store,
+            self.clock,
+            self.random,
+            package_table.TABLE,
+            package_table.VERSION,
+            "package",
+        )
 
     @cached_property
-    def rasters(self) -> RasterTable:
+    def rasters(self) -> UploadTable[RasterVersionRow]:
         """The table `rasters`."""
-        return RasterTable(self.store)
+        return UploadTable(
+            self.store,
+            self.clock,
+            self.random,
+            package_table.RASTERS,
+            package_table.RASTER_VERSION,
+            "raster",
+        )
 
 
 def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:

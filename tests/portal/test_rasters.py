@@ -13,7 +13,6 @@ from tasks.request.document import parse_request
 from tasks.storage.blobs import RASTERS
 from tasks.tables import package_operations, raster_operations, request_operations
 from tasks.tables.package_table import package_id
-from tasks.tables.raster_operations import RasterDesk
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
@@ -199,10 +198,9 @@ def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
 
 def test_files_of_deleted_rasters_go(portal: LivePortal, runtime: Runtime, dem: Path) -> None:
     digest = push(portal, dem).json()["versions"][0]["digest"]
-    desk = RasterDesk(runtime=runtime)
-    row = package_operations.own(desk, ADA, package_id(ADA, "hills"))
+    row = package_operations.own(runtime.rasters, ADA, package_id(ADA, "hills"))
     assert raster_operations.collect(runtime) == 0
-    package_operations.delete(desk, row)
+    package_operations.delete(runtime.rasters, row)
     assert raster_operations.collect(runtime) == 1
     assert not runtime.blobs.exists(RASTERS, f"{digest}.h5")
 
@@ -211,14 +209,13 @@ def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
     portal: LivePortal, runtime: Runtime, dem: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = push(portal, dem).json()
-    desk = RasterDesk(runtime=runtime)
-    row = package_operations.own(desk, ADA, package_id(ADA, "hills"))
+    row = package_operations.own(runtime.rasters, ADA, package_id(ADA, "hills"))
     name = f"{made['versions'][0]['digest']}.h5"
     document = parse_request(
         {**DOCUMENT, "products": [{"name": "raster:hills", "layers": ["hills"]}]}
     )
     request_operations.submit(runtime, ADA, document)
-    package_operations.delete(desk, row)
+    package_operations.delete(runtime.rasters, row)
     assert raster_operations.collect(runtime) == 0
     monkeypatch.setattr(RequestState, "unplanned", property(lambda _: False))
     assert raster_operations.collect(runtime) == 0

@@ -217,7 +217,7 @@ def test_a_version_is_resolved_once_and_its_environment_goes_with_it(
     digest = upload()
     write_wheel(index, "wrap", "0.2", {"wrap/__init__.py": "PAPER = 'red'\n"})
     assert upload() == digest
-    row = package_operations.own(runtime, "ada", runtime.packages.owned("ada")[0])
+    row = package_operations.own(runtime.packages, "ada", runtime.packages.owned("ada")[0])
     version = runtime.packages.version(row.id, "1")
     assert version is not None
     assert "wrap==0.1" in version.dependencies
@@ -229,7 +229,7 @@ def test_a_version_is_resolved_once_and_its_environment_goes_with_it(
     assert "wrap==0.2" in newer.dependencies
     for one in (digest, other):
         assert runtime.blobs.exists(PACKAGES, environment_blob(one))
-    package_operations.delete(runtime, row, "1")
+    package_operations.delete(runtime.packages, row, "1")
     package_operations.collect(runtime)
     package_operations.collect(runtime)
     for name in (blob_of(digest), environment_blob(digest)):

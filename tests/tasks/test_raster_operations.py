@@ -16,7 +16,6 @@ from tasks.storage.store import Operation, Row
 from tasks.tables import package_operations, raster_operations, request_operations
 from tasks.tables.package_operations import PackageConflictError
 from tasks.tables.package_table import RasterVersionRow, package_id
-from tasks.tables.raster_operations import RasterDesk
 from tasks.tables.request_table import REQUEST, request_row
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.updates import write
@@ -173,9 +172,8 @@ def test_a_raster_whose_file_storage_has_lost_is_refused(runtime: Runtime, tmp_p
 
 
 def delete(runtime: Runtime, name: str = "hills", owner: str = "ann") -> None:
-    desk = RasterDesk(runtime=runtime)
-    row = package_operations.own(desk, owner, package_id(owner, name))
-    package_operations.delete(desk, row)
+    row = package_operations.own(runtime.rasters, owner, package_id(owner, name))
+    package_operations.delete(runtime.rasters, row)
 
 
 def test_files_that_no_version_names_go(runtime: Runtime, tmp_path: Path) -> None:
