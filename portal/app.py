@@ -17,6 +17,7 @@ from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
 from portal.core.identity import find_person
 from portal.core.problems import ForbiddenError, Problem, register_problems
+from portal.core.repeats import Repeats
 from portal.core.results import ResultIndex
 from portal.core.sending import Compressed, OpenToPages, Unchanged
 from portal.core.sign_in_mail import SignInDesk
@@ -62,6 +63,7 @@ from tasks.messages.redis_watch import RedisWatch
 from tasks.model.packages import Packages
 from tasks.run.sources import is_sample
 from tasks.settings import Settings
+from tasks.storage.store import LocalStore
 from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.runtime import Runtime
 
@@ -202,6 +204,8 @@ def create_app(
     app.add_middleware(Compressed)
     app.add_middleware(OpenToPages)
     app.add_middleware(_Headers)
+    if isinstance(runtime.store, LocalStore):
+        app.add_middleware(Repeats, store=runtime.store)
     app.add_middleware(Traffic, count=count)
 
     def error_page(request: Request, problem: Problem) -> Response:

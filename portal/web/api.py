@@ -34,6 +34,7 @@ from portal.core.problems import (
     NotNowError,
     StillPlanningError,
 )
+from portal.core.repeats import SHORTLY, made_from_list, made_from_row
 from portal.core.results import ResultFile
 from portal.core.submissions import (
     LONGEST_KEY,
@@ -56,7 +57,7 @@ from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import raster_operations, request_operations
 from tasks.tables.package_operations import PackagesOf
-from tasks.tables.request_table import Rehearsal, RequestRow
+from tasks.tables.request_table import Rehearsal, RequestRow, list_of
 from tasks.tables.task_rows import Interest
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -143,6 +144,7 @@ def submitted(
 
 @router.get("/requests", summary="Requests, newest first")
 def list_requests(
+    request: Request,
     caller: Caller,
     portal: CurrentPortal,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -152,15 +154,19 @@ def list_requests(
     group: Annotated[str, Query(description="Those shared with this group of yours.")] = "",
 ) -> list[RequestAnswer]:
     """List the caller's requests without their gaps; an operator may ask for everybody's."""
+    everybody = everybody and caller.is_operator
     found = listed(
         portal,
         caller,
         limit,
         before=before,
-        everybody=everybody and caller.is_operator,
+        everybody=everybody,
         label=label,
         group=group,
     )
+    if not (before or group):
+        of = list_of(None if everybody else caller.owner, label="" if everybody else label)
+        made_from_list(request, caller, of, limit, found)
     return [RequestAnswer.of(row) for row in found]
 
 
@@ -233,6 +239,8 @@ async def status(
                     row, etag = await _standing(portal, caller, request_id)
                 elif await request.is_disconnected():
                     raise ClientDisconnect
+    if not wait:
+        made_from_row(request, caller, row, SHORTLY)
     if etag == had:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
     response.headers["ETag"] = etag
@@ -245,7 +253,7 @@ async def status(
 
 async def _standing(portal: Portal, caller: Person, request: str) -> tuple[RequestRow, str]:
     """Return a request's row and its ETag. Raises NotFoundError."""
-    row = await run_in_threadpool(read_for, portal.runtime, caller, request)
+    row = await portal.quickly(read_for, portal.runtime, caller, request)
     # The answer is a function of the row, whose own ETag may have characters that a header has not.
     return row, f'"{hashlib.sha256(row.etag.encode()).hexdigest()[:32]}"'
 
@@ -384,6 +392,7 @@ def failures(
 ) -> list[FailureAnswer]:
     """List every task that failed for good, with category, cause and remedy."""
     row = read_for(portal.runtime, caller, request_id)
+    made_from_row(request, caller, row, SHORTLY)
     every = portal.results.failures(portal.runtime, row)
     keys = [interest.key for interest in every]
     if after and after not in keys:
@@ -422,6 +431,7 @@ def results(
 ) -> list[ResultAnswer]:
     """List the files that are finished so far, by path."""
     row = read_for(portal.runtime, caller, request_id)
+    made_from_row(request, caller, row, SHORTLY)
     files = portal.results.files(portal.runtime, row)
     paths = list(files)
     page = _page(portal, request, response, paths, bisect_right(paths, after), limit)

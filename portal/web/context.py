@@ -1,11 +1,13 @@
 """The state of a running portal, and how a route gets it."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 
 from fastapi import Depends, Query, Request
+from fastapi.concurrency import run_in_threadpool
 
 from portal.core.board import Board
 from portal.core.explaining import Explainer
@@ -26,11 +28,15 @@ from tasks.model.packages import Packages
 from tasks.request.document import Request as Document
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.settings import Settings
+from tasks.storage.store import LocalStore
 from tasks.tables import raster_operations
 from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.package_operations import PackagesOf
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from authlib.integrations.starlette_client import StarletteOAuth2App
@@ -89,6 +95,17 @@ class Portal:
     stores: Kept[Mapping[str, Member]] = field(default_factory=lambda: Kept(16))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
     progress: Shared[Progress] = field(default_factory=lambda: Shared(256))
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether tables are on this machine."""
+        return isinstance(self.runtime.store, LocalStore)
+
+    async def quickly(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read a few rows: at once where tables are on this machine, else in a thread."""
+        if self.is_local:
+            return read(*args, **kwargs)
+        return await run_in_threadpool(read, *args, **kwargs)
 
     def results_of(self, row: RequestRow) -> Arranged:
         """Return the finished results of a request as its pages show them."""

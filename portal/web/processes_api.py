@@ -36,6 +36,7 @@ from portal.core.jobs import (
     outputs_of_process,
 )
 from portal.core.problems import NotFoundError
+from portal.core.repeats import made_from_row
 from portal.core.stac import GEOJSON, Object, feature, link
 from portal.core.submissions import LONGEST_KEY, load_for
 from portal.core.tokens import Person
@@ -160,9 +161,11 @@ def jobs(
 
 
 @router.get("/jobs/{job_id}", summary="A job's status")
-def job(job_id: str, request: Request, caller: Caller, portal: CurrentPortal) -> JobAnswer:
+async def job(job_id: str, request: Request, caller: Caller, portal: CurrentPortal) -> JobAnswer:
     """Return where a job stands."""
-    return JobAnswer.of(_job(portal, caller, job_id), base_url(request, portal.settings))
+    row = await portal.quickly(_job, portal, caller, job_id)
+    made_from_row(request, caller, row)
+    return JobAnswer.of(row, base_url(request, portal.settings))
 
 
 @router.delete("/jobs/{job_id}", summary="Dismiss a job")

@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.core.comparison import comparison
@@ -238,7 +237,7 @@ async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Resp
 
     The stream ends with the request, and after some minutes: then the browser asks again.
     """
-    row = await run_in_threadpool(read_for, portal.runtime, caller, request_id)
+    row = await portal.quickly(read_for, portal.runtime, caller, request_id)
     return StreamingResponse(
         _events(portal, caller, row, mine=caller.may_see(row.owner)),
         media_type="text/event-stream",
@@ -270,7 +269,7 @@ async def _events(
             try:
                 found = await portal.progress.get(key, read)
                 if not mine:  # what was read after a link or a group came to an end is not told
-                    await run_in_threadpool(read_for, portal.runtime, caller, request_id)
+                    await portal.quickly(read_for, portal.runtime, caller, request_id)
             except (StoreError, NotFoundError):
                 return  # the browser asks again
             # What is the same is told, too: a proxy takes a silent connection for dead.

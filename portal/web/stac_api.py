@@ -19,6 +19,7 @@ from portal.core.addresses import base_url, this_url
 from portal.core.datetimes import Interval
 from portal.core.identity import Caller
 from portal.core.problems import BadCallError, NotFoundError
+from portal.core.repeats import SHORTLY, made_from_row
 from portal.core.stac import GEOJSON, Item, collection, feature, link
 from portal.core.submissions import load_for
 from portal.core.tokens import Person
@@ -190,6 +191,7 @@ def items(
 ) -> Response:
     """List the items of a collection in the order of time."""
     row = load_for(portal.runtime, caller, collection_id)
+    made_from_row(request, caller, row, SHORTLY)
     asked = Search(bbox=_numbers(bbox), datetime=datetime, limit=limit, token=token)
     named = _names(collections, 100)
     page = _search(portal, iter([row] if named is None or row.id in named else []), asked)

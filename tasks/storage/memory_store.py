@@ -66,6 +66,15 @@ class MemoryStore:
             start = page[-1].row + "\0"
             left = None if left is None else left - len(page)
 
+    def etags(
+        self, table: str, partition: str, start: str, end: str, limit: int
+    ) -> tuple[str, ...]:
+        with self._lock:
+            part = self._partition(table, partition)
+            first, last = bisect_left(part.order, start), bisect_left(part.order, end)
+            found = part.order[first : min(last, first + limit)]
+            return tuple(part.rows[name].etag for name in found)
+
     def tables(self) -> dict[str, list[Row]]:
         """Everything stored, for assertions."""
         found: dict[str, list[Row]] = {}

@@ -30,6 +30,10 @@ _SCAN = (
     "AND row < ? ORDER BY row LIMIT ?"
 )
 _SCAN_FIRST, _SCAN_NEXT = _SCAN.format(">="), _SCAN.format(">")
+_ETAGS = (
+    'SELECT etag FROM rows WHERE "table" = ? AND partition = ? AND row >= ? '
+    "AND row < ? ORDER BY row LIMIT ?"
+)
 _INSERT = "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?)"
 _UPSERT = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)"
 _REPLACE = f"UPDATE rows SET entity = ?, etag = ? {_ROW}"
@@ -85,6 +89,13 @@ class SqliteStore:
                 return
             query, start = _SCAN_NEXT, page[-1][0]
             left = None if left is None else left - size
+
+    def etags(
+        self, table: str, partition: str, start: str, end: str, limit: int
+    ) -> tuple[str, ...]:
+        with self._file.read(f"reading {table} from {start!r}") as connection:
+            found = connection.execute(_ETAGS, (table, partition, start, end, limit)).fetchall()
+        return tuple(str(etag) for (etag,) in found)
 
     def _apply(
         self,

@@ -7,7 +7,7 @@ Three implementations: `sqlite_store.SqliteStore` on one machine, `azure_tables.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Value = str | int | float | bool | bytes
 Entity = dict[str, Value]
@@ -106,4 +106,15 @@ class Store(Protocol):
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
     ) -> Iterator[Row]:
         """Rows with start <= RowKey < end, in RowKey order, paged as they are consumed."""
+        ...
+
+
+@runtime_checkable
+class LocalStore(Store, Protocol):
+    """A store on this machine, where a short read takes less than a change of threads."""
+
+    def etags(
+        self, table: str, partition: str, start: str, end: str, limit: int
+    ) -> tuple[str, ...]:
+        """Return the ETags of the rows with start <= RowKey < end, at most so many, in order."""
         ...

@@ -22,7 +22,7 @@ is therefore kept. The partition `holdings` has what the archive holds.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -31,7 +31,17 @@ from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.model.plan import Gap, PlannedWindow
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec, Form, cut, in_json
-from tasks.storage.store import Delete, Entity, Insert, Operation, Replace, Row, Store, Upsert
+from tasks.storage.store import (
+    Delete,
+    Entity,
+    Insert,
+    LocalStore,
+    Operation,
+    Replace,
+    Row,
+    Store,
+    Upsert,
+)
 from tasks.tables import updates
 from tasks.tables.updates import prefix_range
 
@@ -212,6 +222,21 @@ _MARKER = Codec(_Marker, "marker")
 _WRITTEN = Codec(_Written, "written")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """The ETags that the first `limit` rows of a range had."""
+
+    start: str
+    end: str
+    limit: int
+    etags: tuple[str, ...]
+
+    def are_same(self, store: LocalStore) -> bool:
+        """Tell whether the rows have these ETags still; raise StoreError."""
+        found = store.etags(TABLE, PARTITION, self.start, self.end, self.limit)
+        return found == self.etags
+
+
 class RequestTable:
     """The table `requests` in a store. Every call may raise StoreError."""
 
@@ -305,6 +330,18 @@ class RequestTable:
 def request_row(request: str) -> str:
     """Return the RowKey of a request."""
     return f"q|{request}"
+
+
+def seen_row(row: RequestRow) -> Seen:
+    """Return by what to tell later whether a request's row is the same."""
+    name = request_row(row.id)
+    return Seen(start=name, end=f"{name}\0", limit=1, etags=(row.etag,))
+
+
+def seen_in_list(of: str, limit: int, rows: Iterable[RequestRow]) -> Seen:
+    """Return by what to tell later whether the first rows of a list are the same."""
+    start, end = prefix_range(of)
+    return Seen(start=start, end=end, limit=limit, etags=tuple(row.etag for row in rows))
 
 
 def is_request(row: str) -> bool:

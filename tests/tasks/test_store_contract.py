@@ -18,6 +18,7 @@ from tasks.storage.store import (
     Delete,
     Entity,
     Insert,
+    LocalStore,
     MergeEntity,
     Operation,
     Replace,
@@ -71,6 +72,21 @@ def read(store: Store, part: str, name: str) -> Row:
     row = store.get(TABLE, part, name)
     assert row is not None
     return row
+
+
+def test_etags_of_rows_are_read_where_that_is_quick(store: Store, part: str) -> None:
+    if not isinstance(store, LocalStore):
+        assert isinstance(store, AzureTables)
+        return
+    for name in ("t|c", "t|a", "t|b", "u|a"):
+        store.transact(TABLE, part, [Insert(row=name, entity={"x": 1})])
+    wanted = tuple(row.etag for row in store.scan(TABLE, part, "t|", "u|"))
+    assert store.etags(TABLE, part, "t|", "u|", 10) == wanted
+    assert store.etags(TABLE, part, "t|", "u|", 2) == wanted[:2]
+    assert store.etags(TABLE, part, "t|b", "t|b\0", 1) == (read(store, part, "t|b").etag,)
+    store.transact(TABLE, part, [Upsert(row="t|b", entity={"x": 1})])
+    changed = store.etags(TABLE, part, "t|", "u|", 10)
+    assert [old == new for old, new in zip(wanted, changed, strict=True)] == [True, False, True]
 
 
 def test_values_come_back_as_they_were(store: Store, part: str) -> None:
