@@ -10,44 +10,13 @@ from tasks.model.model import Phase
 from tasks.model.plan import PlannedTask
 from tasks.model.spec import CollectSpec
 from tasks.tables.expectation import Times
+from tasks.tables.request_table import Preview
 
 LOOKED_AT = 2000
 """Tasks whose rows are read, about; of larger plans evenly spread ones stand for all."""
 
 _GB = 1e9
 _HOUR = 3600.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prices:
-    """In one currency: of a GB kept for a month, of an hour of one core, of a GB fetched."""
-
-    storage: float = 0.0
-    core_hour: float = 0.0
-    download: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What is left to do for a plan.
-
-    `reused` counts, by phase, the tasks whose artifact exists; `exact` says whether all tasks were
-    looked at. `download` is the bytes to fetch, `stored` the most bytes to keep, `busy` the seconds
-    of slots. `similar` counts the tasks for which only similar work was timed (`busy` includes
-    them); `unmeasured` those for which nothing like them was timed (`busy` leaves them out).
-    `elapsed` is the seconds with all slots at work, 0 without any slot; `cost` includes a month of
-    storage.
-    """
-
-    reused: Mapping[Phase, int]
-    exact: bool
-    download: int
-    stored: int
-    busy: float
-    similar: int
-    unmeasured: int
-    elapsed: float
-    cost: float
 
 
 @dataclass
@@ -83,24 +52,15 @@ class _Sample:
         return round(count * (1 - self.bytes_there[kind] / seen)) if seen else count
 
 
-def prices(options: ManagerOptions) -> Prices:
-    """Return the prices that the settings name."""
-    return Prices(
-        storage=options.price_storage,
-        core_hour=options.price_core_hour,
-        download=options.price_download,
-    )
-
-
 def forecast(
     counts: Counts,
     sample: Iterable[PlannedTask],
     there: Callable[[str], bool],
     times: Times,
-    prices: Prices,
+    options: ManagerOptions,
     slots: int,
-) -> Forecast:
-    """Forecast what a plan takes.
+) -> tuple[Preview, Mapping[Phase, int]]:
+    """Forecast what a plan takes; say by phase how many tasks' artifacts exist, too.
 
     `sample` holds all its tasks, or some that stand for all; `there` says of a task key whether its
     artifact is in the store; `times` is what attempts took; `slots` is the number of slots at work.
@@ -125,16 +85,19 @@ def forecast(
             similar += left
     download = looked.left("download", counts.download)
     stored = looked.left("stored", counts.stored)
-    return Forecast(
-        reused=dict(reused),
+    cost = busy / _HOUR * options.price_core_hour
+    cost += download / _GB * options.price_download + stored / _GB * options.price_storage
+    preview = Preview(
+        granules=counts.granules,
+        tasks=counts.tasks,
+        reused=reused.total(),
+        size=download,
         exact=looked.seen.total() >= counts.tasks,
-        download=download,
         stored=stored,
         busy=busy,
         similar=similar,
         unmeasured=unmeasured,
         elapsed=busy / slots if slots else 0.0,
-        cost=busy / _HOUR * prices.core_hour
-        + download / _GB * prices.download
-        + stored / _GB * prices.storage,
+        cost=cost,
     )
+    return preview, reused

@@ -1,9 +1,9 @@
 """Plans under way beside the manager's rounds: planned, frozen and counted, perhaps for minutes."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -12,8 +12,8 @@ from structlog.contextvars import bound_contextvars
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import rehearsal, stored_plan
-from service_manager.plans.forecast import LOOKED_AT, Forecast, forecast, prices
-from tasks.model.model import State
+from service_manager.plans.forecast import LOOKED_AT, forecast
+from tasks.model.model import Phase, State
 from tasks.model.plan import Plan, PlannedTask
 from tasks.request.document import Request
 from tasks.tables import (
@@ -24,7 +24,7 @@ from tasks.tables import (
     workers,
 )
 from tasks.tables.expectation import Times
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import Preview, RequestRow
 from tasks.tables.runtime import Runtime, new_id
 
 log = structlog.get_logger("manager.plan_jobs")
@@ -41,10 +41,14 @@ Run = Callable[[Job], "Future[MadePlan]"]
 
 @dataclass(frozen=True, kw_only=True)
 class MadePlan:
-    """A plan that is frozen, what it will take, and whether one run of it goes first."""
+    """A plan that is frozen, what it will take, and whether one run of it goes first.
+
+    `reused` counts, by phase, the tasks whose artifact exists.
+    """
 
     plan: stored_plan.Frozen
-    forecast: Forecast
+    preview: Preview
+    reused: Mapping[Phase, int]
     rehearsed: bool = False
 
 
@@ -143,15 +147,15 @@ class PlanJobs:
             return task is not None and task.state is State.DONE
 
         slots = sum(worker.slots for worker in workers.list_workers(store))
-        return MadePlan(
-            plan=plan,
-            rehearsed=bool(rehearsed),
-            forecast=forecast(
-                plan.counts,
-                plan.sample(LOOKED_AT),
-                there,
-                Times(history.class_statistics(store)),
-                prices(self._options),
-                slots,
-            ),
+        preview, reused = forecast(
+            plan.counts,
+            plan.sample(LOOKED_AT),
+            there,
+            Times(history.class_statistics(store)),
+            self._options,
+            slots,
         )
+        preview = replace(
+            preview, gaps=len(plan.gaps), windows=plan.windows, window_count=plan.window_count
+        )
+        return MadePlan(plan=plan, preview=preview, reused=reused, rehearsed=bool(rehearsed))

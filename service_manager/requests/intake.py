@@ -21,7 +21,6 @@ from tasks.tables.request_table import (
     GAPS_ON_ROW,
     PhaseCount,
     Preparation,
-    Preview,
     Rehearsal,
     RequestRow,
 )
@@ -277,16 +276,16 @@ class Intake:
 
     def _much(self, ready: MadePlan) -> str:
         """Why a request waits for confirmation; empty when it does not."""
-        options, found = self._options, ready.forecast
+        options, found = self._options, ready.preview
         said = []
         if ready.plan.counts.tasks > options.confirm_tasks:
             said.append(
                 f"{ready.plan.counts.tasks:,} tasks, more than the {options.confirm_tasks:,} of "
                 "SWATHMILL_CONFIRM_TASKS"
             )
-        if found.download > options.confirm_gb * _GB:
+        if found.size > options.confirm_gb * _GB:
             said.append(
-                f"{found.download / _GB:,.0f} GB to fetch, more than the {options.confirm_gb:g} of "
+                f"{found.size / _GB:,.0f} GB to fetch, more than the {options.confirm_gb:g} of "
                 "SWATHMILL_CONFIRM_GB"
             )
         if found.cost > options.confirm_cost:
@@ -333,11 +332,9 @@ def _to_write(row: RequestRow) -> RequestRow:
 
 def _counted(row: RequestRow, ready: MadePlan) -> RequestRow:
     """Return the row with the counts of its plan."""
-    plan, found = ready.plan, ready.forecast
+    plan, reused = ready.plan, ready.reused
     phases = {
-        phase: PhaseCount(
-            total=total, done=found.reused.get(phase, 0), reused=found.reused.get(phase, 0)
-        )
+        phase: PhaseCount(total=total, done=reused.get(phase, 0), reused=reused.get(phase, 0))
         for phase, total in plan.counts.phases.items()
     }
     return replace(
@@ -346,22 +343,7 @@ def _counted(row: RequestRow, ready: MadePlan) -> RequestRow:
         outputs=plan.counts.results,
         package=plan.packages,
         rehearsal=Rehearsal.DUE if ready.rehearsed else Rehearsal.NONE,
-        preview=Preview(
-            granules=plan.counts.granules,
-            tasks=plan.counts.tasks,
-            gaps=len(plan.gaps),
-            reused=sum(found.reused.values()),
-            size=found.download,
-            exact=found.exact,
-            stored=found.stored,
-            busy=found.busy,
-            similar=found.similar,
-            unmeasured=found.unmeasured,
-            elapsed=found.elapsed,
-            cost=found.cost,
-            windows=plan.windows,
-            window_count=plan.window_count,
-        ),
+        preview=ready.preview,
         gaps=plan.gaps[:GAPS_ON_ROW],
         gap_count=len(plan.gaps),
         notes=plan.notes,

@@ -189,6 +189,6 @@ def test_a_forecast_counts_what_is_there_and_the_slots_at_work() -> None:
     planning.beside.end()
     made = planning.jobs.take(request)
     assert made is not None
-    found = made.forecast
-    assert (dict(found.reused), found.exact) == ({A.phase: 1}, True)
+    found = made.preview
+    assert (made.reused, found.reused, found.exact) == ({A.phase: 1}, 1, True)
     assert (found.busy, found.elapsed, found.cost) == (1.0, 0.25, 1.0)
