@@ -1,4 +1,4 @@
-"""Words of the field that every room uses: granule names, collections, tiles, boxes, the sphere.
+"""What all other packages use: granule names, collections, tiles, boxes, the sphere.
 
-The lowest room: it imports nothing of ours.
+The lowest package: it imports nothing of ours.
 """

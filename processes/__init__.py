@@ -1,4 +1,4 @@
 """Control of processes: signals at a parent's death, process trees, file locks.
 
-The lowest room, beside `modis`: it imports nothing of ours.
+The lowest package, beside `modis`: it imports nothing of ours.
 """

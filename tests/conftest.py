@@ -1,4 +1,4 @@
-"""Fixtures every room's tests share."""
+"""Fixtures that all tests share."""
 
 import fcntl
 import gc

@@ -114,16 +114,16 @@ def test_every_locked_package_has_a_hash(lock: Path) -> None:
         assert "--hash=sha256:" in entry, entry.splitlines()[0]
 
 
-def test_the_image_holds_every_room() -> None:
+def test_the_image_holds_every_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["setuptools"]["packages"]["find"]["include"]
-    rooms = {room.removesuffix("*") for room in included}
+    packages = {package.removesuffix("*") for package in included}
     recipe = (ROOT / "infra/Containerfile").read_text()
     copied = set(re.findall(r"^COPY (\w+) (?:\1)$", recipe, re.MULTILINE))
-    assert rooms
-    assert copied == rooms
+    assert packages
+    assert copied == packages
     allowed = (ROOT / ".containerignore").read_text().splitlines()
-    assert {f"!{room}" for room in rooms} <= set(allowed)
+    assert {f"!{package}" for package in packages} <= set(allowed)
 
 
 def test_the_development_lock_agrees_with_the_runtime_lock() -> None:

@@ -11,7 +11,7 @@ from modis.sphere import METRES_PER_DEGREE, SPHERE_RADIUS, SPHERE_RADIUS_KM, wra
 from modis.tile import TILE_PIXELS, TILE_SIZE
 
 ROOT = Path(__file__).parents[2]
-ROOMS = (
+PACKAGES = (
     "archives",
     "bench",
     "portal",
@@ -27,8 +27,8 @@ KERNELS = ROOT / "reprojection" / "kernels" / "csrc"
 
 def spelled_in(pattern: str, *suffixes: str) -> set[str]:
     found = set()
-    for room in ROOMS:
-        for path in (ROOT / room).rglob("*"):
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*"):
             if path.suffix in suffixes and re.search(pattern, path.read_text("utf-8")):
                 found.add(str(path.relative_to(ROOT)))
     return found
@@ -41,13 +41,13 @@ def test_the_numbers_are_those_of_the_modis_land_grid() -> None:
     assert SPHERE_RADIUS_KM * 1000 == SPHERE_RADIUS
 
 
-def test_only_the_ground_room_spells_the_radius_and_the_tile_size() -> None:
+def test_only_the_lowest_package_spells_the_radius_and_the_tile_size() -> None:
     # bench/fuzz_granules.py writes the text of a file's metadata, in which they are as NASA has it.
     spelled = spelled_in(r"\b6371[._]?\d|\b111[_.]?19[45]|\b1111[_.]?95", ".py", ".c", ".h")
     assert spelled == {"bench/fuzz_granules.py"}
 
 
-def test_only_the_ground_room_spells_the_first_bytes_of_formats() -> None:
+def test_only_the_lowest_package_spells_the_first_bytes_of_formats() -> None:
     assert spelled_in(r"\\x89HDF|\\x0e\\x03\\x13\\x01", ".py") == set()
     assert HDF4_MAGIC != HDF5_MAGIC
 

@@ -22,7 +22,7 @@ from typing import Any
 from tests.mutants.faults import ROOT
 
 LIST = Path(__file__).parent / "mutmut" / "survivors.toml"
-ROOMS = ("archives", "modis", "processes", "reprojection", "service_manager", "tasks", "worker")
+PACKAGES = ("archives", "modis", "processes", "reprojection", "service_manager", "tasks", "worker")
 COPY = ROOT / "build" / "mutate"
 _LEFT_OUT = ("__pycache__", "bench", "browser", "acceptance", "portal", "infra")
 _WORDS = ("log", "_log")  # loggers
@@ -105,12 +105,12 @@ def _is_logger(node: ast.AST) -> bool:
 def _prepare(module: Module) -> None:
     """Copy the code and tell mutmut what to mutate and which tests to run."""
     shutil.rmtree(COPY, ignore_errors=True)
-    for room in (*ROOMS, "tests"):
+    for package in (*PACKAGES, "tests"):
         shutil.copytree(
-            ROOT / room, COPY / room, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True
+            ROOT / package, COPY / package, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True
         )
     tests = "".join(f"\n    {test}" for test in module.tests)
-    also = "".join(f"\n    {room}" for room in (*ROOMS, "tests", "pyproject.toml"))
+    also = "".join(f"\n    {package}" for package in (*PACKAGES, "tests", "pyproject.toml"))
     (COPY / "setup.cfg").write_text(
         f"[mutmut]\nsource_paths = {module.file.partition('/')[0]}/\n"
         f"only_mutate = {module.file}\n"
