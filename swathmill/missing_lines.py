@@ -9,6 +9,8 @@ from swathmill.client import Failure, Gap, Missing
 from tasks.model import gaps as joined
 from tasks.model.plan import Gap as PlannedGap
 
+_WORDS = {"upstream failed": "an input could not be made"}
+
 
 class Result(Protocol):
     """A result file, from the portal or from a summary."""
@@ -52,7 +54,7 @@ def incomplete_lines(results: Sequence[Result]) -> list[str]:
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
     """List what failed, each with its category; of a run, say how to try it at home."""
     return [
-        f"failed: {one.output or one.name}: {one.category}"
+        f"failed: {one.output or one.name}: {_WORDS.get(one.category, one.category)}"
         + (f" (what it was given: swathmill inputs {one.key})" if one.phase == "reduction" else "")
         for one in failures
     ]

@@ -24,13 +24,13 @@ _NAMED = 3  # examples of one failure category
 _PHASE_WORDS = {
     Phase.COLLECTION: ("granule", "granules"),
     Phase.REPROJECTION: ("cell", "cells"),
-    Phase.AGGREGATION: ("aggregate", "aggregates"),
+    Phase.AGGREGATION: ("mosaic or stack", "mosaics and stacks"),
     Phase.REDUCTION: ("reduction run", "reduction runs"),
 }
 _VERBS = {
     Phase.COLLECTION: "fetched",
     Phase.REPROJECTION: "reprojected",
-    Phase.AGGREGATION: "aggregated",
+    Phase.AGGREGATION: "put together",
     Phase.REDUCTION: "run",
 }
 

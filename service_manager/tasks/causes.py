@@ -1,5 +1,6 @@
 """What a request's interests say of its end: the first cause of failures, and empty rasters."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mode
@@ -10,6 +11,7 @@ from tasks.model.spec import Input
 from tasks.tables.task_rows import Interest
 
 _NAMED = 3  # rasters in one sentence
+_CELL = re.compile(r"^r-?\d+c-?\d+(_r-?\d+c-?\d+)* ")  # `tasks.request.target.cell_name`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,8 @@ def inherited(given: Input, failed: Task) -> str:
     # The runs of one reduction fail alike: which of them it was says nothing.
     if failed.phase is Phase.REDUCTION or given.name in said:
         return said
-    return f"{given.name}: {said}"
+    # A cell of a lattice is named by its row and column, which say nothing to people.
+    return f"{_CELL.sub('a cell of ', given.name)}: {said}"
 
 
 def order(interest: Interest) -> tuple[int, str, str]:

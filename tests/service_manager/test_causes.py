@@ -136,6 +136,19 @@ def test_a_task_is_told_why_its_input_failed(task: Task, expected: str) -> None:
     assert inherited(Input(key="k", name="input"), task) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("r-3c-1_r-3c0 2012-03-13", "a cell of 2012-03-13: bad image format: why"),
+        ("r0c12 2012-03-13T1035", "a cell of 2012-03-13T1035: bad image format: why"),
+        ("h17v03 2012-03-13", "h17v03 2012-03-13: bad image format: why"),
+    ],
+)
+def test_a_cell_of_a_lattice_is_told_in_words(name: str, said: str) -> None:
+    failed = ended(BAD, phase=Phase.REPROJECTION)
+    assert inherited(Input(key="k", name=name), failed) == said
+
+
 def raster(name: str, share: float | None, **more: object) -> Interest:
     file = ArtifactFile(name=f"{name}.tif", blob="b", size=1, sha256="", valid_share=share)
     found = Interest(

@@ -22,6 +22,8 @@ def test_a_list_that_is_cut_says_how_much_and_where_to_read_it() -> None:
     assert failure_lines([run]) == [
         "failed: mean r0c0: user code failed (what it was given: swathmill inputs e2)"
     ]
+    (line,) = failure_lines([Failure(name="x", output="a/b", category="upstream failed")])
+    assert line == "failed: a/b: an input could not be made"
     lines = failure_lines([Failure(name=f"g{n}", category="unknown") for n in range(50)])
     assert shortened(lines, 50, "there") == lines
     cut = shortened(lines, 40, "http://here/api/requests/x/failures")
