@@ -99,6 +99,8 @@ def test_an_attempt_is_killed_and_its_task_handed_back(
         assert f"subject={running}" in client.get("/operations").text
         assert act(client, "kill attempt", running).status_code == 200
         assert act(client, "kill attempt", "0" * 64).status_code == 404
+        audited = client.get("/operations/actions").text
+        assert f'<a class="mono" href="/tasks/{running}">{running[-12:]}</a>' in audited
     (claim,) = worker(runtime).moves
     (attempt,) = worker(runtime).attempts
     assert claim == attempt.claim
