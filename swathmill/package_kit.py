@@ -7,7 +7,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +15,6 @@ import numpy as np
 import rasterio
 
 from swathmill.errors import ArgumentError
-from tasks.model.model import RunUse
 from tasks.model.package_uploads import Upload, repack
 from tasks.model.packages import (
     Package,
@@ -30,6 +28,7 @@ from tasks.model.spec import GridSpec, Input, ReduceSpec
 from tasks.request.checks import nearest_names
 from tasks.run.python_environments import resolve
 from tasks.settings import Settings
+from worker.phases.context import Surroundings
 from worker.phases.group import MANIFEST, Manifest, ManifestBand
 from worker.phases.reduce import (
     PARAMETERS,
@@ -38,7 +37,7 @@ from worker.phases.reduce import (
     give_parameters,
     run_package,
 )
-from worker.sandbox.sandbox import Places, Tier, report
+from worker.sandbox.sandbox import Places, report
 
 SKELETONS = Path(__file__).with_name("skeletons")
 _NAME = "NAME"  # stands for the package's in a skeleton
@@ -115,32 +114,6 @@ def _wheels() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swathmill/wheels"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Here:
-    """The surroundings of a run on this machine."""
-
-    sandbox: Tier | None
-    settings: Settings
-    place: Path
-
-    @property
-    def admission(self) -> Path:
-        """A folder that no other run shares."""
-        return self.place / "admission"
-
-    def note_use(self, _used: RunUse) -> None:
-        """Keep nothing: the log's last line says it."""
-
-    def tell(self, _fraction: float, _note: str) -> None:
-        """Say nothing: the program's own output is shown."""
-
-    def folder(self, name: str) -> Path:
-        """Create a folder of the run."""
-        path = self.place / name
-        path.mkdir()
-        return path
-
-
 def try_package(
     package: Path, inputs: Path | None, parameters: Mapping[str, str], out: Path
 ) -> tuple[Output, ...]:
@@ -155,13 +128,16 @@ def try_package(
         AttemptError: the run failed, as it would on a worker.
     """
     with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
-        here = _Here(
-            sandbox=report(Settings()).tier, settings=Settings(), place=Path(name).resolve()
+        here = Surroundings(
+            scratch=Path(name).resolve(),
+            settings=Settings(data_dir=Path(name).resolve()),  # which no other run shares
+            tell=lambda _fraction, _note: None,  # the program's own output is shown
+            sandbox=report(Settings()).tier,
         )
         upload, environment = _taken(package, here)
         _check_parameters(parameters, upload.package)
         places = Places(
-            package=here.place / "package",
+            package=here.scratch / "package",
             environment=environment,
             inputs=here.folder("input"),
             outputs=here.folder("output"),
@@ -190,16 +166,16 @@ def try_package(
         )
 
 
-def _taken(package: Path, here: _Here) -> tuple[Upload, Path | None]:
+def _taken(package: Path, here: Surroundings) -> tuple[Upload, Path | None]:
     """Unpack a package as a worker would have it, with its Python dependencies."""
     archive = package
     if package.is_dir():
-        archive = here.place / "packed"
+        archive = here.scratch / "packed"
         archive.write_bytes(pack(package).data)
-    made = here.place / "archive.tar"
+    made = here.scratch / "archive.tar"
     upload, environment = repack(archive, here.folder("files"), made), None
     if upload.needs is not None:
-        upload, packed = resolve(upload, made, here.place / "resolved", here.settings, _wheels())
+        upload, packed = resolve(upload, made, here.scratch / "resolved", here.settings, _wheels())
         environment = here.folder("environment")
         unpack_environment(packed, environment)
     unpack(made, here.folder("package"))

@@ -67,20 +67,14 @@ class Spent:
 
 
 @dataclass(kw_only=True)
-class Context:
-    """The surroundings of one attempt. `inputs` are the artifacts' files by input index.
+class Surroundings:
+    """What running a package needs: `scratch` is a folder of its own.
 
-    There is no `cache` where the blobs themselves are files of this machine, and no `sandbox` where
-    none works that the settings allow.
+    There is no `sandbox` where none works that the settings allow.
     """
 
-    key: str
-    claim: str
-    inputs: Mapping[int, tuple[ArtifactFile, ...]]
     scratch: Path
     settings: Settings
-    blobs: Blobs
-    cache: Cache | None
     tell: Tell
     sandbox: Tier | None
     used: RunUse | None = None  # what a package's run has used, once it is over
@@ -94,6 +88,25 @@ class Context:
         """Note what a package's run has used."""
         self.used = used
 
+    def folder(self, name: str) -> Path:
+        """Create a folder within the attempt's own."""
+        path = self.scratch / name
+        path.mkdir()
+        return path
+
+
+@dataclass(kw_only=True)
+class Context(Surroundings):
+    """The surroundings of one attempt. `inputs` are the artifacts' files by input index.
+
+    There is no `cache` where the blobs themselves are files of this machine.
+    """
+
+    key: str
+    claim: str
+    inputs: Mapping[int, tuple[ArtifactFile, ...]]
+    blobs: Blobs
+    cache: Cache | None
     spent: Spent = field(default_factory=Spent)
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
@@ -144,12 +157,6 @@ class Context:
         else:
             self.cache.get(file, to, fetch)
         return to
-
-    def folder(self, name: str) -> Path:
-        """Create a folder within the attempt's own."""
-        path = self.scratch / name
-        path.mkdir()
-        return path
 
     def upload(
         self,

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, RunUse
+from tasks.model.model import ArtifactFile
 from tasks.model.packages import Package, load_package
 from tasks.model.spec import ReduceSpec
 from tasks.network_hosts import AllowedHosts, not_allowed, read_endpoint
@@ -19,7 +18,7 @@ from tasks.request.taking import kinds_taken
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here
-from worker.phases.context import Context, Tell
+from worker.phases.context import Context, Surroundings
 from worker.phases.flat import SUFFIX, take_flat, write_flat
 from worker.phases.group import MANIFEST, Manifest, ManifestBand
 from worker.phases.netcdf import write_netcdf
@@ -59,38 +58,6 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
         context.upload(output.path, completeness=said, valid_share=output.valid_share)
         for output in outputs
     )
-
-
-class Surroundings(Protocol):
-    """What running a package needs to know; `Context` does."""
-
-    @property
-    def sandbox(self) -> Tier | None:
-        """The tier of the sandbox; None: programs that are not ours are not run."""
-        ...
-
-    @property
-    def settings(self) -> Settings:
-        """The settings."""
-        ...
-
-    @property
-    def admission(self) -> Path:
-        """The folder by which runs on this machine share what it has."""
-        ...
-
-    def note_use(self, used: RunUse) -> None:
-        """Note what the run has used."""
-        ...
-
-    @property
-    def tell(self) -> Tell:
-        """How to tell the progress."""
-        ...
-
-    def folder(self, name: str) -> Path:
-        """Create a folder."""
-        ...
 
 
 def run_package(
