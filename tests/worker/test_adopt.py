@@ -7,13 +7,14 @@ import pytest
 import rasterio
 from rasterio.transform import Affine
 
+from reprojection.read.raster import SourceGranule
 from reprojection.write.write import open_raster, read_raster
 from tasks.model.categories import Category
 from tasks.model.packages import Package
 from tasks.model.spec import GridSpec, ReduceSpec
 from tasks.run.classify import AttemptError
 from worker.phases.adopt import read_here
-from worker.phases.group import Granule, Manifest, ManifestBand
+from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reduce import Output, take_outputs
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.5, 0, 10, 0, -0.5, 50), width=6, height=4)
@@ -31,7 +32,7 @@ def band(layer: str, granule: str, month: int) -> ManifestBand:
         weight=1.0,
         start=f"2012-0{month}-01T00:00:00Z",
         end=f"2012-0{month}-08T23:59:59Z",
-        granules=(Granule(name=granule, produced="2013"),),
+        granules=(SourceGranule(name=granule, produced="2013"),),
     )
 
 

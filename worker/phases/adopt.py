@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reprojection.read.raster import Band, Pixels, Provenance, Raster, SourceGranule
+from reprojection.read.raster import Band, Pixels, Provenance, Raster
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
 from tasks.model.spec import ReduceSpec
@@ -190,7 +190,7 @@ def _wanted(names: Sequence[str], manifest: Manifest, most_bytes: int) -> Wanted
 
 def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
     bands = origin.bands
-    sources = {SourceGranule(name=s.name, produced=s.produced) for b in bands for s in b.granules}
+    sources = {source for band in bands for source in band.granules}
     return Provenance(
         product=_one([band.product for band in bands]),
         collection=_one([band.collection for band in bands]),

@@ -17,7 +17,7 @@ from rasterio.windows import Window
 from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.completeness import Completeness, Missing
-from reprojection.read.raster import Description, Pixels
+from reprojection.read.raster import Description, Pixels, SourceGranule
 from reprojection.write.mosaic import inside_polygon
 from reprojection.write.write import open_raster
 from tasks.model.categories import Category
@@ -40,26 +40,12 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Granule(_Model):
-    """A granule that a band was made from."""
-
-    name: str
-    produced: str = ""
-
-
 class FurtherBand(_Model):
     """A band beside the values of a layer and day: its content and its position."""
 
     role: FurtherRole
     file: str
     band: int
-
-
-class Lacking(_Model):
-    """An expected input that is missing, and the reason."""
-
-    what: str
-    why: str
 
 
 class ManifestBand(_Model):
@@ -84,7 +70,7 @@ class ManifestBand(_Model):
     weight: float
     start: str = ""
     end: str = ""
-    granules: tuple[Granule, ...] = ()
+    granules: tuple[SourceGranule, ...] = ()
     kind: LayerKind = "continuous"
     units: str = ""
     scale: float = 1.0
@@ -122,14 +108,15 @@ class Manifest(_Model):
     region: str = ""
     bands: tuple[ManifestBand, ...]
     completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
-    missing: tuple[Lacking, ...] = Field(default=(), exclude_if=lambda value: not value)
+    missing: tuple[Missing, ...] = Field(default=(), exclude_if=lambda value: not value)
     missing_unnamed: int = Field(default=0, exclude_if=lambda number: number == 0)
 
     @property
     def said(self) -> Completeness:
         """The group's completeness."""
-        names = tuple(Missing(what=one.what, why=one.why) for one in self.missing)
-        return Completeness(share=self.completeness, missing=names, unnamed=self.missing_unnamed)
+        return Completeness(
+            share=self.completeness, missing=self.missing, unnamed=self.missing_unnamed
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +254,7 @@ def manifest(
             for layer, n, band, said in opened
         ),
         completeness=whole.share,
-        missing=tuple(Lacking(what=one.what, why=one.why) for one in whole.missing),
+        missing=whole.missing,
         missing_unnamed=whole.unnamed,
     )
 
@@ -286,7 +273,7 @@ def _described(
         weight=band.weight,
         start=said.start,
         end=said.end,
-        granules=tuple(Granule(name=g.name, produced=g.produced) for g in said.granules),
+        granules=said.granules,
         kind=raster.kind,
         units=raster.units,
         scale=raster.scale,
