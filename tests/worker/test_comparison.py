@@ -12,7 +12,7 @@ import pytest
 from tasks.model.spec import Comparison, Pair
 from tasks.request.sites import SiteChoice
 from worker.phases.comparison import ALL, pairs, statistics, summaries, write_comparison
-from worker.phases.extract import LAST, schema
+from worker.phases.extract import schema
 
 BERLIN = SiteChoice(name="Berlin", lat=52.5, lon=13.4, columns=(("cover", "town"),))
 OUSE = SiteChoice(name="Ouse", lat=53.0, lon=-1.0, columns=(("cover", "grass"),))
@@ -20,7 +20,7 @@ OUSE = SiteChoice(name="Ouse", lat=53.0, lon=-1.0, columns=(("cover", "grass"),)
 
 def table(*rows: dict[str, Any]) -> pa.Table:
     """A table as the sites' table is before it is written."""
-    columns = schema().remove(0).append(pa.field(LAST, pa.date32()))
+    columns = schema().remove(0)
     usual = {
         "product": "P",
         "collection": "61",
@@ -157,7 +157,7 @@ def test_composites_and_windows_meet_the_days_that_they_stand_for() -> None:
     composite = {"date": days[1], "value": 1.0}
     (mean,) = pairs(table(composite), [BERLIN], comparison(text, period=8)).to_pylist()
     assert (mean["measured"], mean["last_day"]) == (np.mean(range(1, 9)), date(2012, 4, 14))
-    window = {"date": days[0], "value": 1.0, LAST: days[2]}
+    window = {"date": days[0], "value": 1.0, "last": days[2]}
     (total,) = pairs(table(window), [BERLIN], comparison(text, statistic="sum")).to_pylist()
     assert (total["measured"], total["measured_n"]) == (0 + 1 + 2, 3)
     lacking = text.replace(f"Berlin,{days[1]},1\n", "")

@@ -163,10 +163,7 @@ class _Joined:
 
 
 def pairs(rows: Any, sites: Sequence[SiteChoice], comparison: Comparison) -> Any:
-    """Join the rows of a table of sites with the measurements: a table with a row for each pair.
-
-    `rows` may have a column `last`: the last day that a value stands for.
-    """
+    """Join the rows of a table of sites with the measurements: a table with a row for each pair."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -275,11 +272,8 @@ def _spans(here: Any, pair: Pair) -> tuple[Times, Times]:
     """Return the first and last day that each value stands for."""
     first = here["date"].to_numpy().astype("M8[D]")
     ends = [composite_end(day, pair.period) for day in first.tolist()]
-    last = np.array(ends, "M8[D]")
-    if "last" in here.column_names:
-        said = here["last"].to_numpy().astype("M8[D]")
-        last = np.where(np.isnat(said), last, said)
-    return first, last
+    said = here["last"].to_numpy().astype("M8[D]")
+    return first, np.where(np.isnat(said), np.array(ends, "M8[D]"), said)
 
 
 def _table(

@@ -38,8 +38,6 @@ from worker.phases.flat import physical
 from worker.phases.reproject import qa_rule
 
 SITES, ROWS = "sites.json", "rows.parquet"
-LAST = "last"
-"""The column of samples that says the last day a value stands for."""
 
 
 def write_sites(spec: SitesSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -88,7 +86,7 @@ def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
                 found = read_cells(layer, cells, places)
                 parts += [(layer, _timed(spec, one)) for one in found]
     path = context.folder("rows") / ROWS
-    _store(_lasting(spec, _rows(spec, parts)), path)
+    _store(_rows(spec, parts), path)
     context.tell(0.9, f"storing {ROWS}")
     rasters = [context.inputs[n][0] for n in range(len(spec.layers)) if context.inputs.get(n)]
     said = completeness_of(spec, [one.completeness for one in rasters])
@@ -101,12 +99,6 @@ def _timed(spec: SampleSpec, found: Readings) -> Readings:
         return found
     moment = np.datetime64(f"{spec.day.isoformat()}T{spec.time}", "ms")
     return replace(found, time=np.full(found.site.shape, moment))
-
-
-def _lasting(spec: SampleSpec, rows: Any) -> Any:
-    import pyarrow as pa
-
-    return rows.append_column(LAST, pa.repeat(pa.scalar(spec.last), rows.num_rows))
 
 
 def _cell(path: Path, opened: ExitStack) -> Cell:
@@ -151,6 +143,7 @@ def _places(text: str) -> Places:
 def schema() -> Any:
     """Return the columns of the rows; `n` is the number of the site.
 
+    `last` is the last day that a sampled value stands for.
     Texts that recur are stored once: in columns of codes, which are written and sorted faster.
     """
     # The library takes a second to load, and few tasks need it.
@@ -179,6 +172,7 @@ def schema() -> Any:
             ("granule", text),
             ("row", pa.int32()),
             ("column", pa.int32()),
+            ("last", pa.date32()),
         ]
     )
 
@@ -212,6 +206,7 @@ def _rows(spec: ExtractSpec | SampleSpec, found: Sequence[tuple[str, Readings]])
         pa.array([REASONS[n] for n in sorted(REASONS)]),
     )
     quality, words = _qualities(parts)
+    last = spec.last if isinstance(spec, SampleSpec) else None
     columns = {
         "n": numbers("site"),
         "product": texts([spec.product] * len(parts)),
@@ -226,6 +221,7 @@ def _rows(spec: ExtractSpec | SampleSpec, found: Sequence[tuple[str, Readings]])
         "quality_decoded": words,
         "distance_m": numbers("distance"),
         "granule": texts([one.granule for one in parts]),
+        "last": pa.repeat(pa.scalar(last, pa.date32()), sum(counts)),
     }
     made = []
     for field in schema():

@@ -18,7 +18,7 @@ from tasks.request.sites import SiteChoice
 from worker.phases.comparison import write_comparison
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
-from worker.phases.extract import LAST, ROWS, schema, sites_among
+from worker.phases.extract import ROWS, schema, sites_among
 
 _ROWS_AT_ONCE = 20_000
 _PANELS = 12  # of a picture
@@ -38,7 +38,7 @@ def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
     context.tell(0.5, "joining what was read at the sites")
     rows = joined([path for path in files if path.name == ROWS], sites)
     folder = context.folder("table")
-    read = rows.drop_columns(LAST)
+    read = rows.drop_columns("last")
     write_csv(read, folder / "sites.csv")
     # Without Arrow's own schema readers get texts, not codes.
     pq.write_table(read, folder / "sites.parquet", store_schema=False)
@@ -55,16 +55,12 @@ def table(spec: TableSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
-    """Join the rows of all dates, by site, layer and time, with the sites' own columns.
-
-    The column `last` has the last day that a sampled value stands for, else nothing.
-    """
+    """Join the rows of all dates, by site, layer and time, with the sites' own columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    whole = schema().append(pa.field(LAST, pa.date32()))
-    parts = [_padded(pq.ParquetFile(path).read(use_threads=False), whole) for path in paths]
-    found = pa.concat_tables([whole.empty_table(), *parts]).unify_dictionaries().combine_chunks()
+    parts = [pq.ParquetFile(path).read(use_threads=False) for path in paths]
+    found = pa.concat_tables([schema().empty_table(), *parts]).unify_dictionaries().combine_chunks()
     order = ("n", "product", "collection", "layer", "date", "time", "granule")
     rows = found.take(_order([found[name] for name in order]))
     numbers = rows["n"].combine_chunks()
@@ -85,15 +81,6 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
     for name in dict.fromkeys(name for site in sites for name, _ in site.columns):
         columns[name] = of_site([dict(site.columns).get(name) for site in sites], pa.string())
     return pa.table(columns)
-
-
-def _padded(rows: Any, whole: Any) -> Any:
-    """Return rows of a date with all columns; those of earlier builds have texts, not codes."""
-    import pyarrow as pa
-
-    if LAST not in rows.column_names:
-        rows = rows.append_column(LAST, pa.nulls(rows.num_rows, pa.date32()))
-    return rows.cast(whole)
 
 
 def write_csv(rows: Any, path: Path) -> None:
