@@ -237,7 +237,7 @@ def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
         used = restrictions.spent_hours(runtime.store, order.subject, runtime.clock.now())
         spent = f"{used:,.2f} hours of one slot were used this month."
         if number is None:
-            return (f"The quota of {what} is lifted.", spent, waiting)
+            return (f"No number is given: the quota of {what} is removed.", spent, waiting)
         waits = " That is more: the owner's requests wait from now on." if used >= number else ""
         return (
             f"Attempts of {what} may take {number:,g} hours of one slot in a calendar month; what "
@@ -246,7 +246,7 @@ def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
             waiting,
         )
     if order.action in _VALUED and number is None:
-        return (f"The limit of {what} is lifted.", waiting)
+        return (f"No number is given: the limit of {what} is removed.", waiting)
     going_on = f"Running attempts will finish: {_running(runtime, order)} now."
     if order.action in _VALUED:
         most = f"At most {number:,.0f} attempts of {what} are sent and running at once."

@@ -426,6 +426,11 @@ def test_each_action_says_how_many_tasks_it_touches(portal: LivePortal, runtime:
     with portal.browser(*OPERATOR) as client:
         for action in ("pause phase", "resume phase", "limit phase"):
             assert "ready and wait: 1,234" in asked(action, "reduction", "3" * (action[0] == "l"))
+        for action, what in (("limit owner", "limit"), ("set quota of owner", "quota")):
+            removes = asked(action, "ada@example.org")
+            assert f"No number is given: the {what} of owner ada@example.org is removed." in removes
+            assert f">Remove {what}</button>" in removes
+            assert f">{action.capitalize()}</button>" in asked(action, "ada@example.org", "3")
         for action in ("pause owner", "resume owner", "limit owner", "set quota of owner"):
             assert "2 requests have not ended, with 1,499 unfinished tasks" in asked(
                 action, "ada@example.org"
