@@ -1,16 +1,17 @@
 """What many open pages and API calls cost, and whether workers notice them.
 
-    python -m bench.portal [--pages N] [--calls N] [--pairs N] [--slots N] [--archive FOLDER]
+    python -m bench.portal [--pages N] [--calls N] [--rounds N] [--slots N] [--archive FOLDER]
 
 `swathmill up` runs four requests of leaf area side by side, each on another grid, so that all is
-work. In each pair they run once alone and once with a crowd: N open pages that follow them, and N
-API calls a second. All pages are opened at once; calls begin, and pace counts, when each has shown
-how things stand. The order is reversed in every second pair. A call counts from when it was due to
-its last byte; an event, at most, from the last look at the request's row before it changed to when
-a page had it. The pace of the workers is tasks a second. Where other programs share the machine,
-paces and waits say little: CPU seconds are told, too, and what the loss would be where the cores
-are the stack's own and its slots never wait (`loss by CPU, at most`). The results go to
-bench/out/portal.json.
+work. They are planned, paused, and resumed together. In each round they run three times: alone;
+with a crowd, N open pages that follow them and N API calls a second; and beside a burner, a program
+that takes the processor time which the crowd took and calls nobody. A real crowd sits on other
+machines, so the loss of pace counts against the run beside the burner; that against the run alone
+is told, too. The order changes from round to round.
+
+All pages are open before the requests are resumed; calls begin then. A call counts from when it was
+due to its last byte; an event, at most, from the last look at the request's row before it changed
+to when a page had it. The pace is tasks a second. The results go to bench/out/portal.json.
 """
 
 import argparse
@@ -43,10 +44,12 @@ from tasks.request.document import Request
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.tables import request_operations
+from tasks.tables.request_table import RequestRow
 
 OUT = Path(__file__).parents[1] / "out"
 CORES = len(os.sched_getaffinity(0))
 PATIENCE = 900.0
+_STILL_SECONDS = 4.0
 P99_MS, EVENT_S, LOSS = 250.0, 2.0, 0.05
 """The goals."""
 BESIDE = 4  # requests that run side by side
@@ -59,6 +62,11 @@ PATHS = (
     "/api/requests?limit=20",
 )
 """What programs call, some more often than others."""
+
+
+ALONE, CROWD, BURNER = "alone", "with the crowd", "beside the burner"
+"""What is beside the requests in the runs of a round."""
+ORDER = (ALONE, CROWD, BURNER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +97,11 @@ class Run:
         """Cores that the portal takes."""
         return self.cpu.get("portal", 0.0) / self.seconds
 
+    @property
+    def crowd(self) -> float:
+        """Cores that the crowd takes."""
+        return float(self.seen.get("cpu", 0.0)) / self.seconds
+
 
 class Bench:
     """A running stack, and the crowd at its portal."""
@@ -103,24 +116,51 @@ class Bench:
         self._pages, self._calls = pages, calls
         self._looked: dict[str, float] = {}  # when each request's row was read last
 
-    def run(self, requests: Sequence[Request], *, crowded: bool) -> Run:
-        """Run requests to their end, alone or with the crowd."""
-        names = [self._stack.client.submit(request).id for request in requests]
+    def run(self, requests: Sequence[Request], beside: str, burnt: float = 0.0) -> Run:
+        """Run requests to their end, `beside` one of the three; a burner takes `burnt` cores."""
+        client = self._stack.client
+        names: list[str] = []
+        for request in requests:
+            names.append(client.submit(request).id)
+            client.order(names[-1], "pause")
+        self._until(lambda: all(row.state is RequestState.RUNNING for row in self._rows(names)))
+        self._settle(names)
+        other: subprocess.Popen[str] | None = None
+        if beside == CROWD:
+            other = self._crowd(names)
+        elif beside == BURNER:
+            other = _started("bench.portal.burner", str(burnt))
+        for name in names:
+            client.order(name, "resume")
         rows: dict[tuple[str, int], float] = {}
-        self._until(lambda: self._done(names, rows) > 0)
-        crowd = self._crowd(names) if crowded else None
-        rows.clear()
         self._looked.clear()
         begun, at, before = time.monotonic(), self._done(names, rows), self._cpu()
         self._until(lambda: self._done(names, rows) >= 0 and self._ended(names))
         seconds, after = time.monotonic() - begun, self._cpu()
+        said = other.communicate()[0] if other is not None else ""
         return Run(
             tasks=self._done(names, rows) - at,
             seconds=seconds,
             cpu={part: used - before.get(part, 0.0) for part, used in after.items()},
-            seen=json.loads(crowd.communicate()[0]) if crowd is not None else {},
+            seen=json.loads(said) if said else {},
             rows=rows,
         )
+
+    def _settle(self, names: Sequence[str]) -> None:
+        """Wait until the tasks that ran when their requests were paused have ended."""
+        done, since = -1, time.monotonic()
+
+        def is_still() -> bool:
+            nonlocal done, since
+            now = self._done(names, {})
+            if now != done:
+                done, since = now, time.monotonic()
+            return time.monotonic() - since > _STILL_SECONDS
+
+        self._until(is_still)
+
+    def _rows(self, names: Sequence[str]) -> list[RequestRow]:
+        return [request_operations.row_of(self._runtime, name) for name in names]
 
     def _done(self, names: Sequence[str], rows: dict[tuple[str, int], float]) -> int:
         """Count the tasks done; note after which time each row got this number."""
@@ -136,7 +176,7 @@ class Bench:
 
     def _ended(self, names: Sequence[str]) -> bool:
         """Whether all have ended; RuntimeError if one is not complete."""
-        rows = [request_operations.row_of(self._runtime, name) for name in names]
+        rows = self._rows(names)
         for row in rows:
             if row.state.ended and row.state is not RequestState.COMPLETE:
                 raise RuntimeError(f"{row.title} ended {row.state.value}: {row.message}")
@@ -168,12 +208,7 @@ class Bench:
             pages=self._pages,
             calls=self._calls,
         )
-        crowd = subprocess.Popen(
-            [sys.executable, "-m", "bench.portal.crowd"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        crowd = _started("bench.portal.crowd")
         assert crowd.stdin is not None
         assert crowd.stdout is not None
         crowd.stdin.write(json.dumps(vars(order)) + "\n")
@@ -181,6 +216,16 @@ class Bench:
         if crowd.stdout.readline().strip() != READY:
             raise RuntimeError("the crowd's pages do not open")
         return crowd
+
+
+def _started(module: str, *words: str) -> "subprocess.Popen[str]":
+    """Start a module of ours, which ends with its standard input."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 _USES = (tokens.Use.SESSION, tokens.Use.API)
@@ -202,18 +247,19 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.inf
 
 
-def told(pairs: Sequence[tuple[Run, Run]], slots: int) -> dict[str, Any]:
-    """Say what the pairs of a run alone and a crowded run came to."""
-    crowded = [run for _, run in pairs]
+def told(rounds: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
+    """Say what the rounds came to; each has its three runs by what was beside them."""
+    crowded = [runs[CROWD] for runs in rounds]
     calls = [1000 * one for run in crowded for one in run.seen["seconds"]]
     events = [one for run in crowded for one in late(run)]
-    losses = [1.0 - busy.pace / alone.pace for alone, busy in pairs]
-    # Where the cores are the stack's own, slots that are all at work get what the portal leaves.
-    by_cpu = [max(0.0, run.portal - max(0, CORES - slots)) / min(CORES, slots) for run in crowded]
+    losses = {
+        beside: [1.0 - runs[CROWD].pace / runs[beside].pace for runs in rounds]
+        for beside in (ALONE, BURNER)
+    }
     goals = {
         "p99 of calls, ms": (percentile(calls, 0.99), P99_MS),
         "p99 of events, s": (percentile(events, 0.99), EVENT_S),
-        "loss of pace": (statistics.median(losses), LOSS),
+        "loss of pace": (statistics.median(losses[BURNER]), LOSS),
     }
     statuses: dict[str, int] = {}
     for run in crowded:
@@ -233,17 +279,19 @@ def told(pairs: Sequence[tuple[Run, Run]], slots: int) -> dict[str, Any]:
             "p99 s": round(percentile(events, 0.99), 2),
         },
         "all pages open after s": [round(run.seen["opened"], 2) for run in crowded],
-        "tasks a second, alone and crowded": [
-            [round(alone.pace, 2), round(busy.pace, 2)] for alone, busy in pairs
+        "tasks a second": {
+            beside: [round(runs[beside].pace, 2) for runs in rounds] for beside in ORDER
+        },
+        "CPU ms of a task": {
+            beside: [round(1000 * runs[beside].work) for runs in rounds] for beside in ORDER
+        },
+        "cores of portal and crowd": [
+            [round(run.portal, 3), round(run.crowd, 3)] for run in crowded
         ],
-        "CPU ms of a task, alone and crowded": [
-            [round(1000 * alone.work), round(1000 * busy.work)] for alone, busy in pairs
-        ],
-        "portal's cores, alone and crowded": [
-            [round(alone.portal, 3), round(busy.portal, 3)] for alone, busy in pairs
-        ],
-        "loss of pace": round(statistics.median(losses), 3),
-        "loss by CPU, at most": round(statistics.median(by_cpu), 3),
+        "loss of pace": {
+            f"against the run {beside}": [round(one, 3) for one in found]
+            for beside, found in losses.items()
+        },
         "goals": {
             name: {"is": round(found, 3), "goal": goal, "met": found < goal}
             for name, (found, goal) in goals.items()
@@ -256,7 +304,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=1000)
     parser.add_argument("--calls", type=float, default=200.0, help="a second")
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--slots", type=int, default=CORES, help="of the one worker")
     parser.add_argument("--archive", type=Path, help="leaf area; synthetic granules otherwise")
     options = parser.parse_args()
@@ -268,22 +316,24 @@ def main() -> int:
         archive.mkdir()
         granules.leaf_area(archive, options.archive)
         with stack(archive, folder, slots=options.slots) as running:
-            running.take(case.warm_up, folder / "warm-up")
+            # All granules are collected before: the runs are to have the same tasks.
+            running.take(on_a_new_grid(case.request, 1000), folder / "warm-up")
             bench = Bench(running, folder, options.pages, options.calls)
-            pairs = []
-            for number in range(options.pairs):
-                runs = {}
-                for turn in range(2):
-                    crowded = (number + turn) % 2 == 1
+            rounds: list[dict[str, Run]] = []
+            for number in range(options.rounds):
+                runs: dict[str, Run] = {}
+                # The burner comes after the crowd, whose processor time it takes.
+                for turn, beside in enumerate(ORDER if number % 2 == 0 else (CROWD, BURNER, ALONE)):
                     wanted = [
-                        on_a_new_grid(case.request, (2 * number + turn) * BESIDE + one)
+                        on_a_new_grid(case.request, (3 * number + turn) * BESIDE + one)
                         for one in range(BESIDE)
                     ]
-                    runs[crowded] = bench.run(wanted, crowded=crowded)
-                pairs.append((runs[False], runs[True]))
-                print(json.dumps(told(pairs, options.slots), indent=1), flush=True)
+                    burnt = runs[CROWD].crowd if beside == BURNER else 0.0
+                    runs[beside] = bench.run(wanted, beside, burnt)
+                rounds.append(runs)
+                print(json.dumps(told(rounds), indent=1), flush=True)
     OUT.mkdir(exist_ok=True)
-    found = told(pairs, options.slots)
+    found = told(rounds)
     (OUT / "portal.json").write_text(json.dumps(found, indent=1) + "\n")
     return 0 if all(goal["met"] for goal in found["goals"].values()) else 1
 

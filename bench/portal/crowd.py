@@ -47,6 +47,7 @@ class Seen:
     events: list[tuple[float, str, int]] = field(default_factory=list)
     lost: int = 0
     opened: float = 0.0  # seconds until all pages had shown how things stand
+    cpu: float = 0.0  # seconds that this process took
 
 
 class Crowd:
@@ -73,9 +74,10 @@ class Crowd:
         opened = time.monotonic() - began
         sys.stdout.write(f"{READY}\n")
         sys.stdout.flush()
-        self._seen = Seen(opened=opened)
+        self._seen, cpu = Seen(opened=opened), time.process_time()
         tasks.append(asyncio.create_task(self._calls()))
         await stopped.wait()
+        self._seen.cpu = time.process_time() - cpu
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
