@@ -26,6 +26,17 @@ class RequestRefusedError(SwathmillError):
         self.also = also
 
 
+def refusal_of(field: str, text: str, otherwise: str = "") -> RequestRefusedError:
+    """Make the refusal of a field by an error whose text is `problem; remedy`.
+
+    `otherwise` is the remedy of one that says none.
+    """
+    problem, _, remedy = text.partition("; ")
+    remedy = remedy or otherwise
+    said = f"{remedy[0].upper()}{remedy[1:]}." if remedy else ""
+    return RequestRefusedError(field, f"{problem.rstrip('.')}.", said)
+
+
 class StoreError(SwathmillError):
     """A call to storage failed, and whether it took effect is unknown: read the row again."""
 

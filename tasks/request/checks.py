@@ -11,7 +11,7 @@ from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
-from tasks.errors import RequestRefusedError
+from tasks.errors import RequestRefusedError, refusal_of
 from tasks.network_hosts import AllowedHosts
 from tasks.refusal_wording import listed, nearest
 from tasks.request.compared import check_measurements, measurement_notes
@@ -415,10 +415,7 @@ def _check_values(field: str, name: str, values: tuple[int, ...], held: range | 
     try:
         check_values(name, values, held)
     except ChoiceRefusedError as error:
-        problem, _, remedy = str(error).partition("; ")
-        raise RequestRefusedError(
-            field, f"{problem}.", f"{remedy[0].upper()}{remedy[1:]}."
-        ) from None
+        raise refusal_of(field, str(error)) from None
 
 
 def _check_size(resolved: ResolvedRequest, limits: Limits) -> None:

@@ -29,7 +29,7 @@ import modis.collection
 from modis.tile import Tile
 from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
-from tasks.errors import RequestRefusedError
+from tasks.errors import RequestRefusedError, refusal_of
 from tasks.model.mail_address import ADDRESS, LONGEST
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
 from tasks.model.rasters import REFERENCE, ExactRaster, is_raster
@@ -770,10 +770,8 @@ def _with_region(document: object, path: Path) -> object:
 
 def file_refusal(error: RegionFileError, field: str, name: str) -> RequestRefusedError:
     """Turn the error of a file into the refusal of a field."""
-    problem, _, remedy = str(error).partition("; ")
-    remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
-    named = problem if problem.startswith(name) else f"{name}: {problem}"
-    return RequestRefusedError(field, f"{named.rstrip('.')}.", remedy)
+    said = str(error)
+    return refusal_of(field, said if said.startswith(name) else f"{name}: {said}")
 
 
 def _read_file(path: Path, field: str) -> ReadRegion:

@@ -26,7 +26,7 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 
-from tasks.errors import RequestRefusedError
+from tasks.errors import RequestRefusedError, refusal_of
 
 MOST_ROWS = 200_000
 """Rows of all tables of a request; a document of the API holds fewer, by its bytes."""
@@ -49,11 +49,8 @@ class MeasurementsError(ValueError):
 
 def refused_table(error: MeasurementsError) -> RequestRefusedError:
     """Return the refusal of a request whose table cannot be read."""
-    problem, _, remedy = str(error).partition("; ")
-    remedy = remedy or "Give the columns site, time and values"
-    return RequestRefusedError(
-        "measurements.table", f"{problem}.", f"{remedy[0].upper()}{remedy[1:]}."
-    )
+    otherwise = "give the columns site, time and values"
+    return refusal_of("measurements.table", str(error), otherwise)
 
 
 @dataclass(kw_only=True)

@@ -20,7 +20,7 @@ from reprojection.grid.grids import (
     points_on_map,
     project_bounds,
 )
-from tasks.errors import RequestRefusedError
+from tasks.errors import RequestRefusedError, refusal_of
 from tasks.model.rasters import is_raster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.regions import region_area
@@ -92,7 +92,7 @@ def target(request: Request) -> Target:
         grid = lattice.snap(bounds)
         widened = _widened(lattice, grid)
     except GridError as error:
-        raise _refused(request.region.field, error) from None
+        raise refusal_of(request.region.field, str(error), "choose another") from None
     if request.grid.modis is None:
         _check_domain(request, lattice.crs, area)
     small = widened.pixels <= _SMALL * lattice.cell_size**2
@@ -165,7 +165,7 @@ def _lattice(request: Request) -> Lattice:
     try:
         lattice = Lattice(crs=normal_crs(choice.crs), resolution=choice.resolution)
     except GridError as error:
-        raise _refused("grid.crs", error) from None
+        raise refusal_of("grid.crs", str(error), "choose another") from None
     check_degrees(lattice, "grid.resolution")
     return lattice
 
@@ -350,9 +350,3 @@ def _check_domain(request: Request, crs: str, area: Area) -> None:
             f"lies outside the domain of CRS {parse_crs(crs).name!r}.",
             "Choose a CRS made for that region.",
         )
-
-
-def _refused(field: str, error: GridError) -> RequestRefusedError:
-    problem, _, remedy = str(error).partition("; ")
-    remedy = remedy or "choose another"
-    return RequestRefusedError(field, f"{problem}.", f"{remedy[0].upper()}{remedy[1:]}.")
