@@ -27,6 +27,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase, State
 from tasks.tables.history import ClassStatistics
 from tasks.tables.task_rows import CompletionEvent
+from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 BEAT = 10.0
@@ -34,7 +35,7 @@ WORKERS, SLOTS = 60, 2
 SPREAD = 0.5  # of the logarithm of durations
 # Mean seconds by class, and how progress runs against work: a power of the share done.
 CLASSES = {"collection": (90.0, 1.0), "reprojection": (300.0, 1.6), "reduction": (900.0, 0.7)}
-OPTIONS = ManagerOptions(heartbeat=BEAT, ceiling=4 * HOUR)
+OPTIONS = ManagerOptions(heartbeat=BEAT, time_limits=TimeLimits(ceiling=4 * HOUR))
 OUT = Path(__file__).parent / "out" / "slow_machines.json"
 
 
@@ -51,7 +52,9 @@ class Policy:
 POLICIES = (
     Policy(
         name="no monitor",
-        options=replace(OPTIONS, samples=10**9, ceiling=math.inf, probe=0.0),
+        options=replace(
+            OPTIONS, time_limits=TimeLimits(samples=10**9, ceiling=math.inf), probe=0.0
+        ),
         progress=False,
     ),
     Policy(name="plain 4x rule", options=replace(OPTIONS, probe=0.0), progress=False),

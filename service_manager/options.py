@@ -29,10 +29,7 @@ class ManagerOptions:
     result_days: float = 30.0  # results are kept after a request's end
     history_days: float = 400.0  # failed attempts are listed, and counts kept by worker
     storage_quota_gb: float = 0.0  # 0: none
-    factor: float = 4.0
-    samples: int = 5
-    floor: float = 60.0
-    ceiling: float = 3600.0
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
     probe: float = 600.0
     scale_seconds: float = 300.0  # in which the slots wanted would finish the ready tasks
     scale_least: int = 0  # slots wanted without any work
@@ -65,27 +62,12 @@ class ManagerOptions:
             result_days=settings.result_days,
             history_days=settings.history_days,
             storage_quota_gb=settings.storage_quota_gb,
-            factor=settings.timeout_factor,
-            samples=settings.timeout_samples,
-            floor=settings.timeout_floor,
-            ceiling=settings.timeout_ceiling,
+            time_limits=TimeLimits.of(settings),
             probe=settings.probe_seconds,
             scale_seconds=settings.scale_seconds,
             scale_least=settings.scale_least,
             scale_most=settings.scale_most,
             scale_in=settings.scale_in_seconds,
-            retry=RetryPolicy(
-                budget=settings.retry_budget,
-                base=settings.retry_base,
-                ceiling=settings.retry_ceiling,
-                longest=settings.retry_longest,
-            ),
+            retry=RetryPolicy.of(settings),
             portal_url=settings.portal_url,
-        )
-
-    @property
-    def time_limits(self) -> TimeLimits:
-        """How long attempts may run."""
-        return TimeLimits(
-            factor=self.factor, samples=self.samples, floor=self.floor, ceiling=self.ceiling
         )

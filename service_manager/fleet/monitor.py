@@ -65,7 +65,7 @@ class Monitor:
     def __init__(self, options: ManagerOptions, cache: ManagerCache) -> None:
         self._cache = cache
         self._limits = options.time_limits
-        self._statistics = AttemptStatistics(options.samples)
+        self._statistics = AttemptStatistics(options.time_limits.samples)
         self._machines = Machines(self._statistics, self._limits, options.probe, options.heartbeat)
         self._seen: dict[str, _Seen] = {}
         self._orders: list[DrainOrder] = []

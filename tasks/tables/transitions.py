@@ -16,6 +16,7 @@ from tasks.errors import FencedError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.model import ArtifactFile, Attempt, State, Task, TaskOutcome
 from tasks.model.spec import Spec
+from tasks.settings import Settings
 from tasks.storage.store import Delete, Insert, Operation, Upsert
 from tasks.tables import task_table
 from tasks.tables.task_rows import Edge, Interest
@@ -46,6 +47,16 @@ class RetryPolicy:
     base: float = 5.0
     ceiling: float = 600.0
     longest: float = 21_600.0  # that a server may ask for
+
+    @classmethod
+    def of(cls, settings: Settings) -> "RetryPolicy":
+        """Return the policy that the settings ask for."""
+        return cls(
+            budget=settings.retry_budget,
+            base=settings.retry_base,
+            ceiling=settings.retry_ceiling,
+            longest=settings.retry_longest,
+        )
 
     def delay(self, retries: int, jitter: float, asked: float = 0.0) -> float:
         """Return the seconds of an exponential back-off.

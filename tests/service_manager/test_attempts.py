@@ -303,7 +303,7 @@ def test_what_an_attempt_usually_takes_is_known_by_its_class(
     scene: Scene, attempts: Attempts
 ) -> None:
     assert attempts.expected(A.task_class) is None
-    for spec in MANY[: OPTIONS.samples]:
+    for spec in MANY[: OPTIONS.time_limits.samples]:
         scene.write(spec)
         scene.run(spec)
     while (found := scene.process()).more:

@@ -23,7 +23,7 @@ from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.task_rows import Interest, ReadyMarker
 from tasks.tables.workers import Ask, RunningAttempt, WorkerRow
 
-OPTIONS = ManagerOptions(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
+OPTIONS = ManagerOptions(heartbeat=5, lease=30)
 
 
 def cache(*requests: tuple[str, str, float], slots: int = 2) -> ManagerCache:

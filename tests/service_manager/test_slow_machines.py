@@ -13,11 +13,13 @@ from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State
 from tasks.tables.task_rows import CompletionEvent
+from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 OPTIONS = ManagerOptions(
-    heartbeat=5, lease=30, floor=10, ceiling=3600, factor=4, samples=5, probe=600
+    heartbeat=5, lease=30, time_limits=TimeLimits(floor=10, ceiling=3600), probe=600
 )
+SHORT = replace(OPTIONS, probe=0.0, time_limits=TimeLimits(floor=10, ceiling=400))
 
 
 def event(
@@ -155,7 +157,7 @@ def fleet() -> Fleet:
 
 def test_an_attempt_that_will_miss_its_bound_is_killed_at_half_of_it() -> None:
     """One attempt on a worker, so that nothing else speaks against the machine."""
-    fleet = Fleet(options=replace(OPTIONS, probe=0.0, samples=5, ceiling=400.0))
+    fleet = Fleet(options=SHORT)
     fleet.learn()
     stuck = fleet.begin("stuck", "w1")
     fleet.progress["stuck"] = 0.1
@@ -168,7 +170,7 @@ def test_an_attempt_that_will_miss_its_bound_is_killed_at_half_of_it() -> None:
 
 
 def test_an_attempt_that_gets_on_is_left_alone_until_its_bound() -> None:
-    fleet = Fleet(options=replace(OPTIONS, probe=0.0, ceiling=400.0))
+    fleet = Fleet(options=SHORT)
     fleet.learn()
     fleet.begin("slow", "w1")
     fleet.progress["slow"] = 0.8
@@ -179,7 +181,7 @@ def test_an_attempt_that_gets_on_is_left_alone_until_its_bound() -> None:
 
 def test_a_phase_that_is_slow_in_every_attempt_kills_none() -> None:
     """A class that reports nothing for four fifths of its time."""
-    fleet = Fleet(options=replace(OPTIONS, probe=0.0, ceiling=400.0))
+    fleet = Fleet(options=SHORT)
     for i in range(20):
         one = fleet.begin(f"past{i}", "w0")
         one.course.ages = [80.0] * 19
@@ -226,7 +228,7 @@ def test_what_ended_unseen_is_learned_from_and_the_short_of_many_are_not_enough(
 def test_what_is_moved_off_a_slow_worker_holds_up_no_other_verdict(fleet: Fleet) -> None:
     mine = [fleet.begin("a", "w1"), fleet.begin("b", "w1")]
     late = fleet.begin("late", "w2")
-    late.since = -OPTIONS.ceiling
+    late.since = -OPTIONS.time_limits.ceiling
     found = Verdicts()
     while not found.moves:
         assert fleet.now < 100

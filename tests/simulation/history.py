@@ -18,6 +18,7 @@ from tasks.tables import protocol, restrictions, workers
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
+from tasks.tables.time_limits import TimeLimits
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
 from tests.simulation.network import (
@@ -50,10 +51,8 @@ OPTIONS = ManagerOptions(
     heartbeat=4.0,
     lease=16.0,
     window=8,
-    samples=2,
     max_tasks=60,
-    floor=25.0,
-    ceiling=80.0,
+    time_limits=TimeLimits(samples=2, floor=25.0, ceiling=80.0),
     orphans=float("inf"),
     probe=40.0,
     retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0, longest=30.0),
@@ -104,7 +103,7 @@ class History:
             world=self.world,
             store=self.store,
             blobs=self.blobs,
-            shortest=OPTIONS.floor / 2,
+            shortest=OPTIONS.time_limits.floor / 2,
             lease=OPTIONS.lease,
         )
         self.cuts = Cuts(self.world)

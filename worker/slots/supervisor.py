@@ -168,12 +168,7 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
         self.lease = Lease(self.runtime.clock, self.settings.lease_seconds)
-        self._policy = RetryPolicy(
-            budget=self.settings.retry_budget,
-            base=self.settings.retry_base,
-            ceiling=self.settings.retry_ceiling,
-            longest=self.settings.retry_longest,
-        )
+        self._policy = RetryPolicy.of(self.settings)
 
     def execute(self, keys: Sequence[str]) -> None:
         """Claim a batch and supervise its attempts to the end; ignore a stale message."""
