@@ -16,7 +16,7 @@ from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec, in_json
 from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.tables import updates
-from tasks.tables.request_table import PARTITION, TABLE, hashed
+from tasks.tables.request_table import PARTITION, TABLE
 
 _NAME = re.compile(NAME)
 MOST_MEMBERS = 40
@@ -69,7 +69,7 @@ class GroupTable:
 
     def of(self, person: str) -> list[GroupRow]:
         """Return the groups that somebody is in, by name."""
-        start, end = updates.prefix_range(f"m|{hashed(person)}|")
+        start, end = updates.prefix_range(f"m|{updates.hashed(person)}|")
         names = [_MEMBERSHIP.load(r).name for r in self._store.scan(TABLE, PARTITION, start, end)]
         return [row for name in names if (row := self.find(name)) is not None]
 
@@ -129,4 +129,4 @@ class GroupTable:
 
 
 def _place(person: str, name: str) -> str:
-    return f"m|{hashed(person)}|{name}"
+    return f"m|{updates.hashed(person)}|{name}"

@@ -4,7 +4,6 @@ A row's id is computed from what it is about, so that telling twice writes one m
 Message-ID is the same each time it is sent.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -46,8 +45,7 @@ class Mail:
     @property
     def id(self) -> str:
         """What tells this mail from others: request, kind and addressee."""
-        text = f"{self.request} {self.kind} {self.to}"
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return updates.hashed(f"{self.request} {self.kind} {self.to}")
 
     @property
     def message_id(self) -> str:

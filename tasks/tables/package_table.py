@@ -30,7 +30,7 @@ from tasks.storage.codec import WORDS_IN_BYTES, Codec, Form, cut
 from tasks.storage.limits import can_be_key
 from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.tables import updates
-from tasks.tables.updates import prefix_range, write
+from tasks.tables.updates import hashed, prefix_range, write
 
 TABLE = "packages"
 PARTITION = "packages"
@@ -209,7 +209,7 @@ class UploadTable(Generic[Version]):
 
     def owned(self, owner: str) -> list[str]:
         """Return the ids of an owner's packages, by name."""
-        return [PLACE.load(row).package for row in self._scan(f"o|{_hash(owner)}|")]
+        return [PLACE.load(row).package for row in self._scan(f"o|{hashed(owner)}|")]
 
     def for_everyone(self) -> list[str]:
         """Return the ids of the packages that everyone sees, by name."""
@@ -217,17 +217,17 @@ class UploadTable(Generic[Version]):
 
     def opened(self, person: str) -> dict[str, str]:
         """Return the packages whose link a person has opened: their ids, each with the secret."""
-        found = (PLACE.load(row) for row in self._scan(f"s|{_hash(person)}|"))
+        found = (PLACE.load(row) for row in self._scan(f"s|{hashed(person)}|"))
         return {place.package: place.secret for place in found}
 
     def opened_by(self, person: str, package: str) -> str:
         """Return the secret by which a person has opened a package's link; "": he has not."""
-        found = self._get(f"s|{_hash(person)}|{package}")
+        found = self._get(f"s|{hashed(person)}|{package}")
         return PLACE.load(found).secret if found else ""
 
     def open(self, person: str, package: str, secret: str) -> None:
         """Note that a person has opened a package's link."""
-        row = f"s|{_hash(person)}|{package}"
+        row = f"s|{hashed(person)}|{package}"
         entity = PLACE.dump(_Place(package=package, secret=secret))
         self.update(row, lambda _found: (Upsert(row=row, entity=entity),))
 
@@ -275,7 +275,7 @@ def write_package(found: Row | None, new: PackageRow) -> tuple[Operation, ...]:
     shown = f"e|{new.name}|{new.id}"
     operations: list[Operation] = [write(found, package_row(new.id), PACKAGE.dump(new))]
     if old is None:
-        operations.append(Upsert(row=f"o|{_hash(new.owner)}|{new.name}", entity=place))
+        operations.append(Upsert(row=f"o|{hashed(new.owner)}|{new.name}", entity=place))
     was = old is not None and old.visibility is Visibility.EVERYONE
     if new.visibility is Visibility.EVERYONE and not was:
         operations.append(Upsert(row=shown, entity=place))
@@ -288,7 +288,7 @@ def remove_package(row: PackageRow) -> tuple[Operation, ...]:
     """Remove a package's row and its places in the lists."""
     operations: list[Operation] = [
         Delete(row=package_row(row.id), etag=row.etag),
-        Delete(row=f"o|{_hash(row.owner)}|{row.name}"),
+        Delete(row=f"o|{hashed(row.owner)}|{row.name}"),
     ]
     if row.visibility is Visibility.EVERYONE:
         operations.append(Delete(row=f"e|{row.name}|{row.id}"))
@@ -308,8 +308,3 @@ def write_unnamed(unnamed: Unnamed) -> Operation:
 def unnamed_row(digest: str) -> str:
     """Return the RowKey of the note that no version names an archive."""
     return f"x|{digest}"
-
-
-def _hash(person: str) -> str:
-    """Return what stands for a person's name, which may have any length and any characters."""
-    return hashlib.sha256(person.encode()).hexdigest()[:32]

@@ -20,7 +20,6 @@ counts down. It is written in the transaction that writes the request's own row,
 is therefore kept. The partition `holdings` has what the archive holds.
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -43,7 +42,7 @@ from tasks.storage.store import (
     Upsert,
 )
 from tasks.tables import updates
-from tasks.tables.updates import prefix_range
+from tasks.tables.updates import hashed, prefix_range
 
 TABLE = "requests"
 PARTITION = "requests"
@@ -344,11 +343,6 @@ def seen_in_list(of: str, limit: int, rows: Iterable[RequestRow]) -> Seen:
     return Seen(start=start, end=end, limit=limit, etags=tuple(row.etag for row in rows))
 
 
-def is_request(row: str) -> bool:
-    """Whether a RowKey is a request's own."""
-    return row.startswith("q|")
-
-
 def insert_request(row: RequestRow) -> tuple[Operation, ...]:
     """Write a new request, live and in its lists."""
     return (
@@ -414,11 +408,6 @@ def list_of(owner: str | None, *, label: str = "", group: str = "") -> str:
     if owner is None:
         return "i|all|"
     return f"i|{hashed(f'{owner} {label}' if label else owner)}|"
-
-
-def hashed(text: str) -> str:
-    """Return what stands for a text of any length and characters in a RowKey."""
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _time(row: RequestRow) -> str:

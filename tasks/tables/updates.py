@@ -4,6 +4,7 @@ An answer that did not arrive says nothing. So after any refused or broken call 
 again, and `change` sees it as it is: it must recognise its own earlier success.
 """
 
+import hashlib
 import math
 from collections.abc import Callable
 
@@ -49,6 +50,11 @@ def update(
             clock.sleep(FIRST_WAIT * 2**number)
     kind = StorageFullError if isinstance(last, StorageFullError) else StoreError
     raise kind(f"{table} row {row!r}: gave up after some tries: {last}") from last
+
+
+def hashed(text: str) -> str:
+    """Return what stands for a text of any length and characters in a RowKey."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def write(found: Row | None, row: str, entity: Entity) -> Operation:

@@ -101,7 +101,7 @@ class Watch:
                 row = self.store.get(table, partition, operation.row)
                 self._orders(operation.row, row)
                 self._beat(operation.row, row)
-            elif table == request_table.TABLE and request_table.is_request(operation.row):
+            elif table == request_table.TABLE and operation.row.startswith("q|"):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
                     self._request(request_table.REQUEST.load(row))

@@ -36,7 +36,7 @@ from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Row, Upsert, Value
 from tasks.tables import history, outbox, request_operations, task_table, transitions, workers
 from tasks.tables.outbox import Mail
-from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow, is_request
+from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
@@ -320,7 +320,7 @@ def codec(table: str, row: Row) -> Codec[Any] | None:
     if table == "tasks":
         return CODECS.get(kind_of(row.row)) if "schema" in row.entity else None
     if table == "requests":
-        return REQUEST if is_request(row.row) else None
+        return REQUEST if row.row.startswith("q|") else None
     if table == "history":
         if row.partition == history.FAILURES:
             return history._FAILURE
