@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from reprojection.grid.crs import parse_crs
-from tasks.request.checks import Limits, check_request, request_notes
+from tasks.request.checks import check_request, request_notes
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import parse_sites
 from tasks.request.target import Target
+from tasks.settings import Settings
 
 _MOST_TILES = 24
 
@@ -42,7 +43,7 @@ class Estimate:
         return 2 * self.pixels
 
 
-def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
+def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
     """Check a request by its document and say what it would make.
 
     Raises RequestRefusedError, which names the field, as `tasks.checks.check_request` does.

@@ -17,11 +17,12 @@ from tasks.model.packages import (
     Resources,
 )
 from tasks.network_hosts import not_allowed
-from tasks.request.checks import Limits, check_request, nearest_names
+from tasks.request.checks import check_request, nearest_names
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.steps import Step
 from tasks.request.taking import raster_outputs
+from tasks.settings import Settings
 from tasks.tables import request_operations
 from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
@@ -45,7 +46,7 @@ _POLL_SECONDS = 0.25
 _MODEST = Resources()  # of packages that name no number
 
 
-def check(resolved: ResolvedRequest, limits: Limits, packages: PackageSource) -> None:
+def check(resolved: ResolvedRequest, limits: Settings, packages: PackageSource) -> None:
     """Refuse a request that its document rules out; RequestRefusedError names the field."""
     check_request(resolved, limits)
     found = [_package(step, limits, packages) for step in resolved.steps]
@@ -61,7 +62,7 @@ def check(resolved: ResolvedRequest, limits: Limits, packages: PackageSource) ->
                 )
 
 
-def _package(step: Step, limits: Limits, packages: PackageSource) -> Package:
+def _package(step: Step, limits: Settings, packages: PackageSource) -> Package:
     name = step.reduction.package
     try:
         found = packages.find(name)
@@ -81,7 +82,7 @@ def _package(step: Step, limits: Limits, packages: PackageSource) -> Package:
     return package
 
 
-def _check_resources(package: Package, limits: Limits, field: str) -> None:
+def _check_resources(package: Package, limits: Settings, field: str) -> None:
     wanted = package.resources
     for name, what, asked, given, setting in (
         ("memory_gb", "memory", wanted.memory_gb, limits.attempt_memory_gb, "ATTEMPT_MEMORY_GB"),

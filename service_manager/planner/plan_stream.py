@@ -40,12 +40,13 @@ from tasks.model.packages import PackageSource
 from tasks.model.plan import Gap, PlannedTask, PlannedWindow
 from tasks.model.spec import load_spec
 from tasks.model.task_keys import canonical, digest_of
-from tasks.request.checks import Limits, check_overpasses, check_request, request_notes
+from tasks.request.checks import check_overpasses, check_request, request_notes
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
+from tasks.settings import Settings
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
 VERSION = 11  # raise it when the same request on the same listing would be planned otherwise
@@ -116,7 +117,7 @@ class PlanStream:
     """
 
     def __init__(
-        self, request: Request, archive: Archive, packages: PackageSource, limits: Limits
+        self, request: Request, archive: Archive, packages: PackageSource, limits: Settings
     ) -> None:
         resolved = resolve(request)
         check_request(resolved, limits)

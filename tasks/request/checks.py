@@ -4,7 +4,6 @@ import datetime as dt
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import LayerKind, split_index
@@ -12,7 +11,6 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
 from tasks.errors import RequestRefusedError, refusal_of
-from tasks.network_hosts import AllowedHosts
 from tasks.refusal_wording import listed, nearest
 from tasks.request.compared import check_measurements, measurement_notes
 from tasks.request.document import ProductChoice, Request
@@ -24,41 +22,13 @@ from tasks.request.resolved import (
     suits,
 )
 from tasks.request.target import finer_than_modis, pixel_text
+from tasks.settings import Settings
 
 FIRST_LIGHT = dt.date(2000, 2, 18)
 """The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""
 
 
-class Limits(Protocol):
-    """The limits a request is held to; `tasks.settings.Settings` has them."""
-
-    @property
-    def max_tasks(self) -> int:
-        """Largest plan."""
-        ...
-
-    @property
-    def max_pixels(self) -> int:
-        """Largest raster among the results, in pixels."""
-        ...
-
-    @property
-    def attempt_memory_gb(self) -> float:
-        """Memory that a run of a package may use, in GB."""
-        ...
-
-    @property
-    def allowed_hosts(self) -> AllowedHosts:
-        """The hosts that packages may connect to."""
-        ...
-
-    @property
-    def attempt_disk_gb(self) -> float:
-        """Disk that a run of a package may use, in GB."""
-        ...
-
-
-def check_request(resolved: ResolvedRequest, limits: Limits) -> None:
+def check_request(resolved: ResolvedRequest, limits: Settings) -> None:
     """Refuse a request that cannot mean anything, by what the document alone says.
 
     A product that the catalogue does not know is let through, and so is a layer that its entry does
@@ -418,7 +388,7 @@ def _check_values(field: str, name: str, values: tuple[int, ...], held: range | 
         raise refusal_of(field, str(error)) from None
 
 
-def _check_size(resolved: ResolvedRequest, limits: Limits) -> None:
+def _check_size(resolved: ResolvedRequest, limits: Settings) -> None:
     request = resolved.request
     if request.region.sites is not None:
         return

@@ -14,7 +14,6 @@ from service_manager.planner.plan_stream import PlanStream
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
 from tasks.model.spec import MosaicSpec
-from tasks.request.checks import Limits
 from tasks.request.document import Request, parse_request
 from tasks.settings import Settings
 
@@ -128,7 +127,7 @@ def composites(tiles: Iterable[tuple[int, int]] = ((17, 3), (18, 3))) -> list[Gr
     ]
 
 
-def plan(request: Request, archive: Archive, packages: Packages, limits: Limits) -> Plan:
+def plan(request: Request, archive: Archive, packages: Packages, limits: Settings) -> Plan:
     """All tasks of a request, inputs first, and what it asks for that cannot be had."""
     course = PlanStream(request, archive, packages, limits)
     tasks = {task.key: task for stretch in course.stretches() for task in stretch.tasks()}
