@@ -50,10 +50,10 @@ class Refreshable(Protocol):
 
 @runtime_checkable
 class Listing(Protocol):
-    """A source that can list the products it holds."""
+    """A source that may be able to list the products it holds."""
 
-    def products(self) -> list[tuple[str, str]]:
-        """List every (product, collection)."""
+    def products(self) -> list[tuple[str, str]] | None:
+        """List every (product, collection); None when it cannot say."""
 
 
 class Sources:
@@ -91,9 +91,10 @@ class Sources:
         """List every (product, collection) of all sources; None if one of them cannot tell."""
         found: set[tuple[str, str]] = set()
         for source in self._all():
-            if not isinstance(source, Listing):
+            own = source.products() if isinstance(source, Listing) else None
+            if own is None:
                 return None
-            found.update(source.products())
+            found.update(own)
         return sorted(found)
 
     def coverage(self) -> list[Coverage] | None:

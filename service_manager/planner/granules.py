@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
+from archives.sources import Listing
 from modis.collection import Collection
 from modis.granule_name import parse_granule_name
 from modis.tile import Tile
@@ -21,15 +22,6 @@ from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request, Time
 
 _OF_GRANULE = ("granule", "production", "source", "url", "size", "checksum", "checksum_type")
-
-
-@runtime_checkable
-class Listing(Protocol):
-    """An archive that may be able to say which products it holds."""
-
-    def products(self) -> list[tuple[str, str]] | None:
-        """Every (product, collection); None when it cannot say."""
-        ...
 
 
 def collected(record: GranuleRecord) -> tuple[str, Line]:
