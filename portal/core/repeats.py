@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portal.core.identity import find_person
+from portal.core.sending import unchanged
 from portal.core.tokens import Person
 from tasks.errors import StoreError
 from tasks.storage.store import LocalStore
@@ -28,8 +30,9 @@ lists of results and failures, which change shortly before the request's row doe
 _MOST = 1024  # answers that are kept
 _LARGEST = 2**15  # bytes of one
 _MARK = "swathmill.seen"  # where a route notes in the scope what its answer was made from
-# They tell who calls, which is looked at apart, and which call it is.
-_OTHER = {b"authorization", b"cookie", b"traceparent", b"x-request-id"}
+_HAD = b"if-none-match"
+# Who calls and what the caller has is looked at apart; the others tell which call it is.
+_OTHER = {b"authorization", b"cookie", _HAD, b"traceparent", b"x-request-id"}
 
 _Call = tuple[object, ...]
 
@@ -92,21 +95,31 @@ class Repeats:
             tuple(header for header in scope["headers"] if header[0] not in _OTHER),
         )
         kept = self._kept.get(call)
-        if kept is not None and self._is_good(kept, scope):
-            self._kept.move_to_end(call)
-            scope["route"], scope["path_params"] = kept.route, kept.parameters
-            await send(dict(kept.start))
-            await send({"type": "http.response.body", "body": kept.body})
-            return
+        had = ""
+        if kept is not None:
+            had = Headers(scope=scope).get("if-none-match", "")
+            if self._is_good(kept, scope):
+                self._kept.move_to_end(call)
+                scope["route"], scope["path_params"] = kept.route, kept.parameters
+                await _send(send, dict(kept.start), kept.body, had)
+                return
+            # The answer is made whole, to be kept: the next call will have its ETag.
+            scope["headers"] = [header for header in scope["headers"] if header[0] != _HAD]
         start: Message = {}
 
         async def keep(message: Message) -> None:
             nonlocal start
             if message["type"] == "http.response.start":
-                start = dict(message)  # whoever passes it on changes it
-            elif _MARK in scope and start["status"] in (200, 304):
-                self._keep(call, scope, start, message)
-            await send(message)
+                start = message
+            elif start and start["status"] == 200 and not message.get("more_body", False):
+                if _MARK in scope:
+                    self._keep(call, scope, dict(start), message.get("body", b""))
+                await _send(send, start, message.get("body", b""), had)
+            else:
+                if start:
+                    await send(start)
+                    start = {}
+                await send(message)
 
         await self._app(scope, receive, keep)
 
@@ -120,13 +133,13 @@ class Repeats:
             )
         return False
 
-    def _keep(self, call: _Call, scope: Scope, start: Message, body: Message) -> None:
-        if body.get("more_body", False) or len(body.get("body", b"")) > _LARGEST:
+    def _keep(self, call: _Call, scope: Scope, start: Message, body: bytes) -> None:
+        if len(body) > _LARGEST:
             return
         noted: _Noted = scope[_MARK]
         self._kept[call] = _Kept(
             start=start,
-            body=body.get("body", b""),
+            body=body,
             noted=noted,
             route=scope.get("route"),
             parameters=scope.get("path_params", {}),
@@ -135,3 +148,10 @@ class Repeats:
         self._kept.move_to_end(call)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
+
+
+async def _send(send: Send, start: Message, body: bytes, had: str) -> None:
+    """Send an answer, or that it is what the caller has."""
+    same = unchanged(start, had)
+    await send(start)
+    await send({"type": "http.response.body", "body": b"" if same else body})

@@ -82,11 +82,17 @@ def _tagged(start: Message, body: Message, had: str) -> bool:
     if not page and whole and "etag" not in headers:
         digest = hashlib.sha256(body["body"]).hexdigest()[:32]
         headers["etag"] = f'W/"{digest}"'  # weak: the bytes that are sent may be compressed
+    return unchanged(start, had)
+
+
+def unchanged(start: Message, had: str) -> bool:
+    """Make an answer a 304 if its ETag is in the If-None-Match header; tell whether it is."""
+    headers = MutableHeaders(scope=start)
     if not _has(had, headers.get("etag", "")):
         return False
     start["status"] = 304
-    del headers["content-length"]
-    del headers["content-type"]
+    for name in ("content-length", "content-type", "content-encoding"):
+        del headers[name]
     return True
 
 

@@ -81,16 +81,21 @@ def test_a_repeated_call_is_answered_as_before_without_its_work(
         had = {"If-None-Match": first.headers["etag"]}
         unchanged, _ = reads.of(client, address, **had)
         still, read_still = reads.of(client, address, **had)
+        whole, read_whole = reads.of(client, address)
         set_row(runtime, name, state=RequestState.RUNNING, delivered=1, outputs=7)
         changed, read_changed = reads.of(client, address, **had)
-        until(lambda: sum(line["event"] == "answered" for line in lines) == 5)
+        had = {"If-None-Match": changed.headers["etag"]}
+        again_unchanged, read_then = reads.of(client, address, **had)
+        until(lambda: sum(line["event"] == "answered" for line in lines) == 7)
     assert read > 0
-    assert (read_again, read_still) == (0, 0)
-    assert same(again) == same(first)
+    assert (read_again, read_still, read_whole) == (0, 0, 0)
+    assert same(again) == same(whole) == same(first)
     assert first.headers[HEADER] != again.headers[HEADER], "each call has its own id"
     assert first.headers.get(TRACE) == again.headers.get(TRACE)
     assert (unchanged.status_code, still.status_code, still.content) == (304, 304, b"")
     assert read_changed > 0
+    assert (again_unchanged.status_code, again_unchanged.content, read_then) == (304, b"", 0)
+    assert "content-length" not in still.headers
     if path in OF_ROW:
         assert changed.status_code == 200
         assert changed.content != first.content
