@@ -28,7 +28,7 @@ SHORTLY = 2.0
 """Seconds for which an answer serves that is made from more than rows of the table `requests`: the
 lists of results and failures, which change shortly before the request's row does."""
 _MOST = 1024  # answers that are kept
-_LARGEST = 2**15  # bytes of one
+_LARGEST = 2**15  # bytes of one, with those of its call
 _MARK = "swathmill.seen"  # where a route notes in the scope what its answer was made from
 _HAD = b"if-none-match"
 # Who calls and what the caller has is looked at apart; the others tell which call it is.
@@ -134,7 +134,9 @@ class Repeats:
         return False
 
     def _keep(self, call: _Call, scope: Scope, start: Message, body: bytes) -> None:
-        if len(body) > _LARGEST:
+        of_headers = sum(len(name) + len(value) for name, value in scope["headers"])
+        size = len(scope["path"]) + len(scope["query_string"]) + of_headers + len(body)
+        if size > _LARGEST:
             return
         noted: _Noted = scope[_MARK]
         self._kept[call] = _Kept(

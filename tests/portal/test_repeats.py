@@ -6,18 +6,30 @@ from collections.abc import Iterator
 import httpx
 import pytest
 import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 
 from portal.core import repeats, tokens
 from portal.core.repeats import SHORTLY
+from portal.core.tokens import Person, Role
 from portal.core.traffic import HEADER, TRACE
 from tasks.errors import StoreError
 from tasks.model.model import RequestState
 from tasks.run import reader_links
-from tasks.storage.store import Row
+from tasks.storage.store import LocalStore, Row
+from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import Scope, TokenTable, make_token
-from tests.portal.scripted import SECRET, LivePortal, client_of, put_result, set_row
+from tests.portal.scripted import (
+    SECRET,
+    LivePortal,
+    client_of,
+    put_result,
+    set_row,
+    settings,
+)
 from tests.portal.submissions import submitted
+from tests.serving import serving_app
 from tests.waiting import until
 
 ADA, BEN = "ada@example.org", "ben@example.org"
@@ -238,3 +250,28 @@ def test_few_and_short_answers_are_kept(
         monkeypatch.setattr(repeats, "_LARGEST", 100)
         long = [reads.of(client, f"/api/requests/{names[0]}")[1] for _ in range(2)]
         assert min(long) > 0
+        monkeypatch.setattr(repeats, "_LARGEST", 2000)
+        calls = [reads.of(client, f"/jobs/{names[0]}", padding="x" * 2000)[1] for _ in range(2)]
+        assert min(calls) > 0, "an answer to a long call is not kept either"
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_answer_in_parts_is_made_each_time(runtime: Runtime, parts: int) -> None:
+    row = request_operations.load(runtime, submitted(runtime, ADA))
+    called = 0
+    app = FastAPI()
+    app.state.settings = settings()
+
+    @app.get("/")
+    def answer(request: Request) -> Response:
+        nonlocal called
+        called += 1
+        repeats.made_from_row(request, Person(owner=ADA, role=Role.SCIENTIST), row)
+        return Response("a b") if parts == 1 else StreamingResponse(iter(("a ", "b")))
+
+    assert isinstance(runtime.store, LocalStore)
+    app.add_middleware(repeats.Repeats, store=runtime.store)
+    bearer = {"Authorization": f"Bearer {tokens.issue(SECRET, ADA)}"}
+    with serving_app(app) as url, client_of(url, bearer) as client:
+        assert [client.get("/").text for _ in range(2)] == ["a b", "a b"]
+    assert called == parts
