@@ -24,9 +24,6 @@ from tasks.errors import StoreError
 from tasks.storage.store import LocalStore
 from tasks.tables.request_table import RequestRow, Seen, seen_in_list, seen_row
 
-SHORTLY = 2.0
-"""Seconds for which an answer serves that is made from more than rows of the table `requests`: the
-lists of results and failures, which change shortly before the request's row does."""
 _MOST = 1024  # answers that are kept
 _LARGEST = 2**15  # bytes of one, with those of its call
 _MARK = "swathmill.seen"  # where a route notes in the scope what its answer was made from
@@ -61,7 +58,8 @@ class _Kept:
 def made_from_row(request: Request, caller: Person, row: RequestRow, seconds: float = 1e9) -> None:
     """Note that the answer is a function of the call and this row, which the caller may see.
 
-    It then serves until the row has changed, for some seconds at most.
+    It then serves until the row has changed, for some seconds at most (`SHORTLY` for what is made
+    from results or failures, too).
     """
     # Groups and links may be ended without a change of the row.
     if caller.may_see(row.owner):

@@ -23,6 +23,9 @@ from tasks.tables.task_rows import Interest
 _REMEMBERED = 64  # requests whose results are remembered
 _SHARE = 20.0  # times the duration of a read for which it serves
 _QUICK = 0.05  # seconds of a read that is repeated each time
+SHORTLY = 2.0
+"""Seconds for which what was read serves while the request's row is the same. Results and failures
+change shortly before the row does."""
 TAIL = 2**22  # bytes at the end of a result that are sent only after its checksum was verified
 
 
@@ -39,6 +42,7 @@ class ResultFile:
 class _Known:
     """What was read of a request, at which state of it, when, and how long that took."""
 
+    etag: str  # the row's
     version: tuple[object, ...]
     files: Mapping[str, ResultFile]
     failures: tuple[Interest, ...]
@@ -49,7 +53,8 @@ class _Known:
 class ResultIndex:
     """Map paths of results to their files, for the requests looked at last. Thread-safe.
 
-    While a request of very many tasks runs, what was read last serves for 20 times as long as
+    A running request's are read again when its row has changed, and after two seconds. While a
+    request of very many tasks runs, what was read last serves for 20 times as long as
     reading took: so, however many pages follow it, it takes a twentieth of a processor at most.
     """
 
@@ -77,7 +82,8 @@ class ResultIndex:
             if known is not None:
                 same = known.version == _version(row)
                 serves = known.took > _QUICK and now - known.read < _SHARE * known.took
-                if same if row.state.ended else serves:
+                just = known.etag == row.etag and now - known.read < SHORTLY
+                if same if row.state.ended else serves or just:
                     self._known.move_to_end(row.id)
                     return known
         return self._read(runtime, row)
@@ -126,6 +132,7 @@ class ResultIndex:
         }
         ended = runtime.clock.monotonic()
         known = _Known(
+            etag=row.etag,
             version=_version(row),
             files=dict(sorted(listed.items())),
             failures=tuple(request_operations.failures_in(notable)),

@@ -34,8 +34,8 @@ from portal.core.problems import (
     NotNowError,
     StillPlanningError,
 )
-from portal.core.repeats import SHORTLY, made_from_list, made_from_row
-from portal.core.results import ResultFile
+from portal.core.repeats import made_from_list, made_from_row
+from portal.core.results import SHORTLY, ResultFile
 from portal.core.submissions import (
     LONGEST_KEY,
     accept,

@@ -19,7 +19,8 @@ from portal.core.addresses import base_url, this_url
 from portal.core.datetimes import Interval
 from portal.core.identity import Caller
 from portal.core.problems import BadCallError, NotFoundError
-from portal.core.repeats import SHORTLY, made_from_row
+from portal.core.repeats import made_from_row
+from portal.core.results import SHORTLY
 from portal.core.stac import GEOJSON, Item, collection, feature, link
 from portal.core.submissions import load_for
 from portal.core.tokens import Person

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
 from portal.core import repeats, tokens
-from portal.core.repeats import SHORTLY
+from portal.core.results import SHORTLY
 from portal.core.tokens import Person, Role
 from portal.core.traffic import HEADER, TRACE
 from tasks.errors import StoreError
@@ -19,6 +19,7 @@ from tasks.run import reader_links
 from tasks.storage.store import LocalStore, Row
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 from tasks.tables.token_table import Scope, TokenTable, make_token
 from tests.portal.scripted import (
     SECRET,
@@ -150,6 +151,31 @@ def test_lists_of_results_serve_for_a_moment_only(
         now = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: now + SHORTLY)
         assert len(client.get(f"/api/requests/{name}/results").json()) == 1
+
+
+def test_what_a_running_request_has_is_read_once_for_all_lists(
+    portal: LivePortal, runtime: Runtime, raster: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = submitted(runtime)
+    put_result(runtime, name, "lai", "lai.2012-01-01.tif", raster)
+    read: list[str] = []
+    really = request_operations.notable
+
+    def notable(given: Runtime, request: str) -> list[Interest]:
+        read.append(request)
+        return really(given, request)
+
+    monkeypatch.setattr(request_operations, "notable", notable)
+    with portal.client() as client:
+        for delivered in (1, 2):
+            set_row(runtime, name, state=RequestState.RUNNING, delivered=delivered)
+            for path in OF_RESULTS:
+                client.get(path.format(name)).raise_for_status()
+            assert len(read) == delivered
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + SHORTLY)
+        client.get(OF_RESULTS[0].format(name)).raise_for_status()
+        assert len(read) == 3, "they may change before the row does"
 
 
 @pytest.mark.parametrize("path", [*OF_ROW, *OF_RESULTS])

@@ -3,7 +3,7 @@
 from tasks.request.document import parse_request
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
-from tests.portal.scripted import LivePortal, put_result
+from tests.portal.scripted import LivePortal, put_result, set_row
 from tests.portal.submissions import submitted
 
 DOCUMENT = {
@@ -30,6 +30,7 @@ def test_statistics_and_plots_are_shown_once_they_are_there(
         put_result(runtime, name, "sites", "comparison-statistics.csv", STATISTICS)
         put_result(runtime, name, "sites", "comparison.MCD15A2.5.Lai_1km.png", b"png")
         put_result(runtime, name, "sites", "MCD15A2.5.Lai_1km.png", b"png")
+        set_row(runtime, name, delivered=3)
         after = client.get(f"/requests/{name}/sites").text
     assert f'hx-get="/requests/{name}/sites"' in page
     assert "Compared" not in before
@@ -57,12 +58,14 @@ def test_series_at_sites_are_drawn_with_a_link_to_their_table(
         page = client.get(f"/requests/{name}").text
         before = client.get(f"/requests/{name}/sites").text
         put_result(runtime, name, "sites", "sites.csv", b"site,value\nMoor,2.5\n")
+        set_row(runtime, name, delivered=1)
         without_value = client.get(f"/requests/{name}/sites").text
         for picture in ("MCD15A2.5.Lai_1km", "MCD15A2.5.Lai_1km~10", "MCD15A2.5.Lai_1km~2"):
             put_result(runtime, name, "sites", f"{picture}.png", b"png")
         put_result(runtime, name, "sites", "MOD11A1.61.LST_Day_1km.png", b"png")
         put_result(runtime, name, "sites", "raster_mine.B.2.png", b"png")
         put_result(runtime, name, "sites", "comparison.MCD15A2.5.Lai_1km.png", b"png")
+        set_row(runtime, name, delivered=7)
         after = client.get(f"/requests/{name}/sites").text
     assert f'hx-get="/requests/{name}/sites"' in page
     assert 'id="by-date"' not in page  # no rasters are made
