@@ -12,6 +12,7 @@ say that nothing has changed since, the plan is reused without listing.
 """
 
 import gzip
+import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from isal import isal_zlib
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from service_manager.planner.counts import Counts
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
@@ -188,9 +189,17 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         data = blobs.get_bytes(PLANS, f"{request}.plan.gz")
     except BlobMissingError:
         return None
-    manifest = _MANIFEST.validate_json(gzip.decompress(data))
+    manifest = _read(gzip.decompress(data))
     stretches = tuple(StoredPart(blobs, name) for name in manifest.names)
     return Frozen(**vars(manifest), stretches=stretches)
+
+
+def _read(text: bytes) -> _Manifest:
+    head, *gaps = map(json.loads, text.splitlines())
+    if "stretches" in head:  # as builds of schema 6 wrote it at first, with a line for each gap
+        said = [{"what": what, "reason": reason} for what, reason in gaps]
+        head |= {"names": head["stretches"], "packages": head["package"], "gaps": said}
+    return _MANIFEST.validate_json(json.dumps(head))
 
 
 def begun(blobs: Blobs, request: str) -> int:
@@ -269,7 +278,9 @@ def _broken_off(blobs: Blobs, request: str, identity: str) -> list[StoredPart]:
         whole = [n for i, n in enumerate(sorted(names)) if n == _name(request, run, i)]
         best = max(best, whole, key=len)
     found = [StoredPart(blobs, name) for name in best]
-    return found if all(s.outcome and s.identity == identity for s in found) else []
+    with suppress(ValidationError):  # of a build that wrote it in another way: it is planned anew
+        return found if all(s.outcome and s.identity == identity for s in found) else []
+    return []
 
 
 def _name(request: str, run: str, number: int) -> str:

@@ -1,7 +1,9 @@
 """What is stored of a plan is what was planned, and what of it is read for an estimate."""
 
+import gzip
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import cast
@@ -15,6 +17,7 @@ from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, Pla
 from service_manager.plans import stored_plan
 from service_manager.plans.stored_plan import Frozen, StoredPart
 from tasks.errors import BlobMissingError
+from tasks.model.model import Phase
 from tasks.model.packages import PackageArchive, pack
 from tasks.model.plan import Gap, Plan, PlannedTask, PlannedWindow
 from tasks.storage.blobs import PACKAGES, PLANS, MemoryBlobs
@@ -227,3 +230,31 @@ def test_a_package_that_is_damaged_in_storage_is_stored_again(tmp_path: Path) ->
             blobs.put_bytes(PACKAGES, package.blob, content)
         stored_plan.store_package(blobs, package)
         assert blobs.get_bytes(PACKAGES, package.blob) == package.data
+
+
+def test_a_plan_of_the_build_before_is_read_and_what_it_began_is_planned_anew() -> None:
+    """It wrote a line for what is known and one for each gap. Requests go on after an upgrade."""
+    head = {
+        "format": 2,
+        "stretches": ["r/0/00000.gz"],
+        "counts": Counts(download=7).__dict__ | {"phases": {"collection": 2}},
+        "notes": ["a note"],
+        "stamp": "as ever",
+        "package": "ours/mean@1",
+        "windows": [asdict(WINDOWS[0])],
+        "window_count": 1,
+    }
+    lines = [json.dumps(head), json.dumps(["g", "not in the archive"])]
+    blobs = MemoryBlobs()
+    blobs.put_bytes(PLANS, "r.plan.gz", gzip.compress("\n".join(lines).encode()))
+    found = stored_plan.thaw(blobs, "r")
+    assert found is not None
+    assert (found.counts.download, found.counts.phases) == (7, {Phase.COLLECTION: 2})
+    assert (found.gaps, found.notes) == (OUTCOME.gaps, ("a note",))
+    assert (found.packages, found.windows, found.window_count) == ("ours/mean@1", WINDOWS[:1], 1)
+    assert [part.name for part in found.stretches] == ["r/0/00000.gz"]
+    began = json.dumps({"identity": "same", "first": "2012-01-31"}).encode() + b"\n"
+    blobs.put_bytes(PLANS, "s/0/00000.gz", gzip.compress(began))
+    stream = Stream()
+    assert stored_plan.freeze(blobs, "s", cast("PlanStream", stream), run="1").stretches
+    assert stream.asked == [([], False)]
