@@ -120,6 +120,18 @@ def test_layers_with_names_alike_have_pictures_of_their_own(
     assert sorted(drawn) == sorted(name for one in of_each for name in (one, f"{one}~2"))
 
 
+def test_rows_of_the_build_before_are_joined_with_those_of_this_one(tmp_path: Path) -> None:
+    """Requests go on after an upgrade: their extractions had no column `last`."""
+    texts = {name: ["x"] for name, kind in _kinds() if kind == "text"}
+    columns: dict[str, Any] = {name: texts.get(name, [None]) for name, _ in _kinds()}
+    rows = pa.table(columns | {"n": [0], "last": [day_of(112)]}).cast(schema())
+    earlier, now = tmp_path / "earlier", tmp_path / "now"
+    pyarrow.parquet.write_table(rows.drop_columns("last"), earlier)
+    pyarrow.parquet.write_table(rows, now)
+    joined = table_phase.joined([earlier, now], parse_sites("id,latitude,longitude\ns,50,0\n"))
+    assert joined["last"].to_pylist() == [None, day_of(112)]
+
+
 def _kinds() -> list[tuple[str, str]]:
     return [(one.name, "text" if pa.types.is_dictionary(one.type) else "") for one in schema()]
 

@@ -60,7 +60,9 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
     import pyarrow.parquet as pq
 
     parts = [pq.ParquetFile(path).read(use_threads=False) for path in paths]
-    found = pa.concat_tables([schema().empty_table(), *parts]).unify_dictionaries().combine_chunks()
+    # Rows that the build before wrote have no column `last`, but for samples.
+    whole = pa.concat_tables([schema().empty_table(), *parts], promote_options="default")
+    found = whole.unify_dictionaries().combine_chunks()
     order = ("n", "product", "collection", "layer", "date", "time", "granule")
     rows = found.take(_order([found[name] for name in order]))
     numbers = rows["n"].combine_chunks()
