@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -62,7 +63,9 @@ def test_a_child_that_lacks_something_is_started_again(tmp_path: Path) -> None:
 
 
 def options_of(data: Path, archive: str | None = None) -> StackOptions:
-    return stack_options(storage=None, data=data, archive=archive, workers=1, slots=1)
+    made = stack_options(storage=None, data=data, archive=archive, workers=1, slots=1)
+    # Another file of tests may have opened tables in this process, which then must not be forked.
+    return replace(made, fork=False)
 
 
 def test_without_a_source_the_sample_archive_is_made_once_and_told(tmp_path: Path) -> None:
