@@ -78,14 +78,15 @@ class Run:
 
     tasks: int
     seconds: float
+    progress: Sequence[tuple[float, int]]  # seconds from its begin, tasks done
     cpu: Mapping[str, float]
     seen: Mapping[str, Any]
     rows: Mapping[tuple[str, int], float]
 
-    @property
-    def pace(self) -> float:
-        """Tasks a second."""
-        return self.tasks / self.seconds
+    def pace(self, tasks: int) -> float:
+        """Tasks a second, of the last so many: runs are compared by the same ones."""
+        begun = max(at for at, done in self.progress if done <= self.tasks - tasks)
+        return tasks / (self.seconds - begun)
 
     @property
     def work(self) -> float:
@@ -135,12 +136,19 @@ class Bench:
         rows: dict[tuple[str, int], float] = {}
         self._looked.clear()
         begun, at, before = time.monotonic(), self._done(names, rows), self._cpu()
-        self._until(lambda: self._done(names, rows) >= 0 and self._ended(names))
+        progress = [(0.0, 0)]
+
+        def ended() -> bool:
+            progress.append((time.monotonic() - begun, self._done(names, rows) - at))
+            return self._ended(names)
+
+        self._until(ended)
         seconds, after = time.monotonic() - begun, self._cpu()
         said = other.communicate()[0] if other is not None else ""
         return Run(
             tasks=self._done(names, rows) - at,
             seconds=seconds,
+            progress=progress,
             cpu={part: used - before.get(part, 0.0) for part, used in after.items()},
             seen=json.loads(said) if said else {},
             rows=rows,
@@ -252,8 +260,16 @@ def told(rounds: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
     crowded = [runs[CROWD] for runs in rounds]
     calls = [1000 * one for run in crowded for one in run.seen["seconds"]]
     events = [one for run in crowded for one in late(run)]
+    same = [min(run.tasks for run in runs.values()) for runs in rounds]
+    paces = {
+        beside: [runs[beside].pace(tasks) for runs, tasks in zip(rounds, same, strict=True)]
+        for beside in ORDER
+    }
     losses = {
-        beside: [1.0 - runs[CROWD].pace / runs[beside].pace for runs in rounds]
+        beside: [
+            1.0 - with_crowd / pace
+            for with_crowd, pace in zip(paces[CROWD], paces[beside], strict=True)
+        ]
         for beside in (ALONE, BURNER)
     }
     goals = {
@@ -280,7 +296,7 @@ def told(rounds: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
         },
         "all pages open after s": [round(run.seen["opened"], 2) for run in crowded],
         "tasks a second": {
-            beside: [round(runs[beside].pace, 2) for runs in rounds] for beside in ORDER
+            beside: [round(pace, 2) for pace in found] for beside, found in paces.items()
         },
         "CPU ms of a task": {
             beside: [round(1000 * runs[beside].work) for runs in rounds] for beside in ORDER
