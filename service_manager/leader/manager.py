@@ -31,8 +31,9 @@ from service_manager.tasks.ready import ReadyTasks
 from service_manager.tasks.restricting import Restricting
 from service_manager.tasks.sweep import Sweep
 from tasks.errors import StoreError
+from tasks.messages.wakeups import LOOK
 from tasks.model.model import Phase, State
-from tasks.model.task_keys import SHARDS, is_key, shard
+from tasks.model.task_keys import SHARDS, shard
 from tasks.run import tracing
 from tasks.run.tracing import Span
 from tasks.tables.manager_rows import PhaseQueue, PhaseStore
@@ -221,11 +222,9 @@ class Manager:
         self._swept = True
 
     def _hear_wakeups(self) -> None:
-        told = self._runtime.wakeups.drain()
-        self._events.notice([shard(name) for name in told if is_key(name)])
-        requests = [name for name in told if not is_key(name)]
-        if requests:
-            self._lifecycle.notice(requests)
+        keys = self._runtime.wakeups.drain()
+        self._events.notice([shard(key) for key in keys if key != LOOK])
+        if LOOK in keys:
             self._due.pop(self._lifecycle.take_up, None)
 
     def _process_events(self) -> bool:

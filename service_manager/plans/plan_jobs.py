@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -13,6 +12,7 @@ from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.forecast import LOOKED_AT, forecast
+from tasks.messages.wakeups import LOOK
 from tasks.model.model import Phase, State
 from tasks.model.plan import Plan, PlannedTask
 from tasks.request.document import Request
@@ -94,13 +94,13 @@ class PlanJobs:
                 return self._freeze(row, run, job)
 
         job.future = self._run(freeze)
-        job.future.add_done_callback(partial(self._ended, row.id))
+        job.future.add_done_callback(self._ended)
         self._jobs[row.id] = job
 
-    def _ended(self, request: str, made: "Future[MadePlan]") -> None:
+    def _ended(self, made: "Future[MadePlan]") -> None:
         """Wake the manager for a plan; a failed one waits for its next look."""
         if not made.cancelled() and made.exception() is None:
-            self._runtime.wakeups.publish(request)
+            self._runtime.wakeups.publish(LOOK)
 
     def days_searched(self, request: str) -> int:
         """Return how many of the request's days the archives have been searched for."""

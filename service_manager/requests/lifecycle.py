@@ -1,6 +1,6 @@
 """Requests from their submission to their end: taken up, planned, obeyed, reported, ended."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -101,14 +101,13 @@ class Lifecycle:
 
     # --- new ones, orders ---
 
-    def notice(self, requests: Iterable[str]) -> None:
-        """Take note that these requests are new, or have an order or a plan."""
-        self._look_at.update(requests)
-
     def take_up(self) -> None:
-        """See to new requests and orders. Raises StoreError."""
-        self._look_at.update({*self._runtime.requests.live()} - self._cache.requests.keys())
+        """Hear of new requests and orders, and see to them. Raises StoreError."""
+        for request, acknowledge in self._runtime.queue.receive():
+            self._look_at.add(request)
+            acknowledge()
         if self._clock.monotonic() >= self._all_due:
+            self._look_at.update(self._runtime.requests.live())
             self._look_at.update(self._cache.requests)
             self._all_due = self._clock.monotonic() + self._options.sweep
             self._recount_quiet()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
-from tasks.messages.celery_app import FIRST
+from tasks.messages.queues import FIRST
 from tasks.model import classes
 from tasks.model.model import Phase
 from tasks.model.task_keys import family, mates

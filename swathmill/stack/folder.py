@@ -107,7 +107,7 @@ class DataFolder:
 
     @property
     def tables(self) -> Path:
-        """The file of embedded storage's tables."""
+        """The file of embedded storage's tables and request queue."""
         return self.storage / "tables.sqlite"
 
     @property

@@ -1,1 +1,1 @@
-"""Messages between processes: Celery, wake-ups, places at hosts."""
+"""Messages between processes: the request queue, Celery, wake-ups, places at hosts."""

@@ -14,10 +14,10 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from redis import RedisError
 
+from tasks.messages.queues import FIRST
+
 TASK = "swathmill.attempt"
 QUEUE = "attempts"
-FIRST = "*"
-"""In place of a host: all workers, before what is kept for their hosts."""
 _OF_HOST = "at"  # sorts before the queue of all: taken first
 _AHEAD = "ahead"  # sorts before both
 _KEPT = 3600  # seconds that messages to a host wait at most: it may be gone for good

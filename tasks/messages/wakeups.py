@@ -1,8 +1,7 @@
-"""Wake-ups of the manager by a Redis list: keys of tasks and ids of requests to look at.
+"""Wake-ups of the manager by a Redis list: keys of tasks whose attempts ended, or LOOK.
 
-The attempt of a task has ended; a request was submitted or ordered about, or its plan is made.
 Losing them loses time, no work: the manager's sweep reads all completion events from the table, and
-looks for new requests each second.
+it looks for requests each second.
 """
 
 import threading
@@ -12,23 +11,24 @@ import redis
 import structlog
 
 LIST = "swathmill:wake-ups"
+LOOK = ""  # in place of a key: a request was submitted or ordered about, or a plan is made
 MOST = 100_000  # a list nobody drains does not grow beyond this
 _BLOCKED = 0.5  # seconds at most in one call
 
 
 class WakeUps(Protocol):
-    """Keys and ids on their way to the manager; any may be lost or doubled."""
+    """Keys on their way to the manager; any may be lost or doubled."""
 
     def publish(self, *keys: str) -> None:
-        """Tell the manager to look at them. Never raises: a wake-up may be lost."""
+        """Say that the tasks have completion events. Never raises: a wake-up may be lost."""
         ...
 
     def drain(self) -> list[str]:
-        """Return what was published since the last call."""
+        """Return the keys published since the last call."""
         ...
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Return when something is there, `stop` is set or some seconds are over."""
+        """Return when a key is there, `stop` is set or some seconds are over."""
         ...
 
 

@@ -4,6 +4,7 @@ Only processes that use Azure import this module: the SDK is a third of the time
 start.
 """
 
+import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -12,14 +13,16 @@ from typing import TypedDict
 from urllib.request import getproxies
 
 import structlog
-from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
 from azure.core.pipeline import PipelineRequest
 from azure.core.rest import HttpRequest
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
-from azure.storage.queue import QueueServiceClient
+from azure.storage.queue import QueueClient, QueueMessage, QueueServiceClient
 
 from tasks.errors import StoreError
+from tasks.messages import queues
+from tasks.messages.queues import Ack
 from tasks.run.backup import PARTITIONS
 from tasks.settings import WrongSettingError
 from tasks.storage import blobs
@@ -81,8 +84,51 @@ def looks_in_environment(storage: str) -> bool:
     return not plain and any(os.environ.get(name) for name in _CERTIFICATES)
 
 
-def azure_clients(storage: str, *, create: bool, cut: Cut) -> tuple[AzureTables, AzureBlobs]:
-    """Make the clients of an account; tables and containers too, with `create`.
+class AzureQueue:
+    """The request queue on Azure Storage. Its messages are wake-ups: failures are only logged."""
+
+    def __init__(self, client: QueueClient) -> None:
+        self._client = client
+        self._log = logging.getLogger("tasks.queue")
+
+    def create(self) -> None:
+        """Create the queue if it does not exist."""
+        try:
+            self._client.create_queue()
+        except ResourceExistsError:
+            return
+
+    def send(self, request: str) -> None:
+        try:
+            self._client.send_message(request, time_to_live=3600)
+        except AzureError as error:
+            self._log.warning("request wake-up %s not sent: %s", request, error)
+
+    def receive(self) -> list[tuple[str, Ack]]:
+        found: list[tuple[str, Ack]] = []
+        try:
+            for message in self._client.receive_messages(max_messages=32, visibility_timeout=60):
+                found.append((str(message.content), self._acknowledge(message)))
+                if len(found) >= 32:
+                    break
+        except AzureError as error:
+            self._log.warning("request wake-ups not received: %s", error)
+        return found
+
+    def _acknowledge(self, message: QueueMessage) -> Ack:
+        def delete() -> None:
+            try:
+                self._client.delete_message(message)
+            except AzureError as error:
+                self._log.warning("request wake-up %s not deleted: %s", message.id, error)
+
+        return delete
+
+
+def azure_clients(
+    storage: str, *, create: bool, cut: Cut
+) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
+    """Make the clients of an account; tables, containers and the queue too, with `create`.
 
     Raises:
         WrongSettingError: the connection string is malformed, or the process has no identity that
@@ -90,10 +136,11 @@ def azure_clients(storage: str, *, create: bool, cut: Cut) -> tuple[AzureTables,
         StoreError: storage does not answer.
     """
     try:
-        store, container = _made_clients(storage, cut)
+        store, container, queue = _made_clients(storage, cut)
         if create:
             store.create(TABLES)
             container.create(blobs.CONTAINERS)
+            queue.create()
     except ValueError as error:
         raise WrongSettingError(
             f"The setting SWATHMILL_STORAGE cannot be used: {error}",
@@ -108,14 +155,15 @@ def azure_clients(storage: str, *, create: bool, cut: Cut) -> tuple[AzureTables,
         ) from error
     except AzureError as error:
         raise StoreError(f"storage does not answer: {error}") from error
-    return store, container
+    return store, container, queue
 
 
-def _made_clients(storage: str, cut: Cut) -> tuple[AzureTables, AzureBlobs]:
+def _made_clients(storage: str, cut: Cut) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     reads, writes = sdk_clients(storage, retries=READ_TRIES), sdk_clients(storage, retries=0)
     return (
         AzureTables(reads.tables, writes.tables),
         AzureBlobs(reads.blobs, writes.blobs, cut=cut),
+        AzureQueue(reads.queues.get_queue_client(queues.QUEUE)),
     )
 
 

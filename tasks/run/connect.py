@@ -8,6 +8,7 @@ has a managed identity.
 from pathlib import Path
 
 from tasks.errors import SwathmillError
+from tasks.messages.queues import RequestQueue
 from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps, WakeUps
 from tasks.settings import Settings, WrongSettingError
 from tasks.storage.blobs import CONTAINERS, Blobs
@@ -15,6 +16,7 @@ from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.schema import OtherSchemaError
 from tasks.storage.sqlite_file import SqliteFile
+from tasks.storage.sqlite_queue import SqliteQueue
 from tasks.storage.sqlite_store import MOST_OPERATIONS, SqliteStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
 from tasks.storage.transfer_shapes import BY_SIZE, MIB, Cut
@@ -32,7 +34,7 @@ class SettingMissingError(SwathmillError):
 
 
 def connect(settings: Settings, *, create: bool = True) -> Runtime:
-    """Clients for all of a process's work; tables and containers are created if absent.
+    """Clients for all of a process's work; tables, containers and the queue are created if absent.
 
     Raises:
         SettingMissingError: no storage account or no Redis is named.
@@ -67,11 +69,12 @@ def storage_modules(settings: Settings) -> tuple[str, ...]:
 
 
 def _runtime(storage: str, wakeups: WakeUps, *, create: bool, cut: Cut = BY_SIZE) -> Runtime:
-    store, blobs = _clients(storage, create=create, cut=cut)
+    store, blobs, queue = _clients(storage, create=create, cut=cut)
     embedded = storage.startswith(EMBEDDED)
     made = Runtime(
         store=store,
         blobs=blobs,
+        queue=queue,
         wakeups=wakeups,
         clock=SystemClock(),
         most_operations=MOST_OPERATIONS if embedded else BATCH_OPERATIONS,
@@ -87,7 +90,7 @@ def _runtime(storage: str, wakeups: WakeUps, *, create: bool, cut: Cut = BY_SIZE
     return made
 
 
-def _clients(storage: str, *, create: bool, cut: Cut) -> tuple[Store, Blobs]:
+def _clients(storage: str, *, create: bool, cut: Cut) -> tuple[Store, Blobs, RequestQueue]:
     if not storage.startswith(EMBEDDED):
         # Only where it is used: the SDK is a third of the time every process takes to start.
         from tasks.run.azure_clients import azure_clients
@@ -103,4 +106,4 @@ def _clients(storage: str, *, create: bool, cut: Cut) -> tuple[Store, Blobs]:
     if create:
         file.create()
         blobs.create(CONTAINERS)
-    return SqliteStore(file), blobs
+    return SqliteStore(file), blobs, SqliteQueue(file)

@@ -30,6 +30,7 @@ CREATE TABLE rows (
     "table" TEXT, partition TEXT, row TEXT, entity TEXT NOT NULL, etag INTEGER NOT NULL,
     PRIMARY KEY ("table", partition, row)
 ) WITHOUT ROWID;
+CREATE TABLE wakeups (id INTEGER PRIMARY KEY AUTOINCREMENT, request TEXT NOT NULL);
 """
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

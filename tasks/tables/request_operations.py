@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tasks.errors import FencedError, SwathmillError
+from tasks.messages.wakeups import LOOK
 from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.task_keys import SHARDS
@@ -92,8 +93,9 @@ def submit(
 
 
 def wake(runtime: Runtime, request: str) -> None:
-    """Tell the manager to look at a request; the message may be lost."""
-    runtime.wakeups.publish(request)
+    """Tell the manager to look at a request; both messages may be lost."""
+    runtime.queue.send(request)
+    runtime.wakeups.publish(LOOK)
 
 
 def load(runtime: Runtime, request: str) -> RequestRow:

@@ -1,9 +1,10 @@
-"""What every process needs to take part: store, blobs, wake-ups, clock, randomness."""
+"""What every process needs to take part: store, blobs, queues, clock, randomness."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random, SystemRandom
 
+from tasks.messages.queues import MemoryQueue, RequestQueue
 from tasks.messages.wakeups import MemoryWakeUps, WakeUps
 from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
@@ -25,6 +26,7 @@ class Runtime:
 
     store: Store
     blobs: Blobs
+    queue: RequestQueue
     wakeups: WakeUps
     clock: Clock
     random: Random = field(default_factory=SystemRandom)
@@ -75,6 +77,7 @@ def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:
     return Runtime(
         store=MemoryStore(),
         blobs=MemoryBlobs(),
+        queue=MemoryQueue(),
         wakeups=MemoryWakeUps(),
         clock=clock or ManualClock(),
         random=Random(seed),

@@ -10,7 +10,7 @@ from service_manager.requests.ending import judge, lacking
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
-from tasks.messages.celery_app import FIRST
+from tasks.messages.queues import FIRST
 from tasks.model.categories import Category
 from tasks.model.classes import sized
 from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, TaskOutcome

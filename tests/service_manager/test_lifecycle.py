@@ -85,9 +85,10 @@ def test_a_request_is_looked_at_when_it_is_told_of_and_all_are_now_and_then(b: S
     b.change(request, paused=True)
     b.cycle.take_up()
     assert not b.live(request).row.paused
-    b.cycle.notice([request])
+    request_operations.wake(b.runtime, request)
     b.cycle.take_up()
     assert b.live(request).row.paused
+    assert list(b.runtime.queue.receive()) == []  # it is acknowledged
     b.change(request, paused=False)
     b.runtime.clock.sleep(b.options.sweep - 1.0)
     b.cycle.take_up()
@@ -570,10 +571,13 @@ def test_counts_of_another_state_are_not_written_and_an_order_is_heard(b: Steppe
     request = b.running()
     b.cycle.progress()
     request_operations.order(b.runtime, request, RequestOrder.CANCEL)
+    b.runtime.queue.receive()
     b.change(request, outputs=9)
     b.live(request).changed = True
     b.cycle.progress()
     assert b.row(request).outputs == 9
+    for _, acknowledge in b.runtime.queue.receive():
+        acknowledge()
     b.cycle.take_up()
     while b.cycle.work():
         pass

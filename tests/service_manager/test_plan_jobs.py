@@ -13,6 +13,7 @@ from service_manager.plans import plan_jobs
 from service_manager.plans.plan_jobs import PlanJobs, Planner
 from service_manager.plans.stored_plan import AbandonedError
 from tasks.errors import StoreError
+from tasks.messages.wakeups import LOOK
 from tasks.model.categories import Category
 from tasks.model.plan import Plan
 from tasks.request.document import Request
@@ -55,7 +56,7 @@ def test_a_plan_is_taken_once_it_is_made() -> None:
     jobs, request = planning.jobs, planning.begin()
     assert (jobs.requests, jobs.made(0.0), jobs.take(request)) == ((request,), [], None)
     planning.beside.end()
-    assert planning.scene.runtime.wakeups.drain() == [request]
+    assert planning.scene.runtime.wakeups.drain() == [LOOK]
     assert jobs.made(0.0) == [request]
     made = jobs.take(request)
     assert made is not None

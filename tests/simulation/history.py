@@ -109,6 +109,7 @@ class History:
         self.cuts = Cuts(self.world)
         self.broker = Broker(self.world, self.rates, self.cuts)
         self.wakeups = Mailbox(self.world, self.rates, "wake-up")
+        self.queue = Mailbox(self.world, self.rates, "request wake-up")
         self.scenario = Scenario.of(random, steps=self.steps)
         self.retention = random.random() < 0.5
         self.script = Script(
@@ -151,7 +152,9 @@ class History:
             self.cuts,
             split=self.mutant.split_markers,
         )
-        return runtime_of(self.world, process, store, self.blobs, self.wakeups, self.cuts)
+        return runtime_of(
+            self.world, process, store, self.blobs, self.queue, self.wakeups, self.cuts
+        )
 
     def process(self, name: str) -> Process:
         random = self.world.random

@@ -8,7 +8,7 @@ from random import Random
 
 from service_manager.leader.manager import SendError
 from tasks.errors import ConflictError, StoreError
-from tasks.messages.celery_app import FIRST
+from tasks.messages.queues import FIRST, Ack
 from tasks.storage.blobs import MemoryBlobs, StoredBlob
 from tasks.storage.store import Operation, Row, Store
 from tasks.tables.runtime import Runtime
@@ -368,6 +368,23 @@ class Broker:
         return self._queues[host]
 
 
+class SimQueue:
+    """The request queue as a process reaches it."""
+
+    def __init__(self, world: World, process: Process, mailbox: Mailbox) -> None:
+        self._world = world
+        self._process = process
+        self._mailbox = mailbox
+
+    def send(self, request: str) -> None:
+        self._world.point(self._process)
+        self._mailbox.send(request)
+
+    def receive(self) -> list[tuple[str, Ack]]:
+        self._world.point(self._process)
+        return [(request, lambda: None) for request in self._mailbox.take_all()]
+
+
 class SimWakeUps:
     """The wake-ups as a process reaches them."""
 
@@ -401,6 +418,7 @@ def runtime_of(
     process: Process,
     store: SimStore,
     blobs: MemoryBlobs,
+    queue: Mailbox,
     wakeups: Mailbox,
     cuts: Cuts,
 ) -> Runtime:
@@ -408,6 +426,7 @@ def runtime_of(
     return Runtime(
         store=store,
         blobs=SimBlobs(world, process, blobs, cuts),
+        queue=SimQueue(world, process, queue),
         wakeups=SimWakeUps(world, process, wakeups, cuts),
         clock=SimClock(world, process),
         random=Random(world.random.getrandbits(64)),

@@ -102,6 +102,7 @@ def test_the_times_of_day_of_two_machines_are_not_compared(runtime: Runtime) -> 
         Runtime(
             store=runtime.store,
             blobs=runtime.blobs,
+            queue=runtime.queue,
             wakeups=runtime.wakeups,
             clock=behind,
         ),

@@ -86,6 +86,7 @@ def runtime(store: Unreliable) -> Runtime:
     return Runtime(
         store=store,
         blobs=base.blobs,
+        queue=base.queue,
         wakeups=base.wakeups,
         clock=base.clock,
         random=base.random,

@@ -107,7 +107,9 @@ def store() -> Unsteady:
 def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
     base = memory_runtime(ManualClock())
     base.clock.sleep(1000.0)  # no time is measured from 0
-    runtime = Runtime(store=store, blobs=base.blobs, wakeups=base.wakeups, clock=base.clock)
+    runtime = Runtime(
+        store=store, blobs=base.blobs, queue=base.queue, wakeups=base.wakeups, clock=base.clock
+    )
     child, jobs = Pretended(messages=[Succeeded(files=(FILE,))]), list[Job]()
     scratch = Scratch(tmp_path, "w")
 

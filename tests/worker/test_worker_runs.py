@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tasks.messages import celery_app
-from tasks.messages.celery_app import FIRST
+from tasks.messages.queues import FIRST
 from tasks.model.categories import Category
 from tasks.model.model import State
 from tasks.tables import workers

@@ -19,7 +19,8 @@ from kombu.asynchronous import Hub
 
 from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
-from tasks.messages.celery_app import FIRST, QUEUE, TASK, make_app, queue_of
+from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
+from tasks.messages.queues import FIRST
 from tasks.model.file_names import file_name
 from tasks.model.spec import ReduceSpec
 from tasks.run import exits, logs, telemetry
