@@ -67,20 +67,25 @@ def send(stack: Stack, keys: Sequence[str]) -> None:
     app.close()
 
 
-def cells(stack: Stack, number: int, side: int) -> list[str]:
-    """Plan cells over one granule, which a worker collects first."""
+def collected(stack: Stack) -> str:
+    """The key of the granule, which a worker has collected."""
     archive = stack.folder / "archive"
     write_granule(archive / NAME, small_tile(date="2012001"))
     granule = collect_spec(archive / NAME, archive, "MCD15A2", "5")
     stack.world.plan(granule)
     send(stack, [granule.key])
     assert stack.settled(granule.key).state is State.DONE
+    return granule.key
+
+
+def cells(stack: Stack, granule: str, number: int, side: int) -> list[str]:
+    """Plan cells over the granule."""
     tile = modis_tile_grid(17, 3, 1000)
     a, b, c, d, e, f, *_ = tile.transform
     keys = [
         stack.world.plan(
             ReprojectSpec(
-                inputs=(Input(key=granule.key, name=NAME),),
+                inputs=(Input(key=granule, name=NAME),),
                 product="MCD15A2",
                 collection="5",
                 layer="Lai_1km",
@@ -130,9 +135,10 @@ def digests(stack: Stack, keys: Sequence[str]) -> dict[str, list[str]]:
 def test_a_child_killed_in_the_midst_of_a_batch_of_20_charges_one_task(stack: Stack) -> None:
     process = worker(stack, "killed-in-a-batch")
     lost: list[str] = []
+    granule = collected(stack)
     # A child that is met between two tasks has none in hand, and none is charged.
     for side in (400, 401, 402, 403):
-        keys = cells(stack, 20, side)  # so large that the batch can be met in its midst
+        keys = cells(stack, granule, 20, side)  # so large that the batch can be met in its midst
         kill_in_the_midst(stack, process, keys)
         lost = [key for key in keys if stack.world.task(key).retries]
         finish(stack, [key for key in keys if key not in lost])
@@ -188,7 +194,7 @@ def test_batches_warm_children_and_storage_change_no_byte(
 
 def made_alone(stack: Stack, number: int) -> dict[str, list[str]]:
     process = worker(stack, "alone")
-    keys = cells(stack, number, 60)
+    keys = cells(stack, collected(stack), number, 60)
     children = {child(process)}
     for key in keys:
         before = child(process)
@@ -202,7 +208,7 @@ def made_alone(stack: Stack, number: int) -> dict[str, list[str]]:
 
 def made_together(stack: Stack, number: int) -> dict[str, list[str]]:
     process = worker(stack, "together")
-    keys = cells(stack, number, 60)
+    keys = cells(stack, collected(stack), number, 60)
     before = child(process)
     send(stack, keys)
     finish(stack, keys)
