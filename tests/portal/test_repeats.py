@@ -153,6 +153,19 @@ def test_lists_of_results_serve_for_a_moment_only(
         assert len(client.get(f"/api/requests/{name}/results").json()) == 1
 
 
+def test_an_answer_that_is_made_again_as_before_is_kept_whole(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/api/requests/{submitted(runtime)}"
+    with portal.client() as client:
+        first = client.get(path)
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + SHORTLY)
+        had = {"If-None-Match": first.headers["etag"]}
+        assert client.get(path, headers=had).status_code == 304
+        assert same(client.get(path)) == same(first)
+
+
 def test_what_a_running_request_has_is_read_once_for_all_lists(
     portal: LivePortal, runtime: Runtime, raster: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,21 +238,25 @@ def test_what_groups_and_links_open_is_read_at_each_call(
     link = reader_links.issue(SECRET, name, runtime.clock.now() + 1000)
     with portal.client(ADA) as ada, portal.client(BEN) as ben, portal.visitor() as visitor:
         ada.put("/api/groups/team", json={"members": [BEN]}).raise_for_status()
+        listed = "/api/requests?group=team"
+        assert ben.get(listed).json() == []
         ada.patch(path, json={"group": "team"}).raise_for_status()
         visitor.get("/open", params={"token": link})
         for client in (ben, visitor):
             for _ in range(2):
                 answer, read = reads.of(client, path)
                 assert (answer.status_code, read > 0) == (200, True)
+        assert [len(ben.get(listed).json()) for _ in range(2)] == [1, 1]
         ada.put("/api/groups/team", json={"members": []}).raise_for_status()
         ada.delete(f"{path}/links").raise_for_status()
+        assert ben.get(listed).status_code == 404
         assert [client.get(path).status_code for client in (ben, visitor)] == [404, 404]
 
 
 def test_a_call_that_waits_waits_each_time(portal: LivePortal, runtime: Runtime) -> None:
     path = f"/api/requests/{submitted(runtime)}"
     with portal.client() as client:
-        had = {"If-None-Match": client.get(path).headers["etag"]}
+        had = {"If-None-Match": client.get(f"{path}?wait=0.3").headers["etag"]}
         for _ in range(2):
             began = time.monotonic()
             assert client.get(f"{path}?wait=0.3", headers=had).status_code == 304

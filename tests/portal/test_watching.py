@@ -283,6 +283,22 @@ def test_streams_end_when_the_portal_stops(portal: LivePortal, runtime: Runtime)
         assert all(line.startswith(":") for line in rest.result(PATIENCE))
 
 
+def test_who_waits_is_woken_when_the_portal_stops(runtime: Runtime) -> None:
+    """Sooner than a page looks again by itself, which is soon enough to end in grace."""
+
+    async def main() -> None:
+        stopping = threading.Event()
+        with RequestWatch(runtime, stopping).follow(submitted(runtime)) as following:
+            assert await following.next(PATIENCE), "by the first look"
+            waits = asyncio.create_task(following.next(PATIENCE))
+            await asyncio.sleep(0)
+            stopping.set()
+            assert not await asyncio.wait_for(waits, PATIENCE / 4)
+            assert not await asyncio.wait_for(following.next(PATIENCE), PATIENCE / 4)
+
+    run_async(main())
+
+
 def test_the_stream_of_a_link_ends_when_links_are_ended(
     portal: LivePortal, runtime: Runtime
 ) -> None:
