@@ -194,9 +194,17 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
     return Frozen(**vars(manifest), stretches=stretches)
 
 
+def _write(manifest: _Manifest) -> bytes:
+    """Write a manifest as all builds of schema 6 read it: a line, and one more for each gap."""
+    head = _MANIFEST.dump_python(manifest, mode="json")
+    gaps = [[gap["what"], gap["reason"]] for gap in head.pop("gaps")]
+    head |= {"stretches": head.pop("names"), "package": head.pop("packages")}
+    return "\n".join(map(json.dumps, (head, *gaps))).encode()
+
+
 def _read(text: bytes) -> _Manifest:
     head, *gaps = map(json.loads, text.splitlines())
-    if "stretches" in head:  # as builds of schema 6 wrote it at first, with a line for each gap
+    if "stretches" in head:  # some builds of this schema wrote all as one object
         said = [{"what": what, "reason": reason} for what, reason in gaps]
         head |= {"names": head["stretches"], "packages": head["package"], "gaps": said}
     return _MANIFEST.validate_json(json.dumps(head))
@@ -242,9 +250,8 @@ def _manifest(
 
 def _publish(blobs: Blobs, request: str, manifest: _Manifest, identity: str = "") -> Frozen:
     """Make the plan valid; where another run was faster, its plan is the one."""
-    text = _MANIFEST.dump_json(manifest)
     with suppress(BlobExistsError):
-        blobs.put_bytes(PLANS, f"{request}.plan.gz", gzip.compress(text, mtime=0))
+        blobs.put_bytes(PLANS, f"{request}.plan.gz", gzip.compress(_write(manifest), mtime=0))
     if identity:
         blobs.put_bytes(PLANS, f"same/{identity}/{request}", request.encode())
     frozen = thaw(blobs, request)

@@ -30,6 +30,7 @@ WINDOWS = tuple(
     PlannedWindow(step="s", window=f"w{i}", runs=i, has="MOD13A2.006: 8", lacks="a day")
     for i in range(45)
 )
+GAP = Gap(what="g", reason="not in the archive")
 OUTCOME = PlanOutcome(
     first=DAY,
     last=date(2012, 2, 3),
@@ -42,7 +43,7 @@ OUTCOME = PlanOutcome(
         PlannedRaster(key="k", file="f.tif", folder="out", day=DAY),
         PlannedRaster(key="l", file="f.tif", folder="out", day=DAY, time="10:30"),
     ),
-    gaps=(Gap(what="g", reason="not in the archive"),),
+    gaps=(GAP,),
     windows=WINDOWS[:2],
     overpasses={3: 4},
 )
@@ -250,11 +251,27 @@ def test_a_plan_of_the_build_before_is_read_and_what_it_began_is_planned_anew() 
     found = stored_plan.thaw(blobs, "r")
     assert found is not None
     assert (found.counts.download, found.counts.phases) == (7, {Phase.COLLECTION: 2})
-    assert (found.gaps, found.notes) == (OUTCOME.gaps, ("a note",))
+    assert (found.gaps, found.notes) == ((GAP,), ("a note",))
     assert (found.packages, found.windows, found.window_count) == ("ours/mean@1", WINDOWS[:1], 1)
     assert [part.name for part in found.stretches] == ["r/0/00000.gz"]
+    together = {"names": ["r/0/00000.gz"], "packages": "ours/mean@1", "gaps": [asdict(GAP)]}
+    whole = json.dumps({"counts": head["counts"], **together}).encode()
+    blobs.put_bytes(PLANS, "t.plan.gz", gzip.compress(whole))
+    of_one_object = stored_plan.thaw(blobs, "t")
+    assert of_one_object is not None
+    assert (of_one_object.gaps, of_one_object.packages) == (found.gaps, found.packages)
     began = json.dumps({"identity": "same", "first": "2012-01-31"}).encode() + b"\n"
     blobs.put_bytes(PLANS, "s/0/00000.gz", gzip.compress(began))
     stream = Stream()
     assert stored_plan.freeze(blobs, "s", cast("PlanStream", stream), run="1").stretches
     assert stream.asked == [([], False)]
+
+
+def test_the_build_before_reads_a_plan_too() -> None:
+    """The way back from an upgrade is open."""
+    blobs = MemoryBlobs()
+    stored_plan.freeze(blobs, "r", replace(plan_of(G), gaps=(GAP,), packages="ours/mean@1"))
+    first, *gaps = gzip.decompress(blobs.get_bytes(PLANS, "r.plan.gz")).splitlines()
+    head = json.loads(first)
+    assert (head["stretches"], head["package"]) == (["r/0/00000.gz"], "ours/mean@1")
+    assert [json.loads(gap) for gap in gaps] == [["g", "not in the archive"]]
