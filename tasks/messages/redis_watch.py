@@ -48,7 +48,7 @@ class RedisWatch:
             # A new connection each time: that is what a worker that starts needs.
             with closing(_client(self._url)) as client:
                 client.ping()
-        except redis.RedisError:
+        except (redis.RedisError, UnicodeError):  # the second is of a host name that cannot be
             if self._failed is None:
                 self._failed = began
         else:

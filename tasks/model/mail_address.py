@@ -2,8 +2,9 @@
 
 import re
 
-ADDRESS = r'[^@\s()<>\[\]:;,\\"]+@[^@\s()<>\[\]:;,\\"]+'
-"""An address as it stands in a header, without the specials of RFC 5322, section 3.2.3."""
+_PART = r'[^@\s\x00-\x1f\x7f()<>\[\]:;,\\"]+'
+ADDRESS = f"{_PART}@{_PART}"
+"""An address as it stands in a header, without controls and the specials of RFC 5322, 3.2.3."""
 LONGEST = 254
 
 

@@ -27,6 +27,8 @@ def test_an_address_stands_in_a_header_as_it_is(text: str) -> None:
         "a,b@c",
         'a"b@c',
         "a@b@c",
+        "a\x00@b",
+        "a@\x1b[31mb",
         "x" * 254 + "@y",
     ],
 )

@@ -25,6 +25,14 @@ def test_silence_is_counted_from_the_first_call_without_an_answer() -> None:
     assert (watch.silent, watch.fault) == (True, "Redis has not answered for 16 s")
 
 
+def test_a_redis_whose_name_cannot_be_looked_up_is_silent() -> None:
+    clock = ManualClock()
+    watch = RedisWatch(f"redis://{'x' * 64}.example.org", clock.monotonic)
+    watch.look()
+    clock.sleep(16.0)
+    assert watch.silent
+
+
 @pytest.mark.integration
 def test_a_redis_that_hangs_is_silent_until_it_goes_on(tmp_path: Path) -> None:
     redis = RedisServer.on_free_port(folder=tmp_path / "redis", log=tmp_path / "log")
