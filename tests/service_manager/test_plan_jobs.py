@@ -1,7 +1,7 @@
 """Plans under way: each once at a time, taken when it is made, and let go of."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -11,11 +11,11 @@ from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import Planned, PlanStream
 from service_manager.plans import plan_jobs
 from service_manager.plans.plan_jobs import PlanJobs, Planner
-from service_manager.plans.stored_plan import AbandonedError
+from service_manager.plans.stored_plan import WINDOWS_TOLD, AbandonedError
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
 from tasks.model.categories import Category
-from tasks.model.plan import Plan
+from tasks.model.plan import Gap, Plan, PlannedWindow
 from tasks.request.document import Request
 from tasks.tables import request_operations, workers
 from tasks.tables.request_table import RequestRow
@@ -63,6 +63,38 @@ def test_a_plan_is_taken_once_it_is_made() -> None:
     assert tuple(made.plan.tasks()) == PLAN.tasks
     assert not made.rehearsed
     assert jobs.requests == ()
+
+
+def test_a_preview_counts_gaps_and_names_the_first_windows() -> None:
+    windows = tuple(
+        PlannedWindow.of("", f"window-{number}", 4, {"MCD15A2.005": 4}, [])
+        for number in range(WINDOWS_TOLD + 2)
+    )
+    gaps = (Gap(what="MCD15A2.005", reason="absent"), Gap(what="MOD13A2.005", reason="absent"))
+    planning = Planning(lambda _request: replace(PLAN, gaps=gaps, windows=windows))
+    request = planning.begin()
+    planning.beside.end()
+    made = planning.jobs.take(request)
+    assert made is not None
+    assert (made.preview.gaps, made.preview.window_count) == (2, WINDOWS_TOLD + 2)
+    assert made.preview.windows == windows[:WINDOWS_TOLD]
+
+
+def test_packages_and_rasters_are_those_of_the_requests_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planning = Planning()
+    asked: list[tuple[object, str]] = []
+
+    def note(runtime: object, owner: str, request: Request) -> Request:
+        asked.append((runtime, owner))
+        return request
+
+    monkeypatch.setattr(plan_jobs.package_operations, "pinned", note)
+    monkeypatch.setattr(plan_jobs.raster_operations, "described", note)
+    planning.begin()
+    planning.beside.end()
+    assert asked == [(planning.scene.runtime, "owner")] * 2
 
 
 def test_each_run_stores_its_stretches_under_a_name_of_its_own() -> None:
