@@ -17,7 +17,7 @@ from tasks.messages.wakeups import LOOK
 from tasks.model.categories import Category
 from tasks.model.plan import Gap, Plan, PlannedWindow
 from tasks.request.document import Request
-from tasks.tables import request_operations, workers
+from tasks.tables import package_operations, raster_operations, request_operations, workers
 from tasks.tables.request_table import RequestRow
 from tasks.tables.workers import WorkerRow
 from tests.service_manager.scene import Scene
@@ -90,8 +90,8 @@ def test_packages_and_rasters_are_those_of_the_requests_owner(
         asked.append((runtime, owner))
         return request
 
-    monkeypatch.setattr(plan_jobs.package_operations, "pinned", note)
-    monkeypatch.setattr(plan_jobs.raster_operations, "described", note)
+    monkeypatch.setattr(package_operations, "pinned", note)
+    monkeypatch.setattr(raster_operations, "described", note)
     planning.begin()
     planning.beside.end()
     assert asked == [(planning.scene.runtime, "owner")] * 2
