@@ -2,7 +2,7 @@
 
 | blob in `plans` | content |
 |---|---|
-| `REQUEST/RUN/00000.gz`, ... | the stretches of one run of the planner, each with its outcome |
+| `REQUEST/RUN/00000.stretch.gz`, ... | the stretches of one run, each with its outcome |
 | `REQUEST.plan.gz` | the manifest, which makes it valid: names of stretches, gaps, notes |
 | `same/IDENTITY/REQUEST` | the request that has a plan of this identity |
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from isal import isal_zlib
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from service_manager.planner.counts import Counts
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
@@ -203,10 +203,10 @@ def _write(manifest: _Manifest) -> bytes:
 
 
 def _read(text: bytes) -> _Manifest:
+    """Read what `_write` wrote."""
     head, *gaps = map(json.loads, text.splitlines())
-    if "stretches" in head:  # some builds of this schema wrote all as one object
-        said = [{"what": what, "reason": reason} for what, reason in gaps]
-        head |= {"names": head["stretches"], "packages": head["package"], "gaps": said}
+    said = [{"what": what, "reason": reason} for what, reason in gaps]
+    head |= {"names": head["stretches"], "packages": head["package"], "gaps": said}
     return _MANIFEST.validate_json(json.dumps(head))
 
 
@@ -285,13 +285,12 @@ def _broken_off(blobs: Blobs, request: str, identity: str) -> list[StoredPart]:
         whole = [n for i, n in enumerate(sorted(names)) if n == _name(request, run, i)]
         best = max(best, whole, key=len)
     found = [StoredPart(blobs, name) for name in best]
-    with suppress(ValidationError):  # of a build that wrote it in another way: it is planned anew
-        return found if all(s.outcome and s.identity == identity for s in found) else []
-    return []
+    return found if all(s.outcome and s.identity == identity for s in found) else []
 
 
 def _name(request: str, run: str, number: int) -> str:
-    return f"{request}/{run}/{number:05d}.gz"
+    # Builds that write stretches in another form have another ending, and do not continue these.
+    return f"{request}/{run}/{number:05d}.stretch.gz"
 
 
 def _dump(outcome: PlanOutcome, lines: Sequence[str], identity: str) -> bytes:

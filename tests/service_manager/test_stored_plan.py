@@ -112,7 +112,7 @@ def test_a_plan_made_whole_is_frozen_with_all_that_is_said_of_it() -> None:
     gaps = (Gap(what="day 3", reason="no granule"), Gap(what="day 4", reason="damaged"))
     plan = Plan(tasks=tasks, gaps=gaps, notes=("a note",), packages="own 1 d", windows=WINDOWS)
     frozen = stored_plan.freeze(blobs, "r", plan, "run")
-    assert names(frozen) == ["r/run/00000.gz"]
+    assert names(frozen) == ["r/run/00000.stretch.gz"]
     assert tuple(frozen.tasks()) == tasks
     assert (frozen.gaps, frozen.notes, frozen.packages) == (gaps, ("a note",), "own 1 d")
     assert (frozen.windows, frozen.window_count) == (WINDOWS[:40], 45)
@@ -135,7 +135,7 @@ def test_of_two_runs_at_once_the_plan_of_the_faster_is_the_plan(
 def test_a_stream_is_stored_stretch_by_stretch() -> None:
     blobs = MemoryBlobs()
     frozen = freeze(blobs, "r", Stream(packages="own 1 d"), "run")
-    assert names(frozen) == [f"r/run/0000{n}.gz" for n in range(3)]
+    assert names(frozen) == [f"r/run/0000{n}.stretch.gz" for n in range(3)]
     assert [len(section) for section in frozen.sections(first=1)] == [1, 1]
     assert frozen.gaps == Stream().gaps()
     assert (frozen.notes, frozen.packages) == (("a note",), "own 1 d")
@@ -185,11 +185,15 @@ def test_the_longest_run_that_broke_off_is_gone_on_with() -> None:
         with pytest.raises(stored_plan.AbandonedError, match="planning of r was stopped"):
             # Each run plans anew, as if what was there could not be read.
             freeze(blobs, "r", Stream(identity=run, stretches_=4), run, stop_after=number)
-    blobs.delete(PLANS, "r/three/00001.gz")  # so it has one stretch from the first on
+    blobs.delete(PLANS, "r/three/00001.stretch.gz")  # so it has one stretch from the first on
     stream = Stream(identity="two")
     frozen = freeze(blobs, "r", stream, "four")
-    assert stream.asked == [(["r/two/00000.gz", "r/two/00001.gz"], True)]
-    assert names(frozen) == ["r/two/00000.gz", "r/two/00001.gz", "r/four/00002.gz"]
+    assert stream.asked == [(["r/two/00000.stretch.gz", "r/two/00001.stretch.gz"], True)]
+    assert names(frozen) == [
+        "r/two/00000.stretch.gz",
+        "r/two/00001.stretch.gz",
+        "r/four/00002.stretch.gz",
+    ]
     assert frozen.stamp == ""  # the list may have changed since
 
 
@@ -254,12 +258,6 @@ def test_a_plan_of_the_build_before_is_read_and_what_it_began_is_planned_anew() 
     assert (found.gaps, found.notes) == ((GAP,), ("a note",))
     assert (found.packages, found.windows, found.window_count) == ("ours/mean@1", WINDOWS[:1], 1)
     assert [part.name for part in found.stretches] == ["r/0/00000.gz"]
-    together = {"names": ["r/0/00000.gz"], "packages": "ours/mean@1", "gaps": [asdict(GAP)]}
-    whole = json.dumps({"counts": head["counts"], **together}).encode()
-    blobs.put_bytes(PLANS, "t.plan.gz", gzip.compress(whole))
-    of_one_object = stored_plan.thaw(blobs, "t")
-    assert of_one_object is not None
-    assert (of_one_object.gaps, of_one_object.packages) == (found.gaps, found.packages)
     began = json.dumps({"identity": "same", "first": "2012-01-31"}).encode() + b"\n"
     blobs.put_bytes(PLANS, "s/0/00000.gz", gzip.compress(began))
     stream = Stream()
@@ -273,5 +271,5 @@ def test_the_build_before_reads_a_plan_too() -> None:
     stored_plan.freeze(blobs, "r", replace(plan_of(G), gaps=(GAP,), packages="ours/mean@1"))
     first, *gaps = gzip.decompress(blobs.get_bytes(PLANS, "r.plan.gz")).splitlines()
     head = json.loads(first)
-    assert (head["stretches"], head["package"]) == (["r/0/00000.gz"], "ours/mean@1")
+    assert (head["stretches"], head["package"]) == (["r/0/00000.stretch.gz"], "ours/mean@1")
     assert [json.loads(gap) for gap in gaps] == [["g", "not in the archive"]]
