@@ -7,9 +7,10 @@ from reprojection.read.completeness import Completeness
 from reprojection.read.completeness import Missing as MissingInput
 from swathmill.client import Failure, Gap, Missing
 from tasks.model import gaps as joined
+from tasks.model.categories import Category
 from tasks.model.plan import Gap as PlannedGap
 
-_WORDS = {"upstream failed": "an input could not be made"}
+_WORDS = {Category.UPSTREAM_FAILED.value: "an input could not be made"}
 
 
 class Result(Protocol):

@@ -1,6 +1,7 @@
 """Whether Redis answers this process: asked by a thread, so that no page and no probe waits."""
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 
@@ -55,8 +56,8 @@ class RedisWatch:
             self._failed = None
 
     def _keep_looking(self) -> None:
-        pause = threading.Event()
-        while not pause.wait(_PERIOD):
+        while True:
+            time.sleep(_PERIOD)
             self.look()
 
 
