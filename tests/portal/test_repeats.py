@@ -8,6 +8,7 @@ import pytest
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
+from fastapi.testclient import TestClient
 
 from portal.core import repeats, tokens
 from portal.core.results import SHORTLY
@@ -318,3 +319,22 @@ def test_an_answer_in_parts_is_made_each_time(runtime: Runtime, parts: int) -> N
     with serving_app(app) as url, client_of(url, bearer) as client:
         assert [client.get("/").text for _ in range(2)] == ["a b", "a b"]
     assert called == parts
+
+
+def test_another_scheme_makes_another_call(runtime: Runtime) -> None:
+    """Answers have links with the scheme by which a proxy was called."""
+    row = request_operations.load(runtime, submitted(runtime, ADA))
+    app = FastAPI()
+    app.state.settings = settings()
+
+    @app.get("/")
+    def scheme(request: Request) -> str:
+        repeats.made_from_row(request, Person(owner=ADA, role=Role.SCIENTIST), row)
+        return request.url.scheme
+
+    assert isinstance(runtime.store, LocalStore)
+    app.add_middleware(repeats.Repeats, store=runtime.store)
+    bearer = {"Authorization": f"Bearer {tokens.issue(SECRET, ADA)}"}
+    for scheme_called in ("http", "https"):
+        with TestClient(app, f"{scheme_called}://portal.example.org", headers=bearer) as client:
+            assert [client.get("/").json() for _ in range(2)] == [scheme_called] * 2
