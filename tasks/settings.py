@@ -131,9 +131,10 @@ class Settings(BaseSettings):
     )
     sandbox: str = Field(
         "bubblewrap",
-        pattern="^(bubblewrap|limits)$",
+        pattern="^(bubblewrap|limits|exactly: ?(bubblewrap|limits))$",
         description="The weakest tier of the sandbox in which a reduction may run: `bubblewrap`, "
-        "or also `limits`, where bubblewrap does not work. The strongest that works is taken.",
+        "or also `limits`, where bubblewrap does not work. The strongest that works is taken; "
+        "after `exactly:` the named tier and no other.",
     )
 
     reduction_pool: str = Field(

@@ -126,7 +126,9 @@ class Task:
 class RunUse:
     """What a package's run has used, in seconds and bytes, and what it might have used.
 
-    `seconds` are those of the run alone, after it had its `cores`; `waited` those before.
+    `seconds` are those of the run alone, after it had its `cores`; `waited` those before. `tier`
+    is the tier of the sandbox that it ran in: `none` for a package that comes with Swathmill, empty
+    for a run of a build that did not note it.
     """
 
     seconds: float
@@ -137,6 +139,7 @@ class RunUse:
     most_seconds: float
     most_written: int
     most_memory: int
+    tier: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ One place decides, so that the execution history means the same everywhere. What
 
 import errno
 import http.client
+import os
+import re
 import signal
 import socket
 import ssl
@@ -22,6 +24,7 @@ from tasks.errors import (
     BlobMissingError,
     BlobNameError,
     CorruptBlobError,
+    StorageFullError,
     StoreError,
     SwathmillError,
 )
@@ -97,8 +100,6 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
 )
 
 _ERRNOS = {
-    errno.ENOSPC: Category.OUT_OF_DISK,
-    errno.EDQUOT: Category.OUT_OF_DISK,
     errno.EFBIG: Category.OUT_OF_DISK,  # the limit on a file's size
     errno.EIO: Category.BLOB_READ_FAILED,  # the disk of the data folder
     errno.ENOMEM: Category.OUT_OF_MEMORY,
@@ -125,7 +126,13 @@ _OF_USER_CODE = (
     Category.OUT_OF_MEMORY,
 )
 
-_FULL = ("no space left", "enospc", "disk quota exceeded", "disk is full")
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# GDAL and HDF5 keep no errno, but write the system's words or number into their own texts.
+_WITHOUT_ERRNO = ("rasterio", "h5py", "netCDF4", "zarr")
+_FULL = re.compile(
+    "|".join([*map(os.strerror, _DISK_FULL), rf"errno = ({'|'.join(map(str, _DISK_FULL))})\b"]),
+    re.IGNORECASE,
+)
 
 
 def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
@@ -134,27 +141,21 @@ def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
     `now` (POSIX seconds) serves to read a Retry-After that is a date.
     """
     text = "".join(traceback.format_exception(error))
-    for cause in _causes(error):
-        category = _category(cause)
-        if category is not None:
-            return Diagnosis(
-                category=category,
-                message=_line(error, cause),
-                traceback="" if _is_of_user_code(cause) else text,
-                asked=_asked(cause, time.time() if now is None else now),
-                healing=cause.healing if isinstance(cause, AttemptError) else 0,
-            )
+    if decisive := _decisive(error):
+        cause, category = decisive
+        return Diagnosis(
+            category=category,
+            message=_line(error, cause),
+            traceback="" if _is_of_user_code(cause) else text,
+            asked=_asked(cause, time.time() if now is None else now),
+            healing=cause.healing if isinstance(cause, AttemptError) else 0,
+        )
     refused = any(isinstance(cause, StoreError) for cause in _causes(error))
     return Diagnosis(
         category=Category.STORAGE_CLIENT_ERROR if refused else Category.UNKNOWN,
         message=f"{type(error).__name__}: {error}",
         traceback=text,
     )
-
-
-def is_full(text: str) -> bool:
-    """Tell whether a message says that a disk is full."""
-    return any(words in text.lower() for words in _FULL)
 
 
 def classify_exit(code: int) -> Diagnosis:
@@ -180,6 +181,22 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
+def _decisive(error: BaseException) -> tuple[BaseException, Category] | None:
+    """Return the cause that decides, with its category: a full disk, else the first that is known.
+
+    No cause behind an AttemptError counts.
+    """
+    first: tuple[BaseException, Category] | None = None
+    for cause in _causes(error):
+        if _is_full(cause):
+            return cause, Category.OUT_OF_DISK
+        if first is None and (category := _category(cause)) is not None:
+            first = cause, category
+        if isinstance(cause, AttemptError):
+            break
+    return first
+
+
 def _is_of_user_code(error: BaseException) -> bool:
     """Whether a reduction's own program failed, as those say who watched it."""
     return isinstance(error, AttemptError) and error.category in _OF_USER_CODE
@@ -188,8 +205,6 @@ def _is_of_user_code(error: BaseException) -> bool:
 def _category(error: BaseException) -> Category | None:
     if isinstance(error, AttemptError):
         return error.category
-    if is_full(str(error)):
-        return Category.OUT_OF_DISK
     # Only where it is used: importing them is a third of the time every process takes to start.
     if type(error).__module__.startswith("azure."):
         from tasks.run import azure_failures
@@ -205,6 +220,20 @@ def _category(error: BaseException) -> Category | None:
     if isinstance(error, OSError) and error.errno is not None:
         return _ERRNOS.get(error.errno)
     return None
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether an error is that of a full disk, by its type or errno; its words are a stranger's.
+
+    Only where a library of rasters says no errno, its own words count.
+    """
+    if isinstance(error, StorageFullError):
+        return True
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _DISK_FULL
+    library = type(error).__module__.partition(".")[0] in _WITHOUT_ERRNO
+    hdf5 = type(error) in (OSError, RuntimeError)  # what h5py raises
+    return (library or hdf5) and _FULL.search(str(error)) is not None
 
 
 def _asked(error: BaseException, now: float) -> float:

@@ -219,6 +219,7 @@ def test_a_run_has_its_cores_and_its_parameters(tmp_path: Path, tier: str) -> No
     assert used.cpu_seconds > 0.01
     assert used.written == len(repr([1, "1", "0.5"]))
     assert (used.cores, used.most_seconds, used.most_memory) == (1, 60.0, 500_000_000)
+    assert used.tier == tier
 
 
 def test_a_shipped_package_is_counted_alike(tmp_path: Path) -> None:
@@ -227,3 +228,4 @@ def test_a_shipped_package_is_counted_alike(tmp_path: Path) -> None:
     assert isinstance(said, Succeeded)
     assert said.used is not None
     assert (said.used.cores, said.used.written > 0) == (1, True)
+    assert said.used.tier == "none"

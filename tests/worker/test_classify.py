@@ -1,5 +1,6 @@
 """Classification: each category provoked on the real parts, where they can be made to fail."""
 
+import errno
 import json
 import os
 import socket
@@ -13,11 +14,17 @@ import httpx
 import numpy as np
 import pytest
 from azure.storage.blob import BlobServiceClient
+from rasterio.errors import RasterioIOError
 
-from archives.errors import CredentialsRefusedError, NotPublishedError, ServerBusyError
-from reprojection.errors import NoGeolocationError, UnknownLayerError
+from archives.errors import (
+    CredentialsRefusedError,
+    DownloadFailedError,
+    NotPublishedError,
+    ServerBusyError,
+)
+from reprojection.errors import NoGeolocationError, UnknownLayerError, UnreadableGranuleError
 from reprojection.read.granule import open_granule
-from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
+from tasks.errors import BlobMissingError, CorruptBlobError, StorageFullError, StoreError
 from tasks.model.categories import RULES, Category, category_of_status
 from tasks.run.classify import AttemptError, Diagnosis, classify, classify_exit
 from tasks.storage.azure_blobs import AzureBlobs
@@ -183,9 +190,43 @@ def test_a_full_disk() -> None:
     assert diagnosis(fill).category is Category.OUT_OF_DISK
 
 
-def test_a_full_disk_below_a_library() -> None:
-    error = RuntimeError("CPLE_FileIO: cell.tif: write failed: No space left on device")
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Can't decrement id ref count (file write failed: errno = 28, error ...)"),
+        OSError("Can't write data (errno = 122, error message = 'Disk quota exceeded')"),
+        RasterioIOError("cell.tif: write failed: No space left on device"),
+        OSError(errno.EDQUOT, "x"),
+    ],
+)
+def test_a_full_disk_below_a_library(error: Exception) -> None:
     assert classify(error).category is Category.OUT_OF_DISK
+
+
+def test_a_full_disk_decides_wherever_it_stands_among_the_causes() -> None:
+    error = DownloadFailedError("the copy broke off")
+    error.__cause__ = OSError(errno.ENOSPC, "x")
+    assert classify(error).category is Category.OUT_OF_DISK
+
+
+WORDS = "No space left on device; errno = 28; the disk is full"
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (DownloadFailedError(WORDS), Category.DOWNLOAD_FAILED),
+        (ServerBusyError(WORDS), Category.SERVER_BUSY),
+        (UnreadableGranuleError(WORDS), Category.UNREADABLE_INPUT_FILE),
+        (UnknownLayerError(WORDS, []), Category.UNREADABLE_INPUT_FILE),
+        (StoreError(WORDS), Category.STORAGE_CLIENT_ERROR),
+        (AttemptError(Category.USER_CODE_FAILED, WORDS), Category.USER_CODE_FAILED),
+        (ValueError(WORDS), Category.UNKNOWN),
+        (ConnectionResetError(errno.ECONNRESET, WORDS), Category.CONNECTION_FAILURE),
+    ],
+)
+def test_words_of_strangers_make_no_full_disk(error: Exception, category: Category) -> None:
+    assert classify(error).category is category
 
 
 def test_memory_that_is_not_there() -> None:
@@ -209,7 +250,7 @@ def test_granules_that_cannot_be_used(tmp_path: Path) -> None:
         (NotPublishedError("x"), Category.SOURCE_NOT_PUBLISHED),
         (CredentialsRefusedError("x"), Category.CREDENTIALS_REFUSED),
         (BlobMissingError("c/n"), Category.SOURCE_BLOB_MISSING),
-        (StoreError("tables: the disk is full"), Category.OUT_OF_DISK),
+        (StorageFullError("x"), Category.OUT_OF_DISK),
         (CorruptBlobError("c/n", "a", "b"), Category.CORRUPT_BLOB_READ),
         (AttemptError(Category.USER_CODE_TIMED_OUT, "x"), Category.USER_CODE_TIMED_OUT),
     ],

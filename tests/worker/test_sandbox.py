@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from processes import proctree
 from tasks.model.categories import Category
@@ -325,6 +326,43 @@ def test_the_report_says_whether_hosts_can_be_reached(monkeypatch: pytest.Monkey
         assert "bubblewrap: no network but the hosts" in sandbox.report(settings).line
     without_bubblewrap(monkeypatch)
     assert "network: packages that name hosts do not run" in sandbox.report(settings).line
+
+
+@pytest.mark.parametrize("written", ["exactly:limits", "exactly: limits"])
+def test_the_tier_that_is_named_exactly_is_taken_beside_a_stronger_one(written: str) -> None:
+    found = sandbox.report(Settings(sandbox=written))
+    assert found.tier == "limits"
+    assert "demands exactly the tier limits" in found.remedy
+
+
+def test_bubblewrap_exactly_is_no_other_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not sandbox.probe_bubblewrap():
+        assert sandbox.report(Settings(sandbox="exactly: bubblewrap")).tier == "bubblewrap"
+    without_bubblewrap(monkeypatch)
+    assert sandbox.report(Settings(sandbox="exactly: bubblewrap")).tier is None
+
+
+@pytest.mark.parametrize("written", ["exactly", "exactly:", "exactly: none", "auto", "limits:"])
+def test_no_other_word_is_a_tier(written: str) -> None:
+    with pytest.raises(ValidationError):
+        Settings(sandbox=written)
+
+
+def test_the_tier_limits_says_what_it_tells_of_files(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program can look up there is named where the tier is shown."""
+    folder = places.package.parent
+    script = f"""
+    attempt("stat", lambda: os.stat({str(folder / "secret.txt")!r}))
+    attempt("read", lambda: open({str(folder / "secret.txt")!r}))
+    attempt("list", lambda: os.listdir({str(folder)!r}))
+    """
+    found = tried("limits", places, script)
+    assert (found["read"], found["list"]) == ("PermissionError", "PermissionError")
+    without_bubblewrap(monkeypatch)
+    lacks = " ".join(sandbox.report(Settings(sandbox="limits")).lacks)
+    assert ("sizes and times of files" in lacks) == (found["stat"] == "done")
 
 
 def test_a_weaker_tier_than_allowed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, grid_spec
 from worker.phases.group import MANIFEST
 from worker.phases.package_files import shipped_packages
+from worker.sandbox.accounts import Accounts
 from worker.sandbox.confined import run_confined, run_shipped
 from worker.sandbox.messages import Failed
 from worker.sandbox.sandbox import Places, SandboxLimits
@@ -124,16 +125,14 @@ print("a line, and room again")
     [
         (f"{FILL}\nsys.exit('no picture')", Category.OUT_OF_DISK),
         (f"{FILL}\nfile.truncate(0)\nraise told", Category.OUT_OF_DISK),
-        (f"{FILL}\nfile.truncate(0)\nsys.exit('no picture')", Category.USER_CODE_FAILED),
         (FILL, Category.OUT_OF_DISK),
-        (f"{FILL}\nfile.truncate(0)\nprint(told)", Category.OUT_OF_DISK),
         (CUT_OFF, Category.OUT_OF_DISK),
     ],
 )
 def test_a_program_that_ends_because_the_disk_is_full_has_not_failed_itself(
     tmp_path: Path, script: str, category: Category
 ) -> None:
-    """The disk is full still, or the program or GDAL says that it was, also when it ends well."""
+    """The disk is full still, or the program that failed or GDAL says that it was."""
     with disk_of(tmp_path / "disk", "2m") as disk:
         folders = [disk / name for name in ("package", "input", "output", "temporary")]
         for folder in folders:
@@ -144,6 +143,57 @@ def test_a_program_that_ends_because_the_disk_is_full_has_not_failed_itself(
             run_script(small, script, replace(LIMITS, output=2**30))
         assert caught.value.category is category
         assert ("the disk is full" in str(caught.value)) == (category is Category.OUT_OF_DISK)
+
+
+SAID = "checked: 0 files with 'No space left on device', enospc, the disk is full"
+GDAL_SAID = "_tiffWriteProc: No space left on device."
+
+
+@pytest.mark.parametrize("words", [SAID, GDAL_SAID])
+def test_a_program_that_ends_well_may_print_what_it_likes(places: Places, words: str) -> None:
+    run_script(places, f"print({words!r})")
+    with pytest.raises(AttemptError) as caught:
+        run_script(places, f"import sys; sys.exit({words!r})")
+    assert caught.value.category is Category.USER_CODE_FAILED, "the disk had room for all of it"
+
+
+def test_words_of_a_program_that_ends_well_do_not_count_on_a_small_disk_either(
+    places: Places,
+) -> None:
+    room = os.statvfs(places.outputs)
+    bounds = replace(LIMITS, output=room.f_bavail * room.f_frsize * 2)
+    run_script(places, f"print({SAID!r})", bounds)
+    with pytest.raises(AttemptError) as caught:
+        run_script(places, f"import sys; sys.exit({SAID!r})", bounds)
+    assert caught.value.category is Category.OUT_OF_DISK, "it could have filled the disk"
+
+
+def test_a_disk_that_was_seen_full_counts_without_a_word(tmp_path: Path) -> None:
+    """The program frees the room again, and ends well: what it wrote meanwhile may be cut off."""
+    script = f"""{FILL}
+import os, time
+open(sys.argv[3] + "/full", "w")
+while not os.path.exists(sys.argv[3] + "/seen"): time.sleep(0.01)
+"""
+    with disk_of(tmp_path / "disk", "2m") as disk:
+        folders = [disk / name for name in ("package", "input", "output", "temporary")]
+        for folder in folders:
+            folder.mkdir()
+        package, inputs, outputs, temporary = folders
+        small = Places(package=package, inputs=inputs, outputs=outputs, temporary=temporary)
+        real = Accounts.check
+
+        def check(self: Accounts, tree: list[int]) -> None:
+            if (outputs / "full").exists() and (outputs / "out").exists():
+                (outputs / "out").unlink()
+                (outputs / "seen").touch()
+            real(self, tree)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Accounts, "check", check)
+            with pytest.raises(AttemptError) as caught:
+                run_script(small, script, replace(LIMITS, output=2**30))
+        assert caught.value.category is Category.OUT_OF_DISK
 
 
 @pytest.mark.parametrize(

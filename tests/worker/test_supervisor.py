@@ -10,7 +10,7 @@ import pytest
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, RunUse, State
+from tasks.model.model import ArtifactFile, Phase, RunUse, State
 from tasks.model.spec import CollectSpec, GroupSpec
 from tasks.run import tracing
 from tasks.settings import Settings
@@ -894,6 +894,18 @@ def test_a_probed_batch_stops_after_one_whatever_was_begun(bench: Bench) -> None
     hangs.kill()
     thread.join(10)
     assert [one for one in states(bench, keys) if one is State.READY] == [State.READY] * 3
+
+
+@pytest.mark.parametrize(
+    ("phase", "advises"), [(Phase.REDUCTION, True), (Phase.REPROJECTION, False)]
+)
+def test_what_runs_out_of_memory_is_told_what_to_change(
+    bench: Bench, phase: Phase, advises: bool
+) -> None:
+    said = bench.supervisor._over_memory(phase, 4_040_000_000)
+    assert said.category is Category.OUT_OF_MEMORY
+    assert said.message.startswith("used 4.04 GB of memory, the limit is")
+    assert ("write fewer bands" in said.message) == advises
 
 
 def test_the_first_order_counts(bench: Bench) -> None:

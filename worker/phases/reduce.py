@@ -86,7 +86,8 @@ def run_package(
     with admitted(around.admission, share, places.outputs) as own:
         bounds = replace(bounds, processors=own)
         around.tell(0.1, f"running {package.name}")
-        with reported_use(places, bounds, around.note_use, time.monotonic() - since):
+        waited = time.monotonic() - since
+        with reported_use(places, bounds, tier, around.note_use, waited):
             if tier is None:
                 run_shipped(package.command, places, bounds)
             else:

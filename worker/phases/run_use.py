@@ -9,16 +9,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tasks.model.model import RunUse
-from worker.sandbox.sandbox import Places, SandboxLimits
+from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
 
 @contextmanager
 def reported_use(
-    places: Places, bounds: SandboxLimits, note: Callable[[RunUse], None], waited: float
+    places: Places,
+    bounds: SandboxLimits,
+    tier: Tier | None,
+    note: Callable[[RunUse], None],
+    waited: float,
 ) -> Iterator[None]:
     """Print a last line that says what the run within the block has used, and note it.
 
-    CPU time is that of all its processes which have ended, as all have when the run is over.
+    `tier` is None for a package that comes with Swathmill and runs in no sandbox. CPU time is that
+    of all its processes which have ended, as all have when the run is over.
     """
     start, before = time.monotonic(), _cpu()
     try:
@@ -33,13 +38,15 @@ def reported_use(
             most_seconds=bounds.seconds,
             most_written=bounds.output,
             most_memory=bounds.memory,
+            tier=tier or "none",
         )
         note(used)
         sys.stdout.write(
             f"swathmill: it took {used.seconds:.1f} s of the {bounds.seconds:g} s it may take, "
             f"{used.cpu_seconds:.1f} s of CPU on {used.cores} "
             f"core{'s' if used.cores != 1 else ''}, and left {used.written / 1e6:,.1f} MB of the "
-            f"{bounds.output / 1e6:,g} MB it may write\n"
+            f"{bounds.output / 1e6:,g} MB it may write; "
+            f"{f'tier of the sandbox: {tier}' if tier else 'no sandbox: it comes with Swathmill'}\n"
         )
         sys.stdout.flush()
 

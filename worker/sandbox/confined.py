@@ -1,5 +1,6 @@
 """Run a reduction's executable in the sandbox, or a shipped one in a fork; watch what it uses."""
 
+import errno
 import os
 import re
 import runpy
@@ -20,7 +21,7 @@ from typing import IO, NoReturn
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.model.categories import Category
-from tasks.run.classify import AttemptError, is_full
+from tasks.run.classify import AttemptError
 from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths
 from worker.sandbox.proxy import proxy
@@ -38,6 +39,8 @@ from worker.sandbox.sandbox import (
 
 POLL_SECONDS = 0.1
 _LEAST_ROOM = 2**16  # bytes; a disk with less is full
+# How the system names a full disk or a used-up quota (strerror of ENOSPC and EDQUOT), in any case.
+_FULL = tuple(os.strerror(number).lower() for number in (errno.ENOSPC, errno.EDQUOT))
 _REAP_SECONDS = 0.01  # between two looks for orphans that have ended
 _TAIL = 4096
 # GDAL says this where it could not write a part of a raster. At closing rasterio raises nothing.
@@ -91,7 +94,14 @@ class _Run:
     tail: bytearray
     paths: PlainPaths
     others: frozenset[int]  # children of this process that do not belong to the program
-    cut_off: bool = False  # whether it said that a raster does not fit on the disk
+    cut_off: bool = False  # whether GDAL said in it that a raster does not fit on the disk
+    outputs: Path
+    room: int = sys.maxsize  # the least free bytes of the disk that were seen
+
+    def look_at_room(self) -> None:
+        """Note how much room the disk has."""
+        disk = os.statvfs(self.outputs)
+        self.room = min(self.room, disk.f_bavail * disk.f_frsize)
 
     def tree(self) -> list[int]:
         """List the program's processes."""
@@ -230,6 +240,7 @@ def _run(
         tail=bytearray(),
         paths=PlainPaths(seen),
         others=others,
+        outputs=places.outputs,
     )
     try:
         _watch(run, places, bounds)
@@ -237,10 +248,9 @@ def _run(
         _end(run)
         become_subreaper(False)
         last_line = run.last_line()
-        full = is_full(last_line) or _room(places.outputs) < _LEAST_ROOM
+        run.look_at_room()
     code = process.returncode or 0
-    # Also of a program that ends well: it may not know that a raster of it is cut off.
-    if full or run.cut_off:
+    if _met_a_full_disk(run, bounds, code, last_line):
         raise AttemptError(Category.OUT_OF_DISK, f"the disk is full; {called} said: {last_line}")
     if code != 0:
         how = f"exit code {code}"
@@ -252,10 +262,19 @@ def _run(
         )
 
 
-def _room(folder: Path) -> int:
-    """Return the free bytes of the disk that a folder is on."""
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
+def _met_a_full_disk(run: _Run, bounds: SandboxLimits, code: int, last_line: str) -> bool:
+    """Tell whether a program that has ended met a full disk.
+
+    It did, however it ended, if the disk was seen full. A program that frees the room again may do
+    that between two looks. So what it says counts, too, but only where the disk had less room than
+    the program may write, for nothing else fills a disk. Of a program that ended well only GDAL's
+    own report of a cut-off raster counts: the program may not know of that.
+    """
+    if run.room < _LEAST_ROOM:
+        return True
+    if run.room > bounds.output:
+        return False
+    return run.cut_off or (code != 0 and any(words in last_line.lower() for words in _FULL))
 
 
 def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
@@ -270,6 +289,7 @@ def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
             while not ended:
                 ready = [key.fileobj for key, _ in selector.select(_REAP_SECONDS)]
                 ended = end in ready
+                run.look_at_room()
                 orphans = 0
                 while orphans <= bounds.processes and run.reap_orphan():
                     orphans += 1

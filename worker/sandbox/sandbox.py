@@ -130,14 +130,21 @@ class SandboxReport:
 
 
 def report(settings: Settings) -> SandboxReport:
-    """Probe this machine for the strongest tier that works and that the settings allow."""
-    if not (problem := probe_bubblewrap()):
+    """Probe this machine for the strongest tier that works and that the settings allow.
+
+    Where they name a tier exactly, no other is taken.
+    """
+    exactly, _, named = settings.sandbox.rpartition(":")
+    weakest = named.strip()
+    if exactly and weakest == "limits":
+        problem = _DEMANDED
+    elif not (problem := probe_bubblewrap()):
         network, *more = _HELD_BY_BOTH
         if settings.network_hosts:
             network = "no network but the hosts that a package names and SWATHMILL_NETWORK_HOSTS"
         holds = (network, *more, "own process and file namespaces", _OWN_USER)
         return SandboxReport(tier="bubblewrap", holds=holds, lacks=_HELD_BY_NEITHER)
-    if settings.sandbox == "bubblewrap":
+    if weakest == "bubblewrap":
         return SandboxReport(
             tier=None,
             holds=(),
@@ -150,9 +157,17 @@ def report(settings: Settings) -> SandboxReport:
             tier=None,
             holds=(),
             lacks=(),
-            remedy=f"bubblewrap does not work here: {problem}; and the tier limits needs {absent}.",
+            remedy=f"{_not_taken(problem)}; and the tier limits needs {absent}.",
         )
     return _limits_report(problem, settings)
+
+
+_DEMANDED = "SWATHMILL_SANDBOX demands exactly the tier limits"
+
+
+def _not_taken(problem: str) -> str:
+    """Say why the tier bubblewrap was not taken."""
+    return problem if problem == _DEMANDED else f"Bubblewrap does not work here: {problem}"
 
 
 _OWN_USER = "own user id"
@@ -179,7 +194,10 @@ def _absent_for_limits() -> str:
 
 def _limits_report(problem: str, settings: Settings) -> SandboxReport:
     holds = [*_HELD_BY_BOTH, "only own files (Landlock)"]
-    lacks = ["own process namespace: it sees that other processes run"]
+    lacks = [
+        "own process namespace: it sees that other processes run",
+        "sizes and times of files whose names it knows (stat), wherever they lie",
+    ]
     if settings.network_hosts:
         lacks.append("network: packages that name hosts do not run")
     if own_user("limits") is None:
@@ -198,7 +216,7 @@ def _limits_report(problem: str, settings: Settings) -> SandboxReport:
         tier="limits",
         holds=tuple(holds),
         lacks=(*lacks, *_HELD_BY_NEITHER),
-        remedy=f"Bubblewrap does not work here: {problem}.",
+        remedy=f"{_not_taken(problem)}.",
     )
 
 

@@ -387,9 +387,7 @@ class Supervisor:
         if slot.order is not None:
             diagnosis = self._ordered(slot, slot.order)
         elif ended.over_memory:
-            limit = self.settings.attempt_memory_gb
-            message = f"used {ended.peak_memory / _GB:.2f} GB of memory, the limit is {limit:g} GB"
-            diagnosis = Diagnosis(category=Category.OUT_OF_MEMORY, message=message)
+            diagnosis = self._over_memory(slot.claimed.task.phase, ended.peak_memory)
         elif said is not None:
             diagnosis = Diagnosis(
                 category=said.category,
@@ -405,6 +403,17 @@ class Supervisor:
             peak_memory=ended.peak_memory,
             used=said.used if said is not None else None,
         )
+
+    def _over_memory(self, phase: Phase, peak: int) -> Diagnosis:
+        limit = self.settings.attempt_memory_gb
+        message = f"used {peak / _GB:.2f} GB of memory, the limit is {limit:g} GB"
+        if phase is Phase.REDUCTION:
+            # The package's own bound is not reached: what it wrote is being read and stored.
+            message += (
+                " of a whole attempt, with the package's rasters as they are stored: write fewer "
+                "bands into each raster, or a smaller type of pixels"
+            )
+        return Diagnosis(category=Category.OUT_OF_MEMORY, message=message)
 
     def _ordered(self, slot: _Slot, order: AttemptOrder) -> Diagnosis:
         if order is AttemptOrder.HAND_BACK:

@@ -101,5 +101,30 @@ def test_a_hostile_package_is_held(
         assert all(text.isprintable() for text in (raster.bands[0].name, raster.units))
 
 
+OF_THE_TIER = """
+import os, sys
+own = os.path.isdir("/swathmill/input")
+said = "mounts of its own" if own else "mounts of the machine"
+open(sys.argv[2] + "/out.txt", "w").write(f"{said}, user {os.getuid()}")
+"""
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_packages_are_tried_in_the_tier_that_is_named(
+    tmp_path: Path, neighbours: Neighbours, name: str
+) -> None:
+    """By what a program sees: mounts of its own are those of bubblewrap."""
+    way = WAYS[name]
+    if way.absent:
+        pytest.skip(way.absent)
+    bounds = SandboxLimits(**BOUNDS)  # type: ignore[arg-type]
+    found = run_package(way, tmp_path, OF_THE_TIER, neighbours.about(), bounds)
+    assert not found.category, found
+    mounts, user = found.said.split(", user ")
+    assert mounts == f"mounts of {'its own' if way.tier == 'bubblewrap' else 'the machine'}"
+    if way.tier == "limits":
+        assert (int(user) == os.geteuid()) == way.shared
+
+
 def test_there_are_packages_enough() -> None:
     assert len({package.name for package in ALL}) == len(ALL) >= 44
