@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError
 from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
+from service_manager.leader.holders import Holders
 from service_manager.leader.lease_keeper import beside_rounds
 from service_manager.leader.manager import Manager, SendError
 from service_manager.leader.presence import Presence
@@ -37,7 +38,7 @@ from tasks.messages.wanted_slots import RedisWantedSlots
 from tasks.model.packages import Packages
 from tasks.request.document import Request
 from tasks.run import exits, logs, telemetry
-from tasks.run.connect import SettingMissingError, connect
+from tasks.run.connect import SettingMissingError, connect, embedded_folder
 from tasks.run.probes import serve_probes
 from tasks.run.sources import open_sources
 from tasks.settings import Settings, WrongSettingError, read_settings
@@ -140,7 +141,9 @@ def main() -> int:
         keep_index()
         continuing.tick()
 
-    serve(runtime, options, make, stop, each=each, keep=keep, watch=presence)
+    folder = embedded_folder(settings)
+    holders = Holders(folder / "managers") if folder else None
+    serve(runtime, options, make, stop, each=each, keep=keep, watch=presence, holders=holders)
     presence.close()
     for threads in (planners, looking, standing):
         threads.shutdown(wait=False, cancel_futures=True)

@@ -1,13 +1,15 @@
 """One manager acts: a lease in a row, and an epoch that rises when another takes over.
 
 The row is renewed under its ETag. Another manager takes over when it has seen no renewal for a
-lease on its own monotonic clock, or at once when the row was released. A lease is no fence: what a
+lease on its own monotonic clock, or at once when the row was released, or when the holder is a
+process of this machine that is known to have ended. A lease is no fence: what a
 stalled manager still writes is guarded by the rows' ETags and by the epoch in the statistics.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from service_manager.leader.holders import Holders
 from tasks.errors import FencedError
 from tasks.tables import manager_lease
 from tasks.tables.manager_lease import Lease
@@ -15,12 +17,18 @@ from tasks.tables.runtime import Runtime, new_id
 
 
 class Leadership:
-    """This process's claim to be the acting manager. `lease` is in seconds."""
+    """This process's claim to be the acting manager. `lease` is in seconds.
 
-    def __init__(self, runtime: Runtime, lease: float) -> None:
+    `holders` are the managers of this machine; None: storage is shared with other machines.
+    """
+
+    def __init__(self, runtime: Runtime, lease: float, holders: Holders | None = None) -> None:
         self._runtime = runtime
         self._lease = lease
         self._holder = new_id(runtime.random)
+        self._holders = holders
+        if holders is not None:
+            holders.enter(self._holder)
         self._seen: tuple[Lease, float] | None = None
         self._renewed = 0.0
         self.epoch = 0
@@ -36,11 +44,17 @@ class Leadership:
             nonlocal free
             if self._seen is None or self._seen[0] != old:
                 self._seen = (old, now)
-            free = old.holder in ("", self._holder) or now - self._seen[1] > self._lease
+            free = (
+                old.holder in ("", self._holder)
+                or now - self._seen[1] > self._lease
+                or (self._holders is not None and self._holders.has_ended(old.holder))
+            )
             return self._take(old) if free else old
 
         self._change(change)
         self._renewed = now
+        if free and self._holders is not None:
+            self._holders.sweep()
         return free
 
     def _take(self, old: Lease) -> Lease:

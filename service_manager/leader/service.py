@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
+from service_manager.leader.holders import Holders
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.lease_keeper import Keep, Turn, between_rounds
 from service_manager.leader.manager import Manager
@@ -27,17 +28,19 @@ def serve(
     each: Callable[[], None] = lambda: None,
     keep: Keep = between_rounds,
     watch: Watch | None = None,
+    holders: Holders | None = None,
 ) -> None:
     """Run until `stop` is set.
 
     `each` is called once in every round while this process acts. `keep` says how the lease is
-    renewed. `watch` is told of each round.
+    renewed. `watch` is told of each round. `holders` are the managers of this machine, where no
+    other shares its storage.
     """
     seen = watch or Watch()
-    leadership = Leadership(runtime, options.lease)
+    leadership = Leadership(runtime, options.lease, holders)
     while not stop.is_set():
         if not _wait(leadership, options, stop, seen):
-            return
+            break
         log.info("acting", epoch=leadership.epoch)
         try:
             with keep(leadership) as turn:
@@ -49,6 +52,8 @@ def serve(
             log.warning("storage does not answer", error=str(error))
             stop.wait(options.tick)
     _release(leadership)
+    if holders is not None:
+        holders.leave()
 
 
 def _wait(

@@ -62,6 +62,12 @@ def connect_storage(storage: str) -> Runtime:
     return _runtime(storage, MemoryWakeUps(), create=True)
 
 
+def embedded_folder(settings: Settings) -> Path | None:
+    """Return the folder of embedded storage, which one machine uses; None for a storage account."""
+    named = settings.storage.get_secret_value()
+    return Path(named.removeprefix(EMBEDDED)) if named.startswith(EMBEDDED) else None
+
+
 def storage_modules(settings: Settings) -> tuple[str, ...]:
     """Return the modules that `connect` imports only for these settings."""
     embedded = settings.storage.get_secret_value().startswith(EMBEDDED)
