@@ -13,7 +13,6 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.errors import (
@@ -23,6 +22,7 @@ from reprojection.errors import (
     ReprojectionError,
     UnknownLayerError,
 )
+from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError, RefusedError, StackError
 from tasks.errors import RequestRefusedError, SwathmillError
 
@@ -112,7 +112,7 @@ def _check_settings() -> None:
 
 def main() -> None:
     """Run the command; an expected error becomes a message with a remedy, and an exit code."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = PlainConsole(stderr=True)
     try:
         command = application(_command_words(sys.argv[1:]))
         _log_to_stderr()
@@ -158,7 +158,7 @@ def _command_words(words: list[str]) -> list[str]:
     return [] if "_SWATHMILL_COMPLETE" in os.environ else words
 
 
-def _tell(console: Console, label: str, field: str, problem: str, remedy: str) -> None:
+def _tell(console: PlainConsole, label: str, field: str, problem: str, remedy: str) -> None:
     where = f" {field}:" if field else ""
     console.print(f"{label}:{where} {problem}", style="red", markup=False)
     if remedy:

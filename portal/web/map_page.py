@@ -1,7 +1,5 @@
 """The map of a request's results: its page, legends, values at a place, statistics of a date."""
 
-import csv
-import io
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Depends, Query, Response
 
-from portal.core.downloads import attachment
+from portal.core.csv_text import csv_answer
 from portal.core.explaining import NotExplainedError
 from portal.core.identity import Reader
 from portal.core.layers import ResultLayer
@@ -275,14 +273,12 @@ def series_file(asked: Asked, portal: CurrentPortal, lon: Lon, lat: Lat) -> Resp
     """Return a layer's values at a place as CSV: date and value, empty where there is none."""
     found = asked.found
     series = _series(portal, asked.row, found, lon, lat, len(found.dates))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["date", "lon", "lat", found.name])
-    for day, value in zip(series.dates, series.values, strict=True):
-        writer.writerow([day, lon, lat, "" if value is None else f"{value:.7g}"])
-    name = f"{found.name}.{lon:.4f}_{lat:.4f}.csv"
-    headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
-    return Response(text.getvalue(), headers=headers, media_type="text/csv")
+    rows = (
+        (str(day), lon, lat, "" if value is None else f"{value:.7g}")
+        for day, value in zip(series.dates, series.values, strict=True)
+    )
+    name = f"{found.name}.{lon:.4f}_{lat:.4f}"
+    return csv_answer(name, ["date", "lon", "lat", found.name], rows)
 
 
 def _proj_string(crs: str) -> str:

@@ -25,6 +25,7 @@ from portal.core.quantities import duration_text, size_text, unit_text
 from portal.core.tokens import Person
 from tasks.errors import StoreError
 from tasks.messages.redis_watch import RedisWatch
+from tasks.shown_text import shown
 from tasks.storage.clock import Clock
 from tasks.tables.manager_lease import Acting, ManagerWatch
 
@@ -75,6 +76,14 @@ class _Compiled(BytecodeCache):
 _COMPILED = _Compiled()
 
 
+def _seen(value: object) -> object:
+    """Return a value as a page shows it: a text without anything that cannot be seen."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    text = shown(value)
+    return Markup(text) if isinstance(value, Markup) else text
+
+
 class Pages:
     """The portal's templates over one clock.
 
@@ -93,6 +102,7 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=_seen,
         )
         self._env.globals.update(
             asset=asset,

@@ -13,10 +13,10 @@ from swathmill.commands.options import (
     DataOption,
     JsonOption,
     data_folder,
-    plain_console,
     print_json,
 )
 from swathmill.commands.paths import input_files, output_file
+from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack import storage
 from swathmill.stack.azurite import AzuriteServer
@@ -54,12 +54,12 @@ def export(
                 "There is nothing to export: no request was made in this data folder.",
                 "Name the data folder of your stack with --data.",
             )
-        say = plain_console(quiet=as_json).print
+        say = PlainConsole(quiet=as_json).print
         totals = write(runtime, file, Settings().lease_seconds, say)
     if as_json:
         print_json({"file": file, **asdict(totals)})
         return
-    plain_console().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
+    PlainConsole().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
 
 
 def restore(
@@ -76,7 +76,7 @@ def restore(
     if as_json:
         print_json({"file": file, **asdict(totals), "absent": absent})
         return
-    console = plain_console()
+    console = PlainConsole()
     console.print(f"{totals.rows} rows, {totals.blobs} plans and documents are restored.")
     if absent:
         console.print(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from swathmill.commands.options import JsonOption, print_json
+from swathmill.console import PlainConsole
 from swathmill.deployment.az import Az
 from swathmill.errors import ArgumentError, StackError
 from swathmill.platform.clients import Clients
@@ -114,7 +114,7 @@ def platform(
     if storage.startswith(EMBEDDED):
         storage = ""  # files of one machine: there is no platform to measure
     host, port = _address(tcp)
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    console = PlainConsole(stderr=as_json)
     named = {
         **dict.fromkeys(_OF_STORAGE, storage),
         Experiment.FILES: files,

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from swathmill.commands.options import JsonOption, plain_console, print_json
+from swathmill.commands.options import JsonOption, print_json
+from swathmill.console import PlainConsole
 from swathmill.deployment import choices as given
 from swathmill.deployment.az import Az
 from swathmill.deployment.choices import Choices
@@ -82,7 +83,7 @@ def deploy(
     Secrets are read from the environment: SWATHMILL_EARTHDATA_TOKEN, SWATHMILL_SMTP_PASSWORD. The
     signing key is made the first time and kept in the vault (SWATHMILL_SECRET replaces it).
     """
-    console = plain_console(stderr=as_json)
+    console = PlainConsole(stderr=as_json)
     if not sources and sys.stdin.isatty():
         sources = typer.prompt(_SOURCES, default="cmr")
     if mail not in ("", "azure"):

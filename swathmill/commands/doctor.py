@@ -1,9 +1,9 @@
 """`swathmill doctor`: check what works on this machine."""
 
 import typer
-from rich.console import Console
 
 from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.console import PlainConsole
 from swathmill.diagnosis import Verdict, examine
 from tasks.settings import Settings
 
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(as_json: JsonOption = False, data: DataOption = None) -> None:
     """Check what works on this machine, and say how to repair the rest. Exits 1 at a fault."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = PlainConsole()
     findings = examine(data_folder(data), Settings())
     if as_json:
         print_json(findings)

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
-from rich.console import Console
 
 from reprojection.explain.explain import Explanation, PixelOrigin, explain
 from reprojection.read.isolation import run_in_fork
 from swathmill.commands.paths import input_files
+from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 
 
@@ -36,7 +36,7 @@ def explain_pixel(
         if not place.exists():
             raise ArgumentError(f"--granules {place}: there is no such place.", "Correct the path.")
     found = run_in_fork([raster, *places], explain, raster, longitude, latitude, granules=places)
-    console = Console(highlight=False, soft_wrap=True)
+    console = PlainConsole()
     if as_json:
         text = TypeAdapter(Explanation).dump_json(found, indent=1).decode()
         console.print(text, markup=False)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from archives.formats.boundary import touches
 from archives.model import GranuleRecord, Holding
@@ -24,11 +23,11 @@ from swathmill.commands.options import (
     granules_text,
     last_archive,
     no_source,
-    plain_console,
     print_json,
 )
 from swathmill.commands.paths import output_folder
 from swathmill.commands.target import refused
+from swathmill.console import PlainConsole
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
 from tasks.storage.blobs import file_digest
@@ -69,7 +68,7 @@ def find(
     data: DataOption = None,
 ) -> None:
     """List the granules that the sources have, or fetch them, too. Exits 3 if there are none."""
-    console = plain_console(quiet=as_json)
+    console = PlainConsole(quiet=as_json)
     first, last = span_of(days)
     area = _area(box)
     folder_to = None if fetch is None else output_folder(fetch, "--fetch")
@@ -110,7 +109,7 @@ def _with_source(place: str, data: Path | None) -> Settings:
     last = last_archive(data_folder(data))
     if not last:
         raise no_source("there is nothing to look in")
-    plain_console(stderr=True).print(f"Sources  {last} (that of the last stack)", markup=False)
+    PlainConsole(stderr=True).print(f"Sources  {last} (that of the last stack)", markup=False)
     return Settings(archive=last)
 
 
@@ -164,7 +163,9 @@ def _served(product: str, held: list[Holding]) -> str:
     return f"Sources serve {product} in collection {', '.join(spans)}."
 
 
-def _fetch(sources: Sources, found: list[GranuleRecord], folder: Path, console: Console) -> None:
+def _fetch(
+    sources: Sources, found: list[GranuleRecord], folder: Path, console: PlainConsole
+) -> None:
     for record in found:
         to = folder / Path(record.name).name
         if to.exists():

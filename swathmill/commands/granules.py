@@ -22,11 +22,11 @@ from reprojection.write.write import write_cog
 from swathmill.commands.options import (
     JsonOption,
     granules_text,
-    plain_console,
     print_json,
 )
 from swathmill.commands.paths import input_files, output_folder
 from swathmill.commands.target import refused, target_grid
+from swathmill.console import PlainConsole
 from tasks.errors import SwathmillError
 
 
@@ -96,11 +96,11 @@ def sample(
     if as_json:
         print_json({"folder": folder, "granules": [path.name for path in paths], "bytes": size})
         return
-    plain_console().print(
+    PlainConsole().print(
         f"{len(paths)} synthetic granules, {size / 1e6:.1f} MB, in {folder}", markup=False
     )
     if towers:
-        plain_console().print(f"{len(towers)} made-up towers in {folder / TOWERS}", markup=False)
+        PlainConsole().print(f"{len(towers)} made-up towers in {folder / TOWERS}", markup=False)
 
 
 def reproject_files(
@@ -197,14 +197,14 @@ def reproject_files(
     if as_json:
         print_json({"file": out, "picture": picture, **asdict(made)})
         return
-    plain_console().print(f"{out}: {made.text}", markup=False)
+    PlainConsole().print(f"{out}: {made.text}", markup=False)
     if not made.valid_share:
-        plain_console(stderr=True).print(
+        PlainConsole(stderr=True).print(
             "No pixel has a value. Look whether the grid and the granules meet (--box is west, "
             "south, east, north), and what --qa leaves out."
         )
     if picture is not None:
-        plain_console().print(f"Picture  {picture}", markup=False)
+        PlainConsole().print(f"Picture  {picture}", markup=False)
 
 
 def _write(raster: Raster, out: Path, compress: Compress, threads: int) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from reprojection.catalogue.layers import LayerKind
 from reprojection.read.inspect import GranuleReport, GridReport, LayerReport, inspect
 from reprojection.read.isolation import ReadingProcess
 from swathmill.commands.paths import input_files
+from swathmill.console import PlainConsole
 
 TABLE_WIDTH = 140
 _COLUMNS = ("layer", "type", "size", "kind", "values", "units", "valid", "fill", "codes")
@@ -32,7 +32,7 @@ def inspect_file(
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
     with ReadingProcess() as reader:
         report = reader.run(inspect, file)
-    console = Console(highlight=False, soft_wrap=True)
+    console = PlainConsole()
     # A table that is too wide is easier to read if the terminal wraps it than if it is cut.
     console.width = max(console.width, TABLE_WIDTH)
     if as_json:
@@ -42,7 +42,7 @@ def inspect_file(
     _show(console, report)
 
 
-def _show(console: Console, report: GranuleReport) -> None:
+def _show(console: PlainConsole, report: GranuleReport) -> None:
     title = f" ({report.catalogue_title})" if report.catalogue_title else ""
     console.print(f"{report.name}", markup=False)
     console.print(

@@ -3,9 +3,8 @@
 import shlex
 from pathlib import Path
 
-from rich.console import Console
-
 from swathmill.access import local_client
+from swathmill.console import PlainConsole
 from swathmill.delivery import (
     EXIT_CODES,
     EXIT_FAILED,
@@ -37,7 +36,7 @@ def _unrehearsed(document: Request) -> Request:
 
 
 def carry_out(
-    stack: Stack, options: StackOptions, document: Request, out: Path, console: Console
+    stack: Stack, options: StackOptions, document: Request, out: Path, console: PlainConsole
 ) -> Delivery:
     """Submit a request, or take up an interrupted one; follow it; write what it gave.
 
@@ -87,7 +86,7 @@ def _picture(results: list[Path], out: Path) -> Path | None:
     return picture
 
 
-def tell(console: Console, delivery: Delivery) -> None:
+def tell(console: PlainConsole, delivery: Delivery) -> None:
     """Print how the request ended, what it lacks, its mail and its files."""
     summary = delivery.summary
     console.print(f"\nRequest {summary.request}: {summary.state} ({summary.message})", markup=False)
@@ -111,7 +110,7 @@ def tell(console: Console, delivery: Delivery) -> None:
         console.print(f"Picture  {delivery.picture}", markup=False)
 
 
-def tell_portal(console: Console, data: Path | None, delivery: Delivery) -> None:
+def tell_portal(console: PlainConsole, data: Path | None, delivery: Delivery) -> None:
     """Say how to see the request in the portal, because the stack of this command has stopped."""
     command = "make up" if programs.checkout() else "swathmill up"
     if data:
@@ -124,7 +123,7 @@ def tell_portal(console: Console, data: Path | None, delivery: Delivery) -> None
     )
 
 
-def _tell_some(console: Console, lines: list[str]) -> None:
+def _tell_some(console: PlainConsole, lines: list[str]) -> None:
     for line in lines[:SHOWN]:
         console.print(f"  {line}", markup=False)
     if len(lines) > SHOWN:

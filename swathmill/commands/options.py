@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
-from rich.console import Console
 
 from swathmill.errors import ArgumentError, RefusedError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import StackOptions
 from swathmill.stack.storage import Storage
 from tasks.settings import Settings
+from tasks.shown_text import shown_in_json
 
 DataOption = Annotated[
     Path | None,
@@ -92,7 +92,7 @@ def _no_request(request_id: str) -> RefusedError:
 
 def print_json(value: object) -> None:
     """Print pydantic models, dataclasses, and lists and mappings of them as JSON."""
-    typer.echo(TypeAdapter(object).dump_json(value, indent=1).decode())
+    typer.echo(shown_in_json(TypeAdapter(object).dump_json(value, indent=1).decode()))
 
 
 def data_folder(data: Path | None) -> DataFolder:
@@ -210,11 +210,6 @@ def stack_options(
         fork=True,
         settings=settings,
     )
-
-
-def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Return where commands print, in long lines and without colours of their own."""
-    return Console(highlight=False, soft_wrap=True, stderr=stderr, quiet=quiet)
 
 
 def granules_text(number: int) -> str:

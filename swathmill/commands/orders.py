@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from swathmill.access import client_for
 from swathmill.client import RequestStatus
@@ -16,6 +15,7 @@ from swathmill.commands.options import (
     data_folder,
     print_json,
 )
+from swathmill.console import PlainConsole
 from swathmill.errors import RefusedError
 from tasks.model.model import RequestState
 
@@ -157,4 +157,4 @@ def _order(
 
 
 def _say(text: str) -> None:
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+    PlainConsole().print(text, markup=False)

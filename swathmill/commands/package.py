@@ -20,7 +20,6 @@ from swathmill.commands.options import (
     JsonOption,
     TokenOption,
     data_folder,
-    plain_console,
     print_json,
 )
 from swathmill.commands.sharing import (
@@ -33,6 +32,7 @@ from swathmill.commands.sharing import (
     tell_link,
     tell_seen,
 )
+from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.package_kit import Language, checked, write_skeleton
 from tasks.model.packages import PackageError, pack
@@ -75,13 +75,13 @@ def new(
         print_json({"folder": folder, "files": [path.name for path in files]})
         return
     for path in files:
-        plain_console().print(str(path), markup=False)
+        PlainConsole().print(str(path), markup=False)
     first = {
         Language.C: f"make -C {folder}, then ",
         Language.FORTRAN: f"make -C {folder}, then ",
         Language.MATLAB: "mcc -m mean_of_days.m, then ",
     }
-    plain_console().print(
+    PlainConsole().print(
         f"Next: {first.get(language, '')}swathmill package try {folder}", markup=False
     )
 
@@ -98,12 +98,12 @@ def check(
         print_json(found)
         return
     manifest = found.package
-    plain_console().print(f"{manifest.name}@{manifest.version}  {found.digest}", markup=False)
-    plain_console().print(f"{found.files:,} files, {size_text(found.size)}", markup=False)
+    PlainConsole().print(f"{manifest.name}@{manifest.version}  {found.digest}", markup=False)
+    PlainConsole().print(f"{found.files:,} files, {size_text(found.size)}", markup=False)
     outputs = ", ".join(f"{one.name} ({one.kind})" for one in manifest.outputs)
     if found.environment is not None:
-        plain_console().print(f"depends on {', '.join(found.environment.packages)}", markup=False)
-    plain_console().print(f"runs {' '.join(manifest.command)}, makes {outputs}", markup=False)
+        PlainConsole().print(f"depends on {', '.join(found.environment.packages)}", markup=False)
+    PlainConsole().print(f"runs {' '.join(manifest.command)}, makes {outputs}", markup=False)
 
 
 def try_package(
@@ -137,14 +137,14 @@ def try_package(
         if as_json:
             print_json({"outcome": error.category, "message": str(error), "outputs": ()})
         else:
-            plain_console().print(f"{error.category.value}: {error}", style="red", markup=False)
+            PlainConsole().print(f"{error.category.value}: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
     if as_json:
         print_json({"outcome": "success", "message": "", "outputs": made})
         return
     for one in made:
         share = "" if one.valid_share is None else f", {one.valid_share:.0%} of pixels have a value"
-        plain_console().print(f"{one.path}{share}", markup=False)
+        PlainConsole().print(f"{one.path}{share}", markup=False)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -172,7 +172,7 @@ def inputs(
     if as_json:
         print_json({"file": str(to), "task": task})
         return
-    plain_console().print(str(to), markup=False)
+    PlainConsole().print(str(to), markup=False)
 
 
 _T = TypeVar("_T")
@@ -212,10 +212,10 @@ def push(
         print_json(pushed)
         return
     newest = pushed.versions[0]
-    plain_console().print(
+    PlainConsole().print(
         f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False
     )
-    plain_console().print(f"In a request: reduction: {{package: {pushed.reference}}}", markup=False)
+    PlainConsole().print(f"In a request: reduction: {{package: {pushed.reference}}}", markup=False)
     tell_link(pushed)
 
 
@@ -232,7 +232,7 @@ def list_packages(
         seen = "everyone" if one.source != "uploaded" else SEEN_BY.get(one.visibility, "")
         first = one.description.partition(". ")[0]
         table.add_row(one.reference, one.newest or "all deprecated", seen, escape(first))
-    plain_console().print(table)
+    PlainConsole().print(table)
 
 
 def show(
@@ -246,14 +246,14 @@ def show(
     if as_json:
         print_json(found)
         return
-    plain_console().print(f"{found.owner}/{found.name}: {found.description}", markup=False)
+    PlainConsole().print(f"{found.owner}/{found.name}: {found.description}", markup=False)
     tell_seen(found)
     table = Table("version", "pushed", "size", "SHA-256", "", box=None)
     for one in found.versions:
         pushed = f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else ""
         said = f"deprecated: {one.deprecated}" if one.deprecated else ""
         table.add_row(one.version, pushed, size_text(one.size), one.digest[:16], said)
-    plain_console().print(table)
+    PlainConsole().print(table)
 
 
 def share(
@@ -283,7 +283,7 @@ def open_link(
     if as_json:
         print_json(opened)
         return
-    plain_console().print(opened.reference, markup=False)
+    PlainConsole().print(opened.reference, markup=False)
 
 
 def deprecate(
@@ -302,7 +302,7 @@ def deprecate(
         print_json(after)
         return
     now = f"is now version {after.newest}" if after.newest else "has no recommended version"
-    plain_console().print(f"{after.name} {now}.", markup=False)
+    PlainConsole().print(f"{after.name} {now}.", markup=False)
 
 
 def download(
@@ -321,7 +321,7 @@ def download(
     if as_json:
         print_json({"file": str(to), "package": found.reference, "version": version})
         return
-    plain_console().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
+    PlainConsole().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
 
 
 def rm(

@@ -15,7 +15,6 @@ from swathmill.commands.options import (
     JsonOption,
     TokenOption,
     data_folder,
-    plain_console,
     print_json,
 )
 from swathmill.commands.sharing import (
@@ -28,6 +27,7 @@ from swathmill.commands.sharing import (
     tell_link,
     tell_seen,
 )
+from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 
 
@@ -109,13 +109,13 @@ def push(
         print_json(pushed)
         return
     newest = next(one for one in pushed.versions if one.version == pushed.newest)
-    plain_console().print(
+    PlainConsole().print(
         f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False
     )
-    plain_console().print(f"{_grid(newest)}; {_dates(newest)}", markup=False)
+    PlainConsole().print(f"{_grid(newest)}; {_dates(newest)}", markup=False)
     first = newest.layers[0]["name"]
     use = "" if newest.dates else ", use: static"
-    plain_console().print(
+    PlainConsole().print(
         f'In a request: products: [{{name: "{pushed.reference}", layers: [{first}]{use}}}]',
         markup=False,
     )
@@ -135,7 +135,7 @@ def list_rasters(
         table.add_row(
             one.reference, one.newest, SEEN_BY.get(one.visibility, ""), escape(one.layers)
         )
-    plain_console().print(table)
+    PlainConsole().print(table)
 
 
 def show(
@@ -149,7 +149,7 @@ def show(
     if as_json:
         print_json(found)
         return
-    plain_console().print(f"{found.owner}/{found.name}: {found.reference}", markup=False)
+    PlainConsole().print(f"{found.owner}/{found.name}: {found.reference}", markup=False)
     tell_seen(found)
     digest = Column("SHA-256", min_width=16)  # it is there to be copied: whole
     table = Table("version", "pushed", "size", digest, "grid", "dates", "layers", box=None)
@@ -158,7 +158,7 @@ def show(
         layers = ", ".join(f"{layer['name']} {layer['units']}".strip() for layer in one.layers)
         cells = (one.version, pushed, size_text(one.size), one.digest[:16], _grid(one), _dates(one))
         table.add_row(*cells, escape(layers))
-    plain_console().print(table)
+    PlainConsole().print(table)
 
 
 def share(
@@ -188,7 +188,7 @@ def open_link(
     if as_json:
         print_json(opened)
         return
-    plain_console().print(opened.reference, markup=False)
+    PlainConsole().print(opened.reference, markup=False)
 
 
 def rm(

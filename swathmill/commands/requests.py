@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
@@ -25,10 +24,10 @@ from swathmill.commands.options import (
     TokenOption,
     about,
     data_folder,
-    plain_console,
     print_json,
 )
 from swathmill.commands.paths import output_folder
+from swathmill.console import PlainConsole
 from swathmill.delivery import EXIT_CODES, EXIT_FAILED
 from swathmill.errors import ArgumentError, RefusedError, StackError
 from swathmill.following import Follower
@@ -67,13 +66,13 @@ def submit(
             print_json(counts)
             return
         for line in lines_of(Counts.model_validate(counts)):
-            plain_console().print(line, markup=False)
+            PlainConsole().print(line, markup=False)
         return
     made = client.submit(document)
     if as_json:
         print_json(client.as_json(made.id))
     else:
-        plain_console().print(made.id, markup=False)
+        PlainConsole().print(made.id, markup=False)
 
 
 def status(
@@ -99,7 +98,7 @@ def status(
         if as_json:
             print_json(client.as_json(request_id))
         else:
-            console = plain_console()
+            console = PlainConsole()
             _show(console, found)
             for line in _lacking(client, found):
                 console.print(line, markup=False)
@@ -135,7 +134,7 @@ def results(
     folder = None if out is None else output_folder(out, "--out")
     with about(request_id):
         found = client.results(request_id)
-    console = plain_console()
+    console = PlainConsole()
     if folder is None:
         if as_json:
             print_json(found)
@@ -156,7 +155,7 @@ def results(
 def _copy(client: Client, request_id: str, to: str, *, as_json: bool) -> None:
     """Have results copied by the portal, with a line for each of its answers."""
     address = sys.stdin.readline().strip() if to == "-" else to
-    console = plain_console(stderr=True, quiet=as_json)
+    console = PlainConsole(stderr=True, quiet=as_json)
 
     def tell(copied: int, left: int) -> None:
         console.print(f"{copied:,} copied, {left:,} left.", markup=False)
@@ -184,19 +183,19 @@ def _list(client: Client, *, as_json: bool) -> None:
         return
     found = client.requests()
     if not found:
-        plain_console().print("You have no requests. With --token, its owner's are listed.")
+        PlainConsole().print("You have no requests. With --token, its owner's are listed.")
         return
     widest = max(len(row.id) for row in found)  # an id is there to be copied: whole
     table = Table(Column("request", min_width=widest), "state", "submitted", "title", box=None)
     for row in found:
         submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
         table.add_row(row.id, row.state, submitted, row.title)
-    plain_console().print(table)
+    PlainConsole().print(table)
 
 
 def _followed(client: Client, request_id: str, *, quiet: bool) -> RequestStatus:
     """Wait until a request has ended and return its state; show progress on standard error."""
-    console = plain_console(stderr=True, quiet=quiet)
+    console = PlainConsole(stderr=True, quiet=quiet)
     with ProgressView(console) as view:
         follower = Follower(client=client, tick=lambda: time.sleep(0), view=view)
         return follower.until_ended(request_id)
@@ -206,7 +205,7 @@ def _download(
     client: Client,
     found: list[ResultFile],
     folder: Path,
-    console: Console,
+    console: PlainConsole,
     *,
     quiet: bool,
 ) -> tuple[list[tuple[ResultFile, Path]], list[RefusedError]]:
@@ -242,13 +241,13 @@ def _download(
     return there, lost
 
 
-def _sum(console: Console, found: list[ResultFile], where: str) -> None:
+def _sum(console: PlainConsole, found: list[ResultFile], where: str) -> None:
     size = size_text(sum(one.size for one in found))
     files = "1 file" if len(found) == 1 else f"{len(found):,} files"
     console.print(f"{files}, {size}{where}", markup=False)
 
 
-def _show(console: Console, row: RequestStatus) -> None:
+def _show(console: PlainConsole, row: RequestStatus) -> None:
     console.print(describe(row), markup=False)
     at = row.preparation
     if at is not None and console.is_terminal:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from swathmill.commands.options import (
     DataOption,
@@ -20,6 +19,7 @@ from swathmill.commands.options import (
     stack_options,
 )
 from swathmill.commands.paths import output_folder
+from swathmill.console import PlainConsole
 from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
 from tasks.request.document import load_request
@@ -52,7 +52,7 @@ def run(
     """
     document = load_request(request, region, measurements or ())
     output_folder(out, "--out")
-    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
+    console = PlainConsole(quiet=as_json)
     options = stack_options(
         data=data,
         archive=archive,
@@ -89,7 +89,7 @@ def run(
     raise typer.Exit(one_request.exit_code(delivery))
 
 
-def _stop_early(stack: Stack, console: Console, options: StackOptions) -> None:
+def _stop_early(stack: Stack, console: PlainConsole, options: StackOptions) -> None:
     console.print("Interrupted: stopping. Ctrl-C again ends it at once.")
     try:
         stack.stop()

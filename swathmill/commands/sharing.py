@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from swathmill.client import SharedPackage, SharedRaster
-from swathmill.commands.options import plain_console, print_json
+from swathmill.commands.options import print_json
+from swathmill.console import PlainConsole
 
 SEEN_BY = {"private": "you alone", "link": "those with its link", "everyone": "everyone"}
 
@@ -32,14 +33,14 @@ def names_version(reference: str) -> bool:
 def tell_seen(shared: SharedPackage | SharedRaster) -> None:
     """Print who sees it, and its link, if it has one."""
     seen = SEEN_BY.get(shared.visibility, shared.visibility)
-    plain_console().print(f"{shared.name} is seen by {seen}.", markup=False)
+    PlainConsole().print(f"{shared.name} is seen by {seen}.", markup=False)
     tell_link(shared)
 
 
 def tell_link(shared: SharedPackage | SharedRaster) -> None:
     """Print its link, if it has one."""
     if shared.link:
-        plain_console().print(f"Link: {shared.link}", markup=False)
+        PlainConsole().print(f"Link: {shared.link}", markup=False)
 
 
 def confirm_deletion(name: str, version: str, *, yes: bool) -> str:
@@ -57,4 +58,4 @@ def tell_deleted(
     if as_json:
         print_json({"deleted": shared.reference, "version": version})
         return
-    plain_console().print(f"Deleted: {what}.", markup=False)
+    PlainConsole().print(f"Deleted: {what}.", markup=False)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from portal.core.tokens import LONGEST_OWNER, Role
 from swathmill.access import sign_in_link, signing_key
@@ -15,9 +14,9 @@ from swathmill.commands.options import (
     DataOption,
     JsonOption,
     data_folder,
-    plain_console,
     print_json,
 )
+from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
@@ -66,14 +65,14 @@ def sign_in(
         url = folder.state().portal_url or Settings().portal_url
         what, text = "link", sign_in_link(url, folder, owner, role)
         if url == folder.state().portal_url and not is_running(folder):
-            plain_console(stderr=True).print(
+            PlainConsole(stderr=True).print(
                 "Nobody answers there now: `swathmill up` starts the portal."
             )
     if as_json:
         print_json({"owner": owner, "role": role, what: text})
         return
     shown = f"Tokens revoked: {text}" if revoke else text
-    Console(highlight=False, soft_wrap=True).print(shown, markup=False)
+    PlainConsole().print(shown, markup=False)
 
 
 @contextmanager

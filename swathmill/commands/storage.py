@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from portal.core.quantities import size_text
@@ -18,9 +17,9 @@ from swathmill.commands.options import (
     DataOption,
     JsonOption,
     data_folder,
-    plain_console,
     print_json,
 )
+from swathmill.console import PlainConsole
 from tasks.model.model import Phase
 from tasks.model.task_keys import SHARDS
 from tasks.settings import Settings
@@ -60,7 +59,7 @@ def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
     if as_json:
         print_json({"phases": held, "next": least})
         return
-    show(plain_console(), policy, held, least, now)
+    show(PlainConsole(), policy, held, least, now)
 
 
 def look(runtime: Runtime, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
@@ -84,7 +83,7 @@ def look(runtime: Runtime, policy: Policy, now: float) -> tuple[dict[Phase, Held
 
 
 def show(
-    console: Console, policy: Policy, held: dict[Phase, Held], least: list[Kept], now: float
+    console: PlainConsole, policy: Policy, held: dict[Phase, Held], least: list[Kept], now: float
 ) -> None:
     """Print the artifacts by phase and those that would go next."""
     table = Table(

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from archives.fetch.files import LocalFiles
 from modis.formats import GRANULE_SUFFIXES
@@ -17,11 +16,11 @@ from swathmill.commands.options import (
     SlotsOption,
     StorageOption,
     WorkersOption,
-    plain_console,
     print_json,
     stack_options,
     with_some_source,
 )
+from swathmill.console import PlainConsole
 from swathmill.errors import StackError
 from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
@@ -56,7 +55,7 @@ def up(
     as_json: JsonOption = False,
 ) -> None:
     """Run the stack until Ctrl-C, and print the portal's address with a sign-in link."""
-    console = plain_console(stderr=as_json)
+    console = PlainConsole(stderr=as_json)
     options = stack_options(
         data=data,
         archive=archive,
@@ -110,7 +109,7 @@ def archive_warning(archive: str) -> str:
     )
 
 
-def run_until_interrupted(stack: Stack, console: Console) -> None:
+def run_until_interrupted(stack: Stack, console: PlainConsole) -> None:
     """Look after the stack until Ctrl-C or SIGTERM, then stop it; kill it at a second Ctrl-C."""
     try:
         while True:

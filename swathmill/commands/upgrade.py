@@ -3,10 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from swathmill.commands.backup import open_storage
 from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.console import PlainConsole
 from swathmill.errors import StackError
 from tasks.storage.schema import SCHEMA
 from tasks.tables import row_schema
@@ -29,14 +29,14 @@ def upgrade(
 
     Until then portals, managers and workers of the build before this one may run beside it.
     """
-    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
+    console = PlainConsole(quiet=as_json)
     with open_storage(data_folder(data), alone=False) as runtime:
         _upgrade(runtime, console, finish=finish)
         if as_json:
             print_json({"written": row_schema.noted(runtime), "build": SCHEMA})
 
 
-def _upgrade(runtime: Runtime, console: Console, *, finish: bool) -> None:
+def _upgrade(runtime: Runtime, console: PlainConsole, *, finish: bool) -> None:
     noted = row_schema.noted(runtime)
     if noted == SCHEMA:
         console.print(f"Rows are written as schema {noted}, which is that of this build.")

@@ -1,11 +1,9 @@
 """What a request is called on pages and in mails: its title, else what it asks for."""
 
-import re
-
 from tasks.request.document import Region, Request
 from tasks.request.sites import parse_sites
+from tasks.shown_text import in_one_line
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f\ufffe\uffff]+")  # line breaks, and what no XML may hold
 _LONGEST = 200
 _TILES = 4
 
@@ -15,8 +13,8 @@ def heading(request: Request) -> str:
 
     Such as "MCD15A2 at 4 sites, 2012-04-13".
     """
-    if title := _CONTROLS.sub(" ", request.title).strip():
-        return title
+    if any(character.isprintable() and character != " " for character in request.title):
+        return in_one_line(request.title)[:_LONGEST]
     products = ", ".join(dict.fromkeys(choice.name for choice in request.products))
     start, end = request.time.start, request.time.end
     days = f"{start}" if start == end else f"{start} to {end}"

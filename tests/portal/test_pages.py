@@ -7,10 +7,11 @@ import pytest
 from modis.collection import Collection
 from portal.app import CONTENT_SECURITY_POLICY
 from portal.core.quantities import duration_text, size_text, unit_text
+from tasks.request.document import parse_request
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
-from tests.portal.submissions import FORM, submitted
+from tests.portal.submissions import DOCUMENT, FORM, submitted
 
 
 def test_a_link_signs_in_and_the_cookie_is_kept_from_scripts(portal: LivePortal) -> None:
@@ -43,6 +44,18 @@ def test_signing_out_ends_the_session(portal: LivePortal) -> None:
         assert client.get(portal.link()).status_code == 200
         assert "signed out" in client.post("/sign-out").text
         assert client.get("/").status_code == 401
+
+
+def test_what_cannot_be_seen_is_escaped_on_pages(portal: LivePortal, runtime: Runtime) -> None:
+    """Of a title in the lists, and of the whole document on the request's page."""
+    hostile = "a\x9b2Jb\u202ec\u200b"
+    asked = parse_request({**DOCUMENT, "title": hostile, "labels": ["x\u202ey"]})
+    name = request_operations.submit(runtime, "ada@example.org", asked)
+    with portal.browser() as client:
+        pages = [client.get(path).text for path in ("/", f"/requests/{name}")]
+    for page in pages:
+        assert r"a\x9b2Jb\u202ec\u200b" in page
+        assert not set("\x9b\u202e\u200b") & set(page)
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from rich.console import Console
 
 from swathmill import diagnosis
 from swathmill.commands.options import stack_options, with_some_source
 from swathmill.commands.up import archive_warning, run_until_interrupted
+from swathmill.console import PlainConsole
 from swathmill.diagnosis import Verdict, settings_finding, stack_finding
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.children import ChildSpec
@@ -177,7 +177,7 @@ def test_a_stack_with_a_wrong_setting_stops_with_the_reason(
 
     def start_and_look() -> None:
         stack.start()
-        run_until_interrupted(stack, Console(quiet=True))
+        run_until_interrupted(stack, PlainConsole(quiet=True))
 
     with pytest.raises(StackError, match="SWATHMILL_SOURCES names 'nowhere'"):
         start_and_look()

@@ -17,7 +17,7 @@ POLYGON = {"type": "Polygon", "coordinates": [[[0, 50], [1, 50], [1, 51], [0, 50
     ("document", "said"),
     [
         ({"title": "Spring"}, "Spring"),
-        ({"title": "Spring\r\nof\x00 2012\n"}, "Spring of  2012"),
+        ({"title": "Spring\r\nof\x00 2012\n"}, "Spring of\\x00 2012"),
         ({"title": " \x00"}, "MCD15A2 in -8, 50.5, 6, 58.5, 2012-04-13 to 2012-04-15"),
         (
             {"products": [PRODUCT, AEROSOL, AEROSOL | {"day_night": "day"}]},

@@ -1,5 +1,6 @@
 """From granules to the table of sites: the phases that a worker runs."""
 
+import csv
 import io
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -15,6 +16,7 @@ from tasks.model.spec import ExtractSpec, Input, SitesSpec, TableSpec
 from tasks.request.sites import COLUMNS, parse_sites, sites_text
 from tests.worker.mill import Mill, leaf_area
 from worker.phases import table as table_phase
+from worker.phases import table_csv
 from worker.phases.extract import schema
 
 SITES = parse_sites(
@@ -141,8 +143,20 @@ def test_a_table_written_some_rows_at_a_time_is_the_table(
 ) -> None:
     texts = pa.array(["a,b", 'say "c"', None, "", "d", "a,b", "e"])
     rows = pa.table({"text": texts.dictionary_encode(), "value": [1.5, None, 2, 3, 4, 5, 6]})
-    monkeypatch.setattr(table_phase, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(table_csv, "_ROWS_AT_ONCE", 3)
     for number, some in enumerate((rows, rows.slice(0, 0))):
-        table_phase.write_csv(some, tmp_path / f"{number}.csv")
-        pyarrow.csv.write_csv(table_phase.as_texts(some), tmp_path / "whole.csv")
+        table_csv.write_csv(some, tmp_path / f"{number}.csv")
+        pyarrow.csv.write_csv(table_csv.as_texts(some), tmp_path / "whole.csv")
         assert (tmp_path / f"{number}.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_no_text_of_a_table_runs_in_a_spreadsheet(tmp_path: Path) -> None:
+    """A site's name and its columns come from a request; Parquet has them as they are."""
+    site = pa.array(["=HYPERLINK(1)", "plain", "-2.5", None])
+    rows = pa.table({"site": site.dictionary_encode(), "=1+1": site, "value": [-1.5, 2, 3, 4]})
+    table_csv.write_csv(rows, tmp_path / "sites.csv")
+    with (tmp_path / "sites.csv").open(newline="") as file:
+        head, first, *_, number, _ = csv.reader(file)
+    assert head == ["site", "'=1+1", "value"]
+    assert first == ["'=HYPERLINK(1)", "'=HYPERLINK(1)", "-1.5"]
+    assert number == ["-2.5", "-2.5", "3"]

@@ -19,6 +19,7 @@ from reprojection.write.write import write_cog
 from tasks.model.categories import Category
 from tasks.model.spec import ReduceSpec
 from tasks.run.classify import AttemptError
+from tasks.shown_text import shown
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reproject import grid_of
 from worker.sandbox.confined import run_confined
@@ -63,10 +64,10 @@ def adopt(found: Found, data: Pixels, to: Path, origin: OutputOrigin) -> float:
         grid=grid_of(origin.manifest.grid.widened(-halo)),
         nodata=found.nodata,
         kind="continuous",
-        bands=tuple(Band(name=name) for name in found.bands),
+        bands=tuple(Band(name=shown(name)) for name in found.bands),
         scale=found.scale,
         offset=found.offset,
-        units=found.units,
+        units=shown(found.units),
         provenance=_provenance(to, origin),
         completeness=origin.manifest.said,
     )

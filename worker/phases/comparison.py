@@ -24,6 +24,7 @@ from tasks.model.spec import Comparison, Pair
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
 from tasks.request.sites import SiteChoice
+from worker.phases.table_csv import write_csv
 
 PAIRS, STATISTICS = "comparison", "comparison-statistics.csv"
 ALL = "all"
@@ -348,18 +349,17 @@ def write_comparison(
 ) -> None:
     """Write the pairs as CSV and Parquet, their statistics, and a scatter plot of each layer."""
     import pyarrow as pa
-    import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
     joined = pairs(rows, sites, comparison)
-    pc.write_csv(joined, folder / f"{PAIRS}.csv")
+    write_csv(joined, folder / f"{PAIRS}.csv")
     pq.write_table(joined, folder / f"{PAIRS}.parquet")
     found = summaries(joined, comparison)
     columns = {
         one.name: pa.array([getattr(s, one.name) for s in found], from_pandas=True)
         for one in fields(Statistics)
     }
-    pc.write_csv(pa.table(columns), folder / STATISTICS)
+    write_csv(pa.table(columns), folder / STATISTICS)
     taken: set[str] = set()
     for pair in comparison.pairs:
         of_layer = joined.filter(_of_pair(joined, pair))

@@ -17,6 +17,7 @@ from tasks.network_hosts import AllowedHosts, not_allowed, read_endpoint
 from tasks.request.taking import kinds_taken
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
+from tasks.shown_text import shown
 from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here
 from worker.phases.context import Context, Surroundings
 from worker.phases.flat import SUFFIX, take_flat, write_flat
@@ -27,7 +28,6 @@ from worker.phases.run_use import reported_use
 from worker.phases.valid_pixels import check_pixels
 from worker.sandbox.admission import Share, admitted
 from worker.sandbox.confined import run_confined, run_shipped
-from worker.sandbox.reading.read_rasters import plain
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
 PARAMETERS = "parameters.json"
@@ -209,7 +209,7 @@ def take_outputs(
     for name in names:
         path = written / name
         if path.is_symlink() or not path.is_file():
-            there = sorted(plain(p.name) for p in written.iterdir())[:20]
+            there = sorted(shown(p.name) for p in written.iterdir())[:20]
             raise AttemptError(
                 Category.USER_CODE_FAILED,
                 f"the package declares the output {name} and did not write it as a file; it "

@@ -19,8 +19,8 @@ from worker.phases.comparison import write_comparison
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.extract import ROWS, schema, sites_among
+from worker.phases.table_csv import as_texts, write_csv
 
-_ROWS_AT_ONCE = 20_000
 _PANELS = 12  # of a picture
 _MOST_PLOTTED = 240  # sites; of more the first few are plotted
 _PANEL, _STEP = (3.6, 1.2), (3.8, 1.7)  # width and height of a panel, and from one to the next
@@ -83,26 +83,6 @@ def joined(paths: Sequence[Path], sites: Sequence[SiteChoice]) -> Any:
     for name in dict.fromkeys(name for site in sites for name, _ in site.columns):
         columns[name] = of_site([dict(site.columns).get(name) for site in sites], pa.string())
     return pa.table(columns)
-
-
-def write_csv(rows: Any, path: Path) -> None:
-    """Write rows as CSV, some at a time: their texts take much memory in place of codes."""
-    import pyarrow.csv as pc
-
-    with pc.CSVWriter(path, as_texts(rows.slice(0, 0)).schema) as file:
-        for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
-            file.write(as_texts(rows.slice(first, _ROWS_AT_ONCE)))
-
-
-def as_texts(rows: Any) -> Any:
-    """Return rows with texts in place of codes."""
-    import pyarrow as pa
-
-    fields = [
-        one.with_type(pa.string()) if pa.types.is_dictionary(one.type) else one
-        for one in rows.schema
-    ]
-    return rows.cast(pa.schema(fields))
 
 
 def _order(columns: Sequence[Any]) -> Any:

@@ -1,5 +1,6 @@
 """Run a reduction's executable in the sandbox, or a shipped one in a fork; watch what it uses."""
 
+import codecs
 import errno
 import os
 import re
@@ -14,7 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -22,10 +23,10 @@ from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
+from tasks.shown_text import shown
 from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths
 from worker.sandbox.proxy import proxy
-from worker.sandbox.reading.read_rasters import plain
 from worker.sandbox.sandbox import (
     Places,
     SandboxLimits,
@@ -44,10 +45,10 @@ _FULL = tuple(os.strerror(number).lower() for number in (errno.ENOSPC, errno.EDQ
 _REAP_SECONDS = 0.01  # between two looks for orphans that have ended
 _TAIL = 4096
 # GDAL says this where it could not write a part of a raster. At closing rasterio raises nothing.
-_CUT_OFF = re.compile(rb"_tiffWriteProc: ?(No space left|Disk quota exceeded)")
-# What a terminal or a log's reader takes for an order, replaced in what a program prints.
-_UNPRINTABLE = bytes(set(range(32)) - set(b"\t\n\r")) + b"\x7f"
-_PLAIN = bytes.maketrans(_UNPRINTABLE, b"?" * len(_UNPRINTABLE))
+_CUT_OFF = re.compile(r"_tiffWriteProc: ?(No space left|Disk quota exceeded)")
+
+
+_Decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class _Fork:
@@ -91,11 +92,12 @@ class _Fork:
 class _Run:
     process: "subprocess.Popen[bytes] | _Fork"
     stream: IO[bytes]
-    tail: bytearray
     paths: PlainPaths
     others: frozenset[int]  # children of this process that do not belong to the program
     cut_off: bool = False  # whether GDAL said in it that a raster does not fit on the disk
     outputs: Path
+    tail: str = ""  # the end of what it printed, as it is shown
+    decoder: codecs.IncrementalDecoder = field(default_factory=lambda: _Decoder("replace"))
     room: int = sys.maxsize  # the least free bytes of the disk that were seen
 
     def look_at_room(self) -> None:
@@ -127,19 +129,19 @@ class _Run:
         self._tell(self.paths.put(data))
         return bool(data)
 
-    def _tell(self, text: bytes) -> None:
-        text = text.translate(_PLAIN)
-        self.tail += text
+    def _tell(self, data: bytes, *, last: bool = False) -> None:
+        text = shown(self.decoder.decode(data, last))
+        before = self.tail[-_TAIL:]
+        self.tail = before + text
         self.cut_off = self.cut_off or _CUT_OFF.search(self.tail) is not None
-        del self.tail[:-_TAIL]
-        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
 
     def last_line(self) -> str:
         """Return the last line that the program printed; nothing more is read."""
-        self._tell(self.paths.end())
-        lines = self.tail.decode("utf-8", "replace").strip().splitlines()
-        return plain(lines[-1].strip())[:300] if lines else "it printed nothing"
+        self._tell(self.paths.end(), last=True)
+        lines = self.tail.strip().splitlines()
+        return lines[-1].strip()[:300] if lines else "it printed nothing"
 
 
 def run_confined(
@@ -237,7 +239,6 @@ def _run(
     run = _Run(
         process=process,
         stream=process.stdout,
-        tail=bytearray(),
         paths=PlainPaths(seen),
         others=others,
         outputs=places.outputs,

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
+from tasks.shown_text import shown
 from worker.sandbox.messages import PROGRESS, Ended, encode
 
 KILL, JOB = b"kill", b"job"  # orders; the attempt's number follows, then the job
@@ -189,7 +190,7 @@ class _Watch:
             exit_code=exit_code,
             peak_memory=self.peak,
             over_memory=self.over,
-            log=self.tail.decode("utf-8", "replace"),
+            log=shown(self.tail.decode("utf-8", "replace")),
             kept=kept,
         )
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from processes import proctree
 from processes.parents import die_with_parent
 from tasks.network_hosts import AllowedHosts, Endpoint, read_endpoint
-from worker.sandbox.reading.read_rasters import plain
+from tasks.shown_text import shown
 
 MOST_CONNECTIONS = 32
 _SECONDS = 30.0  # for an order to arrive, and for a host to answer
@@ -64,7 +64,7 @@ def _be_proxy(parent: int, from_sandbox: socket.socket, reach: AllowedHosts) -> 
 
 def _say(what: str) -> None:
     with suppress(OSError):
-        os.write(1, f"swathmill: network: {plain(what)}\n".encode())
+        os.write(1, f"swathmill: network: {shown(what)}\n".encode())
 
 
 class _RefusedError(Exception):
@@ -156,7 +156,7 @@ def _ordered(line: str) -> Endpoint:
 
 def _answer(status: int, why: str) -> bytes:
     # The reason is what most programs show.
-    text = plain(why).encode("ascii", "replace")
+    text = shown(why).encode("ascii", "replace")
     return b"HTTP/1.1 %d %b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % (status, text)
 
 

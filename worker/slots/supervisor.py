@@ -22,6 +22,7 @@ from tasks.model.model import ArtifactFile, Phase, RunUse, State
 from tasks.run import tracing
 from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
+from tasks.shown_text import in_one_line
 from tasks.storage.schema import OtherSchemaError
 from tasks.tables import protocol, task_table
 from tasks.tables.protocol import Claimed
@@ -457,7 +458,7 @@ class Supervisor:
             ended=clock.now(),
             duration=clock.monotonic() - slot.since,
             category=diagnosis.category if diagnosis else None,
-            message=diagnosis.message if diagnosis else "",
+            message=in_one_line(diagnosis.message) if diagnosis else "",
             log=end.log,
             peak_memory=end.peak_memory,
             used=end.used,

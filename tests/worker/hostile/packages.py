@@ -975,7 +975,7 @@ open(out + "/page.html", "w").write("<script>alert(1)</script>")
         name="prints orders to terminals",
         program=r"raise SystemExit('\x1b]0;title\x07 \x1b[31mred \u202e text')",
         category=USER_CODE,
-        message="ended with exit code 1: ?]0;title? ?[31mred ? text",
+        message=r"ended with exit code 1: \x1b]0;title\x07 \x1b[31mred \u202e text",
     ),
 )
 

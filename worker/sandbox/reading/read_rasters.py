@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a raster says, its pixels apart. Texts hold nothing that cannot be printed."""
+    """What a raster says, its pixels apart. Texts are cut, and else as the file has them."""
 
     dtype: str
     nodata: float | int | None
@@ -119,7 +119,7 @@ class Opening:
         self._environment.__exit__(None, None, None)
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         if isinstance(error, Exception) and not isinstance(error, RefusedError) and not full:
-            said = " ".join(plain(str(error).replace(str(self._path), self._path.name)).split())
+            said = " ".join(str(error).replace(str(self._path), self._path.name).split())
             raise RefusedError(
                 f"is not a raster that opens (a GeoTIFF alone is read): {said[:300]}"
             ) from error
@@ -214,12 +214,7 @@ def _strips(height: int) -> Iterator[slice]:
 
 
 def _short(text: str) -> str:
-    return plain(text)[:_LONGEST_TEXT]
-
-
-def plain(text: str) -> str:
-    """Replace what cannot be printed (control characters, marks of direction) by question marks."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return text[:_LONGEST_TEXT]
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ STATISTICS = {
     "median": "median",
 }
 COLUMNS = ("zone", "layer", "date", "units", *STATISTICS)
+_FORMULA = ("=", "+", "-", "@")
 _PARTS = 200  # of the longer side of a polygon, so that its edges bend with the grid's CRS
 
 
@@ -105,12 +106,17 @@ def main() -> None:
     with (group.target / "zones.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
-        table.writerows(rows)
+        table.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     kinds = [(name, pyarrow.string()) for name in COLUMNS[:4]]
     kinds += [(name, pyarrow.float64()) for name in STATISTICS]
     schema = pyarrow.schema(kinds)
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema), group.target / "zones.parquet")
     print(f"{len(features)} zones touch this cell, {len(rows)} rows")
+
+
+def _cell(value: object) -> object:
+    """Put an apostrophe before a text that a spreadsheet would run: a zone's name is a user's."""
+    return f"'{value}" if isinstance(value, str) and value.strip().startswith(_FORMULA) else value
 
 
 def _rows(
