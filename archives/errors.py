@@ -15,6 +15,10 @@ class DownloadFailedError(ArchiveError):
     """The archive answered, but the data is incomplete or not what was announced."""
 
 
+class NotGranuleError(DownloadFailedError):
+    """Something else came in place of the granule, or a part of it."""
+
+
 class ConnectionFailedError(ArchiveError):
     """The connection to the archive could not be made, or it was cut."""
 

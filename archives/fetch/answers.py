@@ -15,21 +15,22 @@ from archives.errors import (
     CredentialsRefusedError,
     DownloadFailedError,
     LicenceNotAcceptedError,
+    NotGranuleError,
     NotPermittedError,
     NotPublishedError,
     ServerBusyError,
     SignatureExpiredError,
     TokenRefusedError,
 )
-from modis.formats import GRANULE_SUFFIXES, MAGICS
+from archives.formats.granule_file import begins_as_granule, instead_of
 
 # Query parameters that sign a URL: AWS Signature 4, CloudFront, Azure SAS.
 _SIGNATURES = {"x-amz-signature", "signature", "sig"}
 _LICENCE = re.compile(
     r"\beula\b|licen[cs]e agreement|approve_app|accept.{0,40}terms", re.IGNORECASE
 )
-_GRANULES = (*GRANULE_SUFFIXES, ".nc")
 _HEAD = 64  # bytes inspected before any is passed on
+_WHOLE = 1 << 16  # bytes read of what is no granule, to tell its size
 _SAID = 200  # characters of a server's own text quoted in a message
 
 
@@ -76,31 +77,39 @@ def _refusal(status: int, url: str, body: str) -> CredentialsRefusedError:
 
 
 def see_granule(pieces: Iterator[bytes], name: str, where: str) -> Iterator[bytes]:
-    """Pass on all pieces of a body after checking that its first bytes are not a web page's.
+    """Pass on all pieces of a body after checking that it begins as a granule.
 
-    Only names of granules are checked; other defects of a body are not detected here.
+    So a page or a sentence in a granule's place is told by its first bytes, before the rest is
+    fetched. `check_granule_file` checks the whole file.
 
     Raises:
         CredentialsRefusedError: it is HTML, which archives send with status 200 to ask for a
             sign-in.
-        DownloadFailedError: it is another document.
+        NotGranuleError: it is anything else.
     """
     first: list[bytes] = []
+    wanted = _HEAD
     for piece in pieces:
         first.append(piece)
-        if sum(map(len, first)) >= _HEAD:
-            break
+        found = sum(map(len, first))
+        if found >= wanted:
+            if begins_as_granule(first[0] if len(first) == 1 else b"".join(first)):
+                break
+            wanted = _WHOLE
+            if found >= _WHOLE:
+                break
     head = b"".join(first)
-    if name.lower().endswith(_GRANULES) and not head.startswith(MAGICS):
-        text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-        if text.startswith((b"<!doctype html", b"<html", b"<head", b"<!--")):
-            raise CredentialsRefusedError(
-                f"{where} sent a web page instead of {name}, a sign-in page most likely; set or "
-                "renew the archive's token"
-            )
-        if text.startswith((b"<", b"{")):
-            raise DownloadFailedError(f"{where} sent a document instead of {name}; try later")
-    return chain(first, pieces)
+    if begins_as_granule(head):
+        return chain(first, pieces)
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<!--")):
+        raise CredentialsRefusedError(
+            f"{where} sent a web page instead of {name}, a sign-in page most likely; set or "
+            "renew the archive's token"
+        )
+    raise NotGranuleError(
+        instead_of(name, f"{where} sent", head, len(head), more=len(head) >= _WHOLE)
+    )
 
 
 def is_signed(url: str) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
-from archives.errors import DownloadFailedError
+from archives.errors import DownloadFailedError, NotGranuleError
 from archives.formats.checksums import digest, read_chunks, same_checksum
+from archives.formats.granule_file import check_granule_file
 from archives.model import Fetched
 
 _SPARE = 64 * 2**20  # bytes of disk left free for other programs
@@ -77,7 +78,8 @@ class Partial:
         """Verify the file and give it its final name.
 
         Raises:
-            DownloadFailedError: size (0: unknown) or checksum differ; the bytes are deleted.
+            DownloadFailedError: size (0: unknown) or checksum differ, or it is no whole granule;
+                the bytes are deleted.
         """
         self.close()
         self.path.touch()
@@ -86,6 +88,12 @@ class Partial:
         found = self._digest.hexdigest() if self._digest is not None else ""
         if checksum and found and not same_checksum(found, checksum):
             self._refuse(f"has {self._kind} {found}, announced was {checksum}")
+        where = self.origin.url if self.origin is not None else "the source"
+        try:
+            check_granule_file(self.path, self.to.name, f"{where} sent")
+        except NotGranuleError:
+            self.clear()
+            raise
         self.path.replace(self.to)
         self._state.unlink(missing_ok=True)
         return Fetched(path=self.to, size=self.length)

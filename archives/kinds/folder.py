@@ -20,6 +20,7 @@ from archives.errors import DownloadFailedError, IndexUnusableError
 from archives.fetch.files import Files, LocalFiles
 from archives.fetch.partial import check_room
 from archives.formats.checksums import digest, same_checksum
+from archives.formats.granule_file import check_granule_file
 from archives.formats.sidecar import Sidecar
 from archives.kinds.coverage import MOST_PLACED, Coverage, cells_touched
 from archives.model import (
@@ -317,6 +318,7 @@ class FolderArchive:
                     f"{record.name} has {record.checksum_type} {published.hexdigest()}, its "
                     f"sidecar says {record.checksum}: the file is damaged, fetch it again"
                 )
+            check_granule_file(partial, record.name, f"{self._files.place} holds")
             partial.replace(to)
         finally:
             partial.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from archives.errors import (
     ArchiveTimeoutError,
     ConnectionFailedError,
     DownloadFailedError,
+    NotGranuleError,
     NotPermittedError,
     NotPublishedError,
     ServerBusyError,
@@ -116,6 +117,9 @@ class FtpArchive:
                     if partial.length <= before or not left:
                         raise
             return partial.finish(record.size, record.checksum)
+        except NotGranuleError:
+            partial.clear()
+            raise
         finally:
             partial.close()
 

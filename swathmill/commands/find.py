@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from archives.errors import ArchiveError
 from archives.formats.boundary import touches
 from archives.model import GranuleRecord, Holding
 from archives.sources import Sources
@@ -166,11 +167,24 @@ def _served(product: str, held: list[Holding]) -> str:
 def _fetch(
     sources: Sources, found: list[GranuleRecord], folder: Path, console: PlainConsole
 ) -> None:
+    """Fetch each granule; raise the first error when all have been tried."""
+    failures: list[ArchiveError] = []
     for record in found:
         to = folder / Path(record.name).name
         if to.exists():
             console.print(f"{to} is there already", markup=False)
             continue
-        fetched = sources.fetch(record, to)
+        try:
+            fetched = sources.fetch(record, to)
+        except ArchiveError as error:
+            failures.append(error)
+            continue
         sha256 = file_digest(fetched.path).sha256
         console.print(f"{to}  {fetched.size} bytes, SHA-256 {sha256[:16]}", markup=False)
+    if len(failures) == 1 == len(found):
+        raise failures[0]
+    if failures:
+        raise type(failures[0])(
+            f"{len(failures)} of {granules_text(len(found))} could not be fetched, the first: "
+            f"{failures[0]}"
+        )

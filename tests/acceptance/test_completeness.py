@@ -3,7 +3,7 @@ has another's name, and one that is absent, from its document to page, mail, fil
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -12,35 +12,22 @@ import httpx
 import pytest
 import xarray
 
-from archives.kinds.folder import FolderArchive
-from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
-from service_manager.leader.manager import Manager
-from service_manager.options import ManagerOptions
 from service_manager.requests.notify import message
 from swathmill.client import Client
 from swathmill.missing_lines import gap_lines, incomplete_lines
 from tasks.model.model import RequestState
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
 from tasks.model.spec import load_spec
-from tasks.request.document import Request, parse_request
-from tasks.settings import Settings
-from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, protocol, request_operations
-from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.tables import outbox, request_operations
+from tests.acceptance.in_process import OWNER, Work
 from tests.mails import text_of
 from tests.portal.scripted import LivePortal, live_portal
 from tests.portal.scripted import settings as portal_settings
 from tests.reprojection.reading_samples import small_tile
-from tests.service_manager.shelf import plan
-from tests.worker.mill import run_claimed
-from worker.sandbox.messages import Failed, Succeeded
 
 pytestmark = pytest.mark.slow
 
-OWNER = "ada@example.org"
 DAYS = ("2012001", "2012009", "2012017", "2012025")
 DAMAGED = "MCD15A2.A2012009.h17v03.005.2012153130500.hdf"
 MISNAMED = "MCD15A2.A2012017.h17v03.005.2012153130500.hdf"
@@ -64,59 +51,8 @@ MEAN_RASTER = "Lai_1km_mean.2012-01"
 
 
 @dataclass
-class Line:
-    """A manager that plans over a folder, and a worker that runs the real phases, in a process."""
-
-    folder: Path
-    archive: Path
-    runtime: Runtime = field(default_factory=lambda: memory_runtime(ManualClock()))
-    sent: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.settings = Settings(
-            data_dir=self.folder, archive=str(self.archive), attempt_memory_gb=64
-        )
-        self.options = ManagerOptions()
-        self.manager = Manager(self.runtime, self.options, self.plan, self.sent.extend, 1)
-
-    def plan(self, request: Request) -> Plan:
-        held = FolderArchive(self.archive, self.folder / "index.sqlite", read_outline)
-        found = plan(request, held, Packages.of(self.settings), self.settings)
-        for archive in found.archives:
-            if not self.runtime.blobs.exists("packages", archive.blob):
-                self.runtime.blobs.put_bytes("packages", archive.blob, archive.data)
-        return replace(found, archives=())
-
-    def run(self, document: dict[str, Any]) -> str:
-        """Run a request to its end; its id."""
-        request = request_operations.submit(self.runtime, OWNER, parse_request(document))
-        for _ in range(200):
-            self.manager.tick()
-            sent, self.sent[:] = list(self.sent), []
-            for key in sent:
-                self._attempt(key)
-            self.runtime.clock.sleep(60.0)
-            if request_operations.load(self.runtime, request).state.ended:
-                return request
-        raise AssertionError(f"never ended: {request_operations.load(self.runtime, request)}")
-
-    def _attempt(self, key: str) -> None:
-        claimed = protocol.claim(self.runtime, key, "worker", self.options.retry)
-        if claimed is None:
-            return
-        said = run_claimed(self.runtime, claimed, self.settings, self.folder / "scratch")
-        now = self.runtime.clock.now()
-        attempt = claimed.attempt(
-            started=now,
-            ended=now + 1,
-            duration=1.0,
-            category=said.category if isinstance(said, Failed) else None,
-            message=said.message if isinstance(said, Failed) else "",
-        )
-        if isinstance(said, Succeeded):
-            protocol.commit(self.runtime, attempt, said.files, claimed.task)
-        else:
-            protocol.fail(self.runtime, attempt, self.options.retry)
+class Line(Work):
+    """A manager and a worker in this process, and the results."""
 
     def file(self, request: str, path: str) -> Path:
         """A result, fetched."""
@@ -203,12 +139,12 @@ def missing(result: dict[str, Any]) -> list[tuple[str, str]]:
 def test_each_raster_says_what_it_lacks_and_what_share_is_there(ended: Ended) -> None:
     row = request_operations.load(ended.line.runtime, ended.request)
     assert row.state is RequestState.GAPS
-    assert row.message.startswith("7 of 7 results are there; 6 of them lack an input: unreadable")
+    assert row.message.startswith("7 of 7 results are there; 6 of them lack an input: download")
     found = ended.results()
     whole = found[raster("2012-01-01")]
     assert (whole["completeness"], whole["missing"], whole["missing_count"]) == (1.0, [], 0)
     for day, what, why in (
-        ("2012-01-09", DAMAGED, "unreadable input file"),
+        ("2012-01-09", DAMAGED, "download failed"),
         ("2012-01-17", WRONG, NOT_THERE),
         ("2012-01-25", ABSENT, NOT_THERE),
     ):

@@ -4,6 +4,7 @@ import datetime
 import ipaddress
 import re
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +18,35 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 HDF4 = b"\x0e\x03\x13\x01"
+_DESCRIBED = 22  # bytes: first bytes, a block of one descriptor
 
 
-def granule(size: int) -> bytes:
-    """Bytes that begin like HDF4; no two stretches of them are alike."""
-    body = b"".join(n.to_bytes(4, "big") for n in range(size // 4 + 1))
-    return (HDF4 + body)[:size]
+def granule(size: int, first: int = 0) -> bytes:
+    """A whole HDF4 file of one data element; no two stretches of its values are alike.
+
+    Others of the same size have another `first`.
+    """
+    numbers = range(first, first + size // 4 + 1)
+    return hdf4(b"".join(n.to_bytes(4, "big") for n in numbers)[: size - _DESCRIBED])
+
+
+def hdf4(values: bytes) -> bytes:
+    """The smallest HDF4 file with these bytes as its one data element."""
+    block = struct.pack(">HIHHII", 1, 0, 702, 1, _DESCRIBED, len(values))
+    return HDF4 + block + values
+
+
+def without_structure(data: bytes) -> bytes:
+    """An HDF4 file whose tables of fields (tag 1962) are overwritten: whole, and not readable."""
+    changed, block = bytearray(data), len(HDF4)
+    while block:
+        count, following = struct.unpack_from(">HI", data, block)
+        for at in range(block + 6, block + 6 + 12 * count, 12):
+            tag, _, offset, length = struct.unpack_from(">HHII", data, at)
+            if tag == 1962:
+                changed[offset : offset + length] = b"\xff" * length
+        block = following
+    return bytes(changed)
 
 
 @dataclass(frozen=True, kw_only=True)

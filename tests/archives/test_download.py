@@ -83,11 +83,6 @@ def test_the_size_may_be_unknown(server: FileServer, tmp_path: Path) -> None:
     assert fetcher(server, tmp_path)(server.url + PATH, size=0) == DATA
 
 
-def test_an_empty_file_is_a_file(server: FileServer, tmp_path: Path) -> None:
-    server.files["/empty.txt"] = Served(data=b"")
-    assert fetcher(server, tmp_path)(server.url + "/empty.txt", size=0) == b""
-
-
 # --- Faults, each with its category ---
 
 CODES = {

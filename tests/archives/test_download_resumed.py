@@ -17,13 +17,13 @@ from archives.fetch.limits import LocalLimits
 from archives.fetch.partial import DownloadOrigin, Partial
 from tests.archives.downloads import DATA, NO_CREDENTIALS, PATH, QUICK, Fetch, digest_of, fetcher
 from tests.archives.servers import (
-    HDF4,
     Act,
     FileServer,
     Request,
     Served,
     cut,
     file_server,
+    granule,
     stall,
     status,
 )
@@ -87,7 +87,7 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(
     server: FileServer, tmp_path: Path
 ) -> None:
     server.acts[PATH] = [cut(1000)]
-    new = Served(data=HDF4 + DATA[::-1][4:], etag='"v2"')
+    new = Served(data=granule(len(DATA), first=5), etag='"v2"')
     downloader = Downloader(
         NO_CREDENTIALS,
         LocalLimits(),
@@ -103,7 +103,7 @@ def test_a_range_of_another_edition_is_seen_without_if_range(
     server: FileServer, tmp_path: Path
 ) -> None:
     old, new = formatdate(1_000_000, usegmt=True), formatdate(2_000_000, usegmt=True)
-    other = HDF4 + DATA[::-1][4:] + b"more"
+    other = granule(len(DATA) + 4, first=5)
 
     def begin(request: Request) -> None:
         request.begin(200, len(DATA), Last_Modified=old)

@@ -19,6 +19,7 @@ from archives.model import GranuleRecord
 from modis.granule_name import parse_granule_name
 from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
+from tests.archives.servers import granule
 from tests.reprojection.reading_samples import small_tile
 
 DAY = date(2012, 3, 5)
@@ -193,17 +194,18 @@ def test_a_fetched_file_is_whole_and_verified(folder: Path, tmp_path: Path) -> N
 
 def test_a_file_that_does_not_match_its_sidecar_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "archive"
-    with_sidecar(folder, b"123456789", "930766865")  # the check value of POSIX cksum
+    content = granule(400)
+    with_sidecar(folder, content, "840296246")  # as cksum of coreutils prints it
     found = archive(folder, tmp_path)
     (record,) = found.search("MYD04_L2", "61", DAY, DAY)
     found.fetch(record, tmp_path / "fine.hdf")
-    found.fetch(replace(record, checksum="0930766865"), tmp_path / "zero.hdf")
-    capitals = "25F9E794323B453885F5181F1B624D0B"
+    found.fetch(replace(record, checksum="0840296246"), tmp_path / "zero.hdf")
+    capitals = "AF9375EA8C8D4CDCDBA750AA82C7FF42"
     found.fetch(replace(record, checksum=capitals, checksum_type="MD5"), tmp_path / "md5.hdf")
-    with_sidecar(folder, b"123456789", "930766866")
+    with_sidecar(folder, content, "840296247")
     found.refresh()
     (record,) = found.search("MYD04_L2", "61", DAY, DAY)
-    with pytest.raises(DownloadFailedError, match="930766866"):
+    with pytest.raises(DownloadFailedError, match="840296247"):
         found.fetch(record, tmp_path / "wrong.hdf")
     assert not list(tmp_path.glob("wrong*"))
 

@@ -126,7 +126,7 @@ def test_a_file_that_changed_meanwhile_is_fetched_anew(
     server.cut_after.extend([100_000, 50_000])
     with pytest.raises(errors.ConnectionFailedError):
         of.fetch(record, tmp_path / NAME)
-    other = granule(4) + granule(200_000)[::-1]
+    other = granule(200_000, first=5)
     (path,) = root.rglob(NAME)
     path.write_bytes(other)
     assert of.fetch(record, tmp_path / NAME).path.read_bytes() == other
@@ -242,7 +242,7 @@ def test_without_a_date_a_transfer_starts_over(
     server.cut_after.extend([100_000, 50_000])
     with pytest.raises(errors.ConnectionFailedError):
         of.fetch(record, tmp_path / NAME)
-    other = granule(4) + DATA[4:][::-1]  # of the same size
+    other = granule(len(DATA), first=5)  # of the same size
     (path,) = root.rglob(NAME)
     path.write_bytes(other)
     assert of.fetch(record, tmp_path / NAME).path.read_bytes() == other

@@ -101,22 +101,10 @@ def test_a_file_that_stays_damaged_is_refused(attempt: Attempt, damaged: bytes) 
     assert source.asked == 2
 
 
-def test_a_truncated_file_is_fetched_once_more(attempt: Attempt, whole: bytes) -> None:
-    source = Source(answers=[whole[: len(whole) // 2], whole])
-    assert isinstance(attempt(source, checksum="12", checksum_type="cksum"), Succeeded)
-    assert source.asked == 2
-
-
 def test_a_folders_file_is_what_it_is(attempt: Attempt, whole: bytes, damaged: bytes) -> None:
     source = Source(answers=[damaged, whole])
     said = attempt(source, source="folder")
     assert isinstance(said, Succeeded)  # reading its values refuses them, when they are needed
-    assert source.asked == 1
-
-
-def test_a_folders_file_that_is_cut_is_refused(attempt: Attempt, whole: bytes) -> None:
-    source = Source(answers=[whole[: len(whole) // 2], whole])
-    assert isinstance(attempt(source, source=""), Failed)
     assert source.asked == 1
 
 

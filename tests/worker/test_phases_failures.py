@@ -112,20 +112,24 @@ NAME = "MCD15A2.A2012001.h17v03.005.2012017211237.hdf"
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
-def test_a_truncated_granule_is_unreadable(tmp_path: Path, granules: Path, share: float) -> None:
+def test_a_truncated_granule_is_a_failed_download(
+    tmp_path: Path, granules: Path, share: float
+) -> None:
     data = granule(granules, "MCD15A2.A2012001.h17v03*.hdf").read_bytes()
     archive = archive_with(tmp_path, NAME, data[: int(len(data) * share)])
     spec = collect_spec(archive / NAME, archive, "MCD15A2", "5")
     said = failure(Mill(tmp_path / "mill", archive), spec)
-    assert said.category is Category.UNREADABLE_INPUT_FILE, said
+    assert said.category is Category.DOWNLOAD_FAILED, said
+    assert "truncated" in said.message
 
 
 @pytest.mark.parametrize("data", [b"<!DOCTYPE html><html>Sign in</html>", b"", b"\x0e\x03"])
-def test_what_is_not_hdf_is_a_bad_image_format(tmp_path: Path, data: bytes) -> None:
+def test_what_is_no_granule_is_a_failed_download(tmp_path: Path, data: bytes) -> None:
     archive = archive_with(tmp_path, NAME, data)
     spec = collect_spec(archive / NAME, archive, "MCD15A2", "5")
     said = failure(Mill(tmp_path / "mill", archive), spec)
-    assert said.category is Category.BAD_IMAGE_FORMAT, said
+    assert said.category is Category.DOWNLOAD_FAILED, said
+    assert "the granule" in said.message
 
 
 def test_a_granule_that_vanished_is_not_published(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tasks.model.model import Attempt, State
 from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import split_blob
 from tasks.tables import workers
+from tests.archives.servers import without_structure
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until
 from tests.worker.disks import disk_of
@@ -96,14 +97,14 @@ def attempt_processes(process: Process) -> tuple[int, int]:
 @pytest.mark.provokes(Category.BAD_IMAGE_FORMAT, Category.UNREADABLE_INPUT_FILE)
 @pytest.mark.usefixtures("process")
 def test_granules_that_are_none_or_broken(stack: Stack) -> None:
-    page = granule(stack, 1, lambda _: b"<html>we are sorry</html>")
-    cut = granule(stack, 2, lambda data: data[: len(data) // 2])
-    for spec in (page, cut):
+    other = granule(stack, 1, lambda _: b"CDF\x01" + bytes(28))  # an empty netCDF-3 file
+    broken = granule(stack, 2, without_structure)
+    for spec in (other, broken):
         stack.world.plan(spec)
         stack.send(spec.key)
-    assert end_of(stack, page.key).category is Category.BAD_IMAGE_FORMAT
-    assert end_of(stack, cut.key).category is Category.UNREADABLE_INPUT_FILE
-    assert stack.world.task(page.key).state is State.FAILED
+    assert end_of(stack, other.key).category is Category.BAD_IMAGE_FORMAT
+    assert end_of(stack, broken.key).category is Category.UNREADABLE_INPUT_FILE
+    assert stack.world.task(other.key).state is State.FAILED
 
 
 @pytest.mark.provokes(Category.CHOICE_REFUSED)

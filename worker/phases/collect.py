@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import struct
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,6 @@ from archives.errors import SourcesSettingError
 from archives.kinds.folder import index_name
 from archives.model import Archive, GranuleRecord, Progress
 from modis.collection import Collection
-from modis.formats import HDF4_MAGIC
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.kept import opened
 from tasks.model.categories import Category
@@ -28,8 +26,6 @@ from worker.phases.context import Context
 _GB = 10**9
 _FETCHED = 0.6  # share of an attempt's progress
 _TELLING_SECONDS = 0.1  # at least, between two reports of a fetch
-_NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
-_NOWHERE = 0xFFFFFFFF
 
 
 def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -113,56 +109,19 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
 
 
 def check_granule(path: Path, *, values: bool = False) -> None:
-    """Open the granule, and check that no part of it lies beyond the end of the file.
+    """Open the granule by the library that reads it, and check its metadata.
 
     With `values`, every value is read, too. A process that keeps granules keeps it open: its next
     task may read it.
 
     Raises:
         BadFormatError: it is not HDF.
-        UnreadableGranuleError: it is truncated or damaged.
+        UnreadableGranuleError: it is damaged.
     """
-    check_extent(path)
     with opened(path) as (granule, _):
         granule.check()
         if values:
             granule.verify()
-
-
-def check_extent(path: Path) -> None:
-    """Raise UnreadableGranuleError if an HDF4 file ends before its last data element.
-
-    The library opens such a file; it fails, or returns zeros, only where data are missing. Source:
-    HDF4 Specification and Developer's Guide, "Data Descriptor Blocks": a block is a count of
-    descriptors (2 bytes) and the next block's offset (4), then 12 bytes for each descriptor: tag,
-    reference, offset, length; all big-endian. HDF5 files record their own end, which their library
-    checks.
-    """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(4) != HDF4_MAGIC:
-            return
-        block, seen = 4, set[int]()
-        while block and block not in seen:
-            seen.add(block)
-            file.seek(block)
-            head = file.read(6)
-            count, following = struct.unpack(">HI", head) if len(head) == 6 else (0, 0)
-            table = file.read(12 * count)
-            if len(head) < 6 or len(table) < 12 * count:
-                raise _truncated(path, size, block + 6 + 12 * count)
-            for tag, _, offset, length in struct.iter_unpack(">HHII", table):
-                real = tag != _NULL_TAG and _NOWHERE not in (offset, length)
-                if real and offset + length > size:
-                    raise _truncated(path, size, offset + length)
-            block = following
-
-
-def _truncated(path: Path, size: int, end: int) -> UnreadableGranuleError:
-    return UnreadableGranuleError(
-        f"{path.name} is truncated: it has {size} bytes and says that data reach to byte {end}; "
-        "fetch it again"
-    )
 
 
 def _record(spec: CollectSpec) -> GranuleRecord:

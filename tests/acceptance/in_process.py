@@ -1,0 +1,102 @@
+"""Whole requests without processes: a manager and the worker's own code over rows in memory."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from reprojection.read.outline import read_outline
+from service_manager.leader.manager import Manager
+from service_manager.options import ManagerOptions
+from tasks.model.model import Attempt, Phase
+from tasks.model.packages import Packages
+from tasks.model.plan import Plan
+from tasks.request.document import Request, parse_request
+from tasks.run.sources import open_sources
+from tasks.settings import Settings
+from tasks.storage.clock import ManualClock
+from tasks.tables import protocol, request_operations
+from tasks.tables.request_table import RequestRow
+from tasks.tables.runtime import Runtime, memory_runtime
+from tests.service_manager.shelf import plan
+from tests.worker.mill import run_claimed
+from worker.sandbox.messages import Failed, Succeeded
+
+OWNER = "ada@example.org"
+
+
+@dataclass
+class Work:
+    """A manager that plans over an archive, and a worker that runs the real phases, in a process.
+
+    `sources` is that of the settings: the folder `archive` alone by default.
+    """
+
+    folder: Path
+    archive: Path
+    sources: str = ""
+    runtime: Runtime = field(default_factory=lambda: memory_runtime(ManualClock()))
+    sent: list[str] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = Settings(
+            data_dir=self.folder,
+            archive=str(self.archive),
+            sources=self.sources,
+            attempt_memory_gb=64,
+        )
+        self.options = ManagerOptions()
+        self.manager = Manager(self.runtime, self.options, self.plan, self.sent.extend, 1)
+
+    def plan(self, request: Request) -> Plan:
+        held = open_sources(self.settings, self.folder / "index.sqlite", read_outline)
+        found = plan(request, held, Packages.of(self.settings), self.settings)
+        for archive in found.archives:
+            if not self.runtime.blobs.exists("packages", archive.blob):
+                self.runtime.blobs.put_bytes("packages", archive.blob, archive.data)
+        return replace(found, archives=())
+
+    def run(self, document: dict[str, Any]) -> str:
+        """Run a request to its end; its id."""
+        return self.follow(self.submit(document))
+
+    def submit(self, document: dict[str, Any]) -> str:
+        return request_operations.submit(self.runtime, OWNER, parse_request(document))
+
+    def follow(self, request: str) -> str:
+        """Work until a request has ended; its id."""
+        for _ in range(200):
+            self.manager.tick()
+            sent, self.sent[:] = list(self.sent), []
+            for key in sent:
+                self._attempt(key)
+            self.runtime.clock.sleep(60.0)
+            if self.row(request).state.ended:
+                return request
+        raise AssertionError(f"never ended: {self.row(request)}")
+
+    def row(self, request: str) -> RequestRow:
+        return request_operations.load(self.runtime, request)
+
+    def collections(self) -> list[Attempt]:
+        """The attempts at collecting granules, in order."""
+        return [one for one in self.attempts if one.phase is Phase.COLLECTION]
+
+    def _attempt(self, key: str) -> None:
+        claimed = protocol.claim(self.runtime, key, "worker", self.options.retry)
+        if claimed is None:
+            return
+        said = run_claimed(self.runtime, claimed, self.settings, self.folder / "scratch")
+        now = self.runtime.clock.now()
+        attempt = claimed.attempt(
+            started=now,
+            ended=now + 1,
+            duration=1.0,
+            category=said.category if isinstance(said, Failed) else None,
+            message=said.message if isinstance(said, Failed) else "",
+        )
+        self.attempts.append(attempt)
+        if isinstance(said, Succeeded):
+            protocol.commit(self.runtime, attempt, said.files, claimed.task)
+        else:
+            protocol.fail(self.runtime, attempt, self.options.retry)
