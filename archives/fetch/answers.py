@@ -107,9 +107,8 @@ def see_granule(pieces: Iterator[bytes], name: str, where: str) -> Iterator[byte
             f"{where} sent a web page instead of {name}, a sign-in page most likely; set or "
             "renew the archive's token"
         )
-    raise NotGranuleError(
-        instead_of(name, f"{where} sent", head, len(head), more=len(head) >= _WHOLE)
-    )
+    size, more = min(len(head), _WHOLE), len(head) >= _WHOLE
+    raise NotGranuleError(instead_of(name, f"{where} sent", head, size, more=more))
 
 
 def is_signed(url: str) -> bool:
