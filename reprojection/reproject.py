@@ -54,7 +54,7 @@ Units = Literal["stored", "physical", "brightness"]
 Codes = Literal["mask", "keep"]
 Search = Literal["footprint", "valid"]
 
-ALGORITHM = "5"
+ALGORITHM = "6"
 """Version of the pixels, recorded in provenance.
 
 Increase it whenever the same granules and options would give other pixels, together with the

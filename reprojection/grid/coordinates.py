@@ -9,6 +9,7 @@ numbered from there, and control points lie at multiples of 128 of those numbers
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -137,7 +138,7 @@ class Numbering:
         if not grid.is_upright:
             return cls(grid=grid, col=0, row=0, px=0.0, py=0.0)
         a, _, c, _, e, f = grid.transform
-        col, row = round(c / a), round(f / e)
+        col, row = _number(c / a), _number(f / e)
         return cls(grid=grid, col=col, row=row, px=_phase(c / a - col), py=_phase(f / e - row))
 
     def xy(self, rows: Floats, cols: Floats) -> Points:
@@ -146,6 +147,14 @@ class Numbering:
         if self.grid.is_upright:
             return a * (cols + self.px), e * (rows + self.py)
         return a * cols + b * rows + c, d * cols + e * rows + f
+
+
+def _number(edge: float) -> int:
+    """Return the whole pixel next to an edge; halves go one way, whatever their rounding error.
+
+    Rounded to even, they would go both ways, and windows of one lattice would differ in numbers.
+    """
+    return math.floor(edge + 0.5 + 1e-6)
 
 
 def _phase(part: float) -> float:

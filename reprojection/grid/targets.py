@@ -123,9 +123,9 @@ def _axes(grid: Grid) -> tuple[Floats, Floats]:
 
 
 def _centres(start: float, step: float, count: int) -> Floats:
-    first = round(start / step)
-    if abs(start - first * step) <= 1e-6 * abs(step):
-        return np.asarray((first + np.arange(count) + 0.5) * step)
+    halves = round(2 * start / step)  # centres of pixels, or the corners between them
+    if abs(start - halves * step / 2) <= 1e-6 * abs(step):
+        return np.asarray((halves / 2 + np.arange(count) + 0.5) * step)
     return np.asarray(start + (np.arange(count) + 0.5) * step)
 
 

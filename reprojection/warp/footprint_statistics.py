@@ -1,7 +1,9 @@
 """Statistics of a swath's footprints in each pixel: average, count, std, min, max and mode.
 
 Every footprint counts by its share of the pixel's ground, the part that is nearest to it
-(`reprojection/warp/footprint_shares.py`), however large the pixel is.
+(`reprojection/warp/footprint_shares.py`), however large the pixel is. A mean is that of the shares
+which hold a value, however small they are together: it lies between the least and the greatest
+value, that of one footprint is its value, and nothing outside the pixel has a part in it.
 """
 
 from dataclasses import dataclass, field
@@ -43,10 +45,8 @@ class FootprintStatistics:
     def add(self, found: Shares) -> None:
         """Add shares of footprints in pixels, by number."""
         self._seen[found.pixel] = True
-        why = self.why[found.footprint]
-        np.maximum.at(self._reasons, found.pixel, why)
-        good = why == Reason.VALID
-        self._shares.append((found.pixel[good], found.footprint[good], found.share[good]))
+        np.maximum.at(self._reasons, found.pixel, self.why[found.footprint])
+        self._shares.append((found.pixel, found.footprint, found.share))
 
     def result(self) -> tuple[Index, Pixels, npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
         """Return the pixels that see anything: their numbers, statistic, reason and mean zenith."""
@@ -54,15 +54,23 @@ class FootprintStatistics:
         pixels, footprints, shares = (
             np.concatenate(part) for part in zip(nothing, *self._shares, strict=True)
         )
-        total = np.bincount(pixels, shares, self.pixels)
-        some = np.maximum(total, 1.0)
-        angle = np.bincount(pixels, shares * self.zenith[footprints], self.pixels) / some
-        value = self._statistic(pixels, footprints, shares, some)
+        good = self.why[footprints] == Reason.VALID
+        valued = np.zeros(self.pixels, np.bool_)
+        valued[pixels[good]] = True
+        value = self._statistic(pixels[good], footprints[good], shares[good])
+        coded = (self.why[footprints] == Reason.CODE) & ~valued[pixels]
+        if coded.any():  # the code of the largest share
+            codes = self._mode(pixels[coded], self.values[footprints[coded]], shares[coded])
+            value[pixels[coded]] = codes[pixels[coded]]
+        # The zenith is that of what has the value; in a pixel without one, of all that it sees.
+        zenith = self.zenith[footprints]
+        count = (good | ~valued[pixels]) & ~np.isnan(zenith)
+        angle = self._mean(pixels[count], zenith[count].astype(np.float64), shares[count])
         at = np.flatnonzero(self._seen)
-        reason = np.where(total > 0, np.uint8(Reason.VALID), self._reasons)
+        reason = np.where(valued, np.uint8(Reason.VALID), self._reasons)
         return at, value[at], reason[at].astype(np.uint8), angle[at].astype(np.float32)
 
-    def _statistic(self, pixels: Index, footprints: Index, shares: Floats, some: Floats) -> Pixels:
+    def _statistic(self, pixels: Index, footprints: Index, shares: Floats) -> Pixels:
         stored = self.values[footprints]
         if self.method == "count":
             # A pixel's shares may have been added in parts: a footprint counts once all the same.
@@ -77,12 +85,25 @@ class FootprintStatistics:
         if self.method == "mode":
             return self._mode(pixels, stored, shares)
         numbers = stored.astype(np.float64)
-        middle = numbers.mean() if numbers.size else 0.0
-        mean = np.bincount(pixels, shares * (numbers - middle), self.pixels) / some
-        if self.method == "average":
-            return np.asarray(mean + middle)
-        apart = numbers - middle - mean[pixels]
-        return np.asarray(np.sqrt(np.bincount(pixels, shares * apart**2, self.pixels) / some))
+        found = self._mean(pixels, numbers, shares)
+        if self.method == "std":
+            found = np.sqrt(self._mean(pixels, (numbers - found[pixels]) ** 2, shares))
+        return np.where(np.isnan(found), 0.0, found)
+
+    def _mean(self, pixels: Index, numbers: Floats, shares: Floats) -> Floats:
+        """Return each pixel's mean of numbers by their shares; NaN where it has none.
+
+        Counted from the least number of the pixel, so that a mean of equal numbers is exact.
+        """
+        least, most = np.full(self.pixels, np.inf), np.full(self.pixels, -np.inf)
+        np.minimum.at(least, pixels, numbers)
+        np.maximum.at(most, pixels, numbers)
+        total = np.bincount(pixels, shares, self.pixels)
+        above = np.bincount(pixels, shares * (numbers - least[pixels]), self.pixels)
+        there = total > 0.0
+        mean = np.full(self.pixels, np.nan)
+        mean[there] = np.minimum(least[there] + above[there] / total[there], most[there])
+        return mean
 
     def _mode(self, pixels: Index, stored: Pixels, shares: Floats) -> Pixels:
         """Return the value with the largest share; of equal ones the smallest."""

@@ -230,7 +230,8 @@ class ReprojectSpec(_Spec):
     # convention of scale and offset.
     # 3: on the tiles' own grid pixels beyond the map's rim are kept.
     # 4: averages of swaths take every footprint by its area, not 16 x 16 points at most.
-    algorithm: ClassVar[int] = 4
+    # 5: averages and spreads of swaths are those of the shares with a value, however small.
+    algorithm: ClassVar[int] = 5
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["reproject"] = "reproject"
@@ -524,7 +525,8 @@ class TableSpec(_Spec):
     """
 
     # 2: pictures of layers with names alike have names of their own.
-    algorithm: ClassVar[int] = 2
+    # 3: texts that a spreadsheet would run have an apostrophe in CSV.
+    algorithm: ClassVar[int] = 3
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation table"
