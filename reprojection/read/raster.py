@@ -10,12 +10,25 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.lineage import Kind, LayerRecord, Lineage, Parameter
 from reprojection.read.qa import Reason
 
+__all__ = [
+    "Band",
+    "Colour",
+    "Description",
+    "GridDescription",
+    "Kind",
+    "Parameter",
+    "Pixels",
+    "Provenance",
+    "Raster",
+    "Role",
+    "SourceGranule",
+]
+
 Pixels = npt.NDArray[np.generic]
-Kind = Literal["continuous", "class", "bitfield"]
 Role = Literal["data", "class", "count", "source", "reason"]
-Parameter = str | int | float | bool | None
 
 _ROWS_AT_ONCE = 256
 
@@ -50,15 +63,23 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceGranule:
-    """A granule that a raster was made from: its file name, and its production time."""
+    """A granule that a raster was made from: its file name, production time and SHA-256.
+
+    The digest is "" where it was not computed.
+    """
 
     name: str
     produced: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What determined a raster's pixels; holds no time of making, no host and no folder."""
+    """What determined a raster's pixels; holds no time of making, no host and no folder.
+
+    `beside` are other granules that were read: those that say where the pixels of a swath lie, and
+    those of other layers of the same run. There is a `lineage` if a request made the raster.
+    """
 
     product: str
     collection: str
@@ -71,6 +92,13 @@ class Provenance:
     accuracy: float | None = None  # PROJ's accuracy of that operation in metres
     scaling: str = ""  # the formula of scale and offset, and who states it; "" if not scaled
     software: str = ""
+    beside: tuple[SourceGranule, ...] = ()
+    lineage: Lineage | None = None
+
+    @property
+    def files(self) -> tuple[SourceGranule, ...]:
+        """All granules that were read, in the order in which a lineage numbers them."""
+        return *self.granules, *self.beside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +235,24 @@ class Description(BaseModel):
     grid: GridDescription
     completeness: Completeness = Field(default=WHOLE, exclude_if=lambda said: said == WHOLE)
     """The JSON omits it if the raster lacks nothing."""
+
+    def layer_record(self) -> LayerRecord:
+        """Return what it says of its layer, for the lineages of rasters that are made of it."""
+        own = self.provenance
+        return LayerRecord(
+            product=own.product,
+            collection=own.collection,
+            layer=own.layer,
+            kind=self.kind,
+            units=self.units,
+            scale=self.scale,
+            offset=self.offset,
+            parameters=own.parameters,
+            operation=own.operation,
+            accuracy=own.accuracy,
+            scaling=own.scaling,
+            software=own.software,
+        )
 
     def raster(self, data: Pixels, nodata: float | int | None, grid: Grid | None = None) -> Raster:
         """Make the raster with these pixels, on another grid if one is given."""

@@ -16,11 +16,12 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.crs import parse_crs
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Description, Pixels
+from reprojection.read.raster import Description, Pixels, Provenance
 from reprojection.write.meanings import cf_flags, identifier, product_of
 from reprojection.write.write import Opened, open_raster, read_raster
 
@@ -29,6 +30,7 @@ Format = Literal["netcdf", "zarr"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK = 512
+_PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 _LICENCE = "Data of NASA's EOSDIS are shared openly, without restriction; cite them by their DOI."
 
 # What products say instead of a unit, in lower case, by the words of UDUNITS (CF 3.1).
@@ -91,18 +93,23 @@ def write_cube(
     _agree(opened)
     first = opened[0]
     grid = first.said.grid
-    names = _granules(opened)
+    names, records = _granules(opened), _records(opened)
     sizes = {
         "time": len(opened),
         "bnds": 2,
         "y": grid.height,
         "x": grid.width,
         "granules_length": names.dtype.itemsize,
+        "provenance_length": records.dtype.itemsize,
     }
     about = _title(first) | _missing(completeness)
     writer = _netcdf(out, about, sizes) if kind == "netcdf" else _zarr(out, about)
     try:
-        variables = [*_variables(opened, axis), _named(names)]
+        variables = [
+            *_variables(opened, axis),
+            _texts("granules", names, "granules that the date was made from"),
+            _texts("provenance", records, "how the date was made, as JSON"),
+        ]
         if completeness != WHOLE:
             variables = [*_linked(variables), _shares(opened)]
         for variable in variables:
@@ -335,13 +342,19 @@ def _granules(opened: Sequence[Opened]) -> npt.NDArray[np.bytes_]:
     return np.array([line.encode() or b" " for line in lines])
 
 
-def _named(names: npt.NDArray[np.bytes_]) -> _Variable:
+def _records(opened: Sequence[Opened]) -> npt.NDArray[np.bytes_]:
+    """Return the provenance of each date as JSON."""
+    return np.array([_PROVENANCE.dump_json(one.said.provenance) for one in opened])
+
+
+def _texts(name: str, texts: npt.NDArray[np.bytes_], meaning: str) -> _Variable:
+    """Make a variable that has a text for each date."""
     return _Variable(
-        name="granules",
-        dims=("time", "granules_length"),
+        name=name,
+        dims=("time", f"{name}_length"),
         dtype=np.dtype("S1"),
-        values=names.view("S1").reshape(len(names), -1),
-        attributes={"long_name": "granules that the date was made from", "_Encoding": "utf-8"},
+        values=texts.view("S1").reshape(len(texts), -1),
+        attributes={"long_name": meaning, "_Encoding": "utf-8"},
     )
 
 

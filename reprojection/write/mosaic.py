@@ -15,6 +15,7 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.completeness import Missing, of_parts
 from reprojection.read.raster import Description, Pixels, Provenance, Raster
+from reprojection.write.joined_lineage import LineageJoiner
 from reprojection.write.write import open_raster
 
 _SNAP = 1e-3  # pixels by which a cell may be off the region's lattice
@@ -26,13 +27,15 @@ def mosaic(
     grid: Grid,
     clip: Polygon | MultiPolygon | None = None,
     *,
+    clip_text: str = "",
     absent: int = 0,
     missing: Sequence[Missing] = (),
     unnamed: int = 0,
 ) -> Raster:
     """Assemble cells of one layer and date into one raster on `grid`, which is on their lattice.
 
-    `clip` is in EPSG:4326 (longitude, latitude); pixels whose centre is outside become nodata.
+    `clip` is in EPSG:4326 (longitude, latitude); pixels whose centre is outside become nodata;
+    `clip_text` is its GeoJSON, which the lineage keeps.
     Where there is no cell the raster is nodata, with the reason "no granule". Cells are read one
     after the other, each only in the part that the region needs. Provenance lists the granules of
     all cells; the numbers in source bands are changed to match it. `absent` cells were expected but
@@ -52,7 +55,7 @@ def mosaic(
                 f"{one.path.name} and {opened[0].path.name} are not cells of one layer: type, "
                 "nodata, bands, scale and units must agree"
             )
-    provenance = _together([one.said.provenance for one in opened])
+    provenance = _together([one.said.provenance for one in opened], clip_text)
     if any(band.role == "source" for band in first.bands):
         _check_numbers(len(provenance.granules), dtype, nodata)
     data = _empty(first, grid, nodata, dtype)
@@ -94,12 +97,12 @@ def _common(said: Description) -> tuple[str, str]:
     )
 
 
-def _together(parts: Sequence[Provenance]) -> Provenance:
+def _together(parts: Sequence[Provenance], clip: str) -> Provenance:
     granules = sorted({source for part in parts for source in part.granules}, key=lambda s: s.name)
     starts = [part.start for part in parts if part.start]
     ends = [part.end for part in parts if part.end]
     first = parts[0]
-    return Provenance(
+    made = Provenance(
         product=first.product,
         collection=first.collection,
         layer=first.layer,
@@ -112,6 +115,12 @@ def _together(parts: Sequence[Provenance]) -> Provenance:
         scaling=first.scaling,
         software=first.software,
     )
+    joiner = LineageJoiner()
+    for part in parts:
+        if part.lineage is None:
+            return made
+        joiner.add(part, part.lineage)
+    return joiner.finish(made, joined=True, clip=clip)
 
 
 def _empty(

@@ -71,6 +71,7 @@ def stac_item(
             "swathmill:collection": said.provenance.collection,
             "swathmill:layer": said.provenance.layer,
             "swathmill:granules": [source.name for source in said.provenance.granules],
+            **_lineage(said.provenance),
             "swathmill:parameters": dict(said.provenance.parameters),
             **({"sci:doi": doi} if doi else {}),
             **_completeness(said.completeness),
@@ -223,6 +224,19 @@ def _completeness(said: Completeness) -> dict[str, JsonValue]:
         "swathmill:completeness": said.share,
         "swathmill:missing": [{"what": one.what, "why": one.why} for one in said.missing],
         **({"swathmill:missing_unnamed": said.unnamed} if said.unnamed else {}),
+    }
+
+
+def _lineage(said: Provenance) -> dict[str, JsonValue]:
+    """Return the digests of all granules and the lineage; empty if the raster has none.
+
+    The region is left out: it may be long, and the raster has it.
+    """
+    if said.lineage is None:
+        return {}
+    return {
+        "swathmill:granule_sha256": {one.name: one.sha256 for one in said.files},
+        "swathmill:lineage": said.lineage.model_dump(mode="json", exclude={"region"}),
     }
 
 

@@ -570,6 +570,7 @@ def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
         cell=cell,
         weight=weight,
         time=time,
+        use=wanted[number].join.use,
     )
 
 

@@ -231,7 +231,8 @@ class ReprojectSpec(_Spec):
     # 3: on the tiles' own grid pixels beyond the map's rim are kept.
     # 4: averages of swaths take every footprint by its area, not 16 x 16 points at most.
     # 5: averages and spreads of swaths are those of the shares with a value, however small.
-    algorithm: ClassVar[int] = 5
+    # 6: rasters hold their lineage, with the digests of granules.
+    algorithm: ClassVar[int] = 6
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["reproject"] = "reproject"
@@ -317,7 +318,8 @@ class Band(_Model):
 
     Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
     `window` the name of its window and `day` the first day of that; it has no collection. `time` is
-    the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day.
+    the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `use` says which
+    dates of it a window takes, as in a request.
     """
 
     product: str
@@ -328,6 +330,7 @@ class Band(_Model):
     weight: float = 1.0  # days of the composite inside the window, as a share
     window: str = ""
     time: str = ""
+    use: str = ""
 
     @property
     def when(self) -> str:
@@ -358,7 +361,8 @@ class GroupSpec(_Spec):
     """
 
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
-    algorithm: ClassVar[int] = 3
+    # 4: the lineage of the inputs.
+    algorithm: ClassVar[int] = 4
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation group"

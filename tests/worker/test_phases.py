@@ -1,5 +1,6 @@
 """The phases on real granules, one after the other, without processes or servers."""
 
+import hashlib
 import json
 import time
 from datetime import UTC, date, datetime
@@ -14,13 +15,14 @@ from pyhdf.SD import SD
 from zarr.storage import ZipStore
 
 import worker.phases.cube
-from tasks.model.packages import SHIPPED, pack
+from tasks.model.packages import SHIPPED, load_package, pack
 from tasks.model.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
 from worker.phases.collect import check_granule
 
 pytestmark = pytest.mark.real_data
 
+MEAN = SHIPPED / "monthly-mean"
 DATES = ("001", "009", "017")
 
 
@@ -62,7 +64,7 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
         bands=tuple(bands),
     )
     files = {file.name: file for file in mill.make(group)}
-    assert set(files) == {"manifest.json", "Lai_1km.tif", "Fpar_1km.tif"}
+    assert set(files) == {"manifest.json", "lineage.json", "Lai_1km.tif", "Fpar_1km.tif"}
     manifest = json.loads(mill.fetch(files["manifest.json"]).read_text("utf-8"))
     assert [b["band"] for b in manifest["bands"] if b["file"] == "Lai_1km.tif"] == [1, 2, 3]
     with rasterio.open(mill.fetch(files["Lai_1km.tif"])) as stack:
@@ -74,7 +76,7 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
         # The group's grid is the granules' own, so the stack is what is stored, less the codes.
         assert np.array_equal(stored[n], np.where(pixels <= 100, pixels, nodata))
 
-    archive = pack(SHIPPED / "monthly-mean")
+    archive = pack(MEAN)
     mill.world.put_package(archive)
     reduction = ReduceSpec(
         inputs=(Input(key=group.key),),
@@ -108,6 +110,22 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
     assert said["properties"]["swathmill:parameters"]["package"] == "monthly-mean"
     with rasterio.open(mill.fetch(image)) as dataset:
         np.testing.assert_array_equal(dataset.read(1), found)
+        provenance = json.loads(dataset.tags()["SWATHMILL"])["provenance"]
+    # What was done to each input is said, as the input's own raster says it.
+    lineage = provenance["lineage"]
+    with rasterio.open(mill.fetch(cells[0][1])) as first:
+        own = json.loads(first.tags()["SWATHMILL"])["provenance"]
+    assert lineage["layers"][0]["parameters"] == own["parameters"]
+    assert lineage["layers"][0]["operation"] == own["operation"]
+    assert [one["layer"] for one in lineage["layers"]] == ["Lai_1km", "Fpar_1km"]
+    for one in (*provenance["granules"], *provenance["beside"]):
+        path = granule(mill.archive, one["name"])
+        assert one["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    (window,) = lineage["windows"]
+    assert window["weights"] == [[0, 0.5], [3, 0.5]]
+    (step,) = lineage["steps"]
+    assert step["sha256"] == archive.digest
+    assert [step["package"], step["version"]] == ["monthly-mean", load_package(MEAN).version]
 
 
 def test_equal_keys_give_equal_bytes(granules: Path, tmp_path: Path) -> None:

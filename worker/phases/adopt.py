@@ -14,9 +14,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from reprojection.read.lineage import StepRecord
 from reprojection.read.raster import Band, Pixels, Provenance, Raster
+from reprojection.write.joined_lineage import LineageJoiner
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
+from tasks.model.packages import Package
 from tasks.model.spec import ReduceSpec
 from tasks.run.classify import AttemptError
 from tasks.shown_text import shown
@@ -41,11 +44,16 @@ Raises:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOrigin:
-    """What an output was made from: the group's manifest, and the layer in its name, if any."""
+    """What an output was made from: the group's manifest, and the layer in its name, if any.
+
+    `lineage` is the group's, if it has one.
+    """
 
     spec: ReduceSpec
+    package: Package
     manifest: Manifest
     bands: tuple[ManifestBand, ...]
+    lineage: Provenance | None
 
 
 def adopt(found: Found, data: Pixels, to: Path, origin: OutputOrigin) -> float:
@@ -192,7 +200,7 @@ def _wanted(names: Sequence[str], manifest: Manifest, most_bytes: int) -> Wanted
 def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
     bands = origin.bands
     sources = {source for band in bands for source in band.granules}
-    return Provenance(
+    made = Provenance(
         product=_one([band.product for band in bands]),
         collection=_one([band.collection for band in bands]),
         layer=path.stem,
@@ -207,6 +215,25 @@ def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
         ),
         software=f"swathmill {version('swathmill')}",
     )
+    return made if origin.lineage is None else _with_lineage(made, origin, origin.lineage)
+
+
+def _with_lineage(made: Provenance, origin: OutputOrigin, group: Provenance) -> Provenance:
+    """Add the lineage of the group, and the step that was run over it."""
+    if group.lineage is None:
+        return made
+    step = StepRecord(
+        package=origin.spec.package,
+        version=origin.package.version,
+        sha256=origin.spec.digest,
+        parameters=tuple(sorted(origin.spec.parameters.items())),
+        halo=origin.manifest.halo,
+        masked=bool(origin.manifest.region),
+    )
+    steps = (*group.lineage.steps, step)
+    joiner = LineageJoiner()
+    joiner.add(group, group.lineage.model_copy(update={"steps": steps}))
+    return joiner.finish(made)
 
 
 def _one(values: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Aggregation into a group: the complete input of one run of a reduction.
 
-`manifest.json` describes the group. For each layer there is one GeoTIFF with a band per day (of
-swaths, where they were asked for, a band per overpass), and
+`manifest.json` describes the group, `lineage.json` how its rasters were made. For each layer there
+is one GeoTIFF with a band per day (of swaths, where they were asked for, a band per overpass), and
 one for each further band of its cells (codes, count, source, reason).
 """
 
@@ -12,12 +12,14 @@ from typing import Literal
 
 import numpy as np
 import rasterio
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from rasterio.windows import Window
 from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.completeness import Completeness, Missing
-from reprojection.read.raster import Description, Pixels, SourceGranule
+from reprojection.read.lineage import CellRecord
+from reprojection.read.raster import Description, Pixels, Provenance, SourceGranule
+from reprojection.write.joined_lineage import LineageJoiner, Taken
 from reprojection.write.mosaic import inside_polygon
 from reprojection.write.write import open_raster
 from tasks.model.categories import Category
@@ -26,11 +28,13 @@ from tasks.model.packages import LayerKind, layer_labels
 from tasks.model.spec import Band, GridSpec, GroupSpec
 from tasks.run.classify import AttemptError
 from worker.phases.completeness import completeness_of, without_file
-from worker.phases.context import Context
+from worker.phases.context import Context, Tell
 from worker.phases.reproject import grid_of
 
 MANIFEST = "manifest.json"
 REGION = "region.tif"
+LINEAGE = "lineage.json"
+PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 FurtherRole = Literal["codes", "count", "source", "reason"]
 _BLOCK = 256
 _ROWS = 1024
@@ -144,27 +148,104 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     without = without_file(spec, fetched)
     paths = {spec.inputs[index]: files[0] for index, files in fetched.items() if files}
     spec = spec.over({i: given for i, given in enumerate(spec.inputs) if given in paths})
-    layers = sort_layers(spec, {index: paths[given] for index, given in enumerate(spec.inputs)})
+    folder = context.folder("group")
+    found = {index: paths[given] for index, given in enumerate(spec.inputs)}
+
+    def tell(share: float, note: str) -> None:
+        context.tell(0.5 + 0.4 * share, note)
+
+    names = write_group(spec, found, folder, tell, without=without)
+    context.tell(0.9, f"storing {spec.group}")
+    return tuple(context.upload(folder / name) for name in names)
+
+
+def write_group(
+    spec: GroupSpec,
+    paths: Mapping[int, Path],
+    folder: Path,
+    tell: Tell,
+    *,
+    without: Sequence[Missing] = (),
+    whole: Completeness | None = None,
+) -> list[str]:
+    """Write a group's files into a folder; `paths` are the rasters by band index.
+
+    `whole` is the group's completeness; None computes it from the specification. Returns the names.
+
+    Raises:
+        AttemptError: choice refused, if the cell itself has nothing, or its rasters differ.
+    """
+    layers = sort_layers(spec, paths)
     if not layers:
         raise AttemptError(
             Category.CHOICE_REFUSED,
             f"{spec.group} has nothing in the cell itself: its own granules are missing",
         )
-    folder = context.folder("group")
     grid = spec.grid.widened(spec.halo) if spec.grid is not None and spec.halo else None
     shares: dict[str, tuple[float, ...]] = {}
     for n, layer in enumerate(layers):
-        context.tell(0.5 + 0.4 * n / len(layers), f"stacking {layer.file}")
+        tell(n / len(layers), f"stacking {layer.file}")
         for number, file in layer.files:
             shares[file] = stack(layer, number, folder / file, grid)
-    text = manifest(spec, layers, shares, without).model_dump_json(indent=1)
-    (folder / MANIFEST).write_text(text + "\n", "utf-8")
+    described = manifest(spec, layers, shares, without)
+    if whole is not None:
+        lacks = {
+            "completeness": whole.share,
+            "missing": whole.missing,
+            "missing_unnamed": whole.unnamed,
+        }
+        described = described.model_copy(update=lacks)
+    (folder / MANIFEST).write_text(described.model_dump_json(indent=1) + "\n", "utf-8")
     names = [MANIFEST, *(file for layer in layers for _, file in layer.files)]
     if spec.region and spec.grid is not None:
         write_region(spec.region, spec.grid.widened(spec.halo), folder / REGION)
         names.append(REGION)
-    context.tell(0.9, f"storing {spec.group}")
-    return tuple(context.upload(folder / name) for name in names)
+    lineage = group_lineage(spec, paths, described.said)
+    if lineage is not None:
+        (folder / LINEAGE).write_bytes(PROVENANCE.dump_json(lineage))
+        names.append(LINEAGE)
+    return names
+
+
+def group_lineage(
+    spec: GroupSpec, paths: Mapping[int, Path], said: Completeness
+) -> Provenance | None:
+    """Return the granules of a group, and the lineage of a run of it, whose package is not known.
+
+    None if one of the rasters has no lineage.
+    """
+    if spec.grid is None:
+        return None
+    joiner = LineageJoiner()
+    bands: list[tuple[int, int, float]] = []
+    granules: set[SourceGranule] = set()
+    for index, band in enumerate(spec.bands):
+        opened = open_raster(paths[index])
+        taken = Taken(
+            said=opened.said,
+            layer=band.layer,
+            step=band.product,
+            date=band.day.isoformat(),
+            time=band.time,
+            use=band.use,
+            weight=band.weight,
+            cell=band.cell,
+            window=band.window,
+        )
+        found = joiner.take(taken)
+        if found is None:
+            return None
+        bands.append((*found, band.weight))
+        granules.update(opened.said.provenance.granules)
+    cell = CellRecord(
+        name=spec.cell,
+        transform=spec.grid.transform,
+        width=spec.grid.width,
+        height=spec.grid.height,
+    )
+    joiner.run(spec.window, cell, bands, said, spec.region)
+    ordered = tuple(sorted(granules, key=lambda one: one.name))
+    return joiner.finish(Provenance(product="", collection="", layer="", granules=ordered))
 
 
 def sort_layers(spec: GroupSpec, paths: Mapping[int, Path]) -> tuple[Layer, ...]:

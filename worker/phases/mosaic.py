@@ -31,7 +31,8 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
     raster = mosaic_cells(
         paths,
         grid_of(spec.grid),
-        _clip(spec),
+        read_clip(spec.clip),
+        clip_text=spec.clip,
         absent=spec.absent_parts + len(without),
         missing=(*missing_of(spec), *without),
         unnamed=unnamed_of(spec),
@@ -50,10 +51,11 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
     )
 
 
-def _clip(spec: MosaicSpec) -> Polygon | MultiPolygon | None:
-    if not spec.clip:
+def read_clip(geojson: str) -> Polygon | MultiPolygon | None:
+    """Read the region that a mosaic is clipped to; empty: none."""
+    if not geojson:
         return None
-    shape = from_geojson(spec.clip)
+    shape = from_geojson(geojson)
     if not isinstance(shape, Polygon | MultiPolygon):
         raise ValueError(f"a mosaic is clipped to a polygon, not to a {shape.geom_type}")
     return shape

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from reprojection.read.raster import Provenance
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.packages import Package, load_package
@@ -21,7 +22,7 @@ from tasks.shown_text import shown
 from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here
 from worker.phases.context import Context, Surroundings
 from worker.phases.flat import SUFFIX, take_flat, write_flat
-from worker.phases.group import MANIFEST, Manifest, ManifestBand
+from worker.phases.group import LINEAGE, MANIFEST, PROVENANCE, Manifest, ManifestBand
 from worker.phases.netcdf import write_netcdf
 from worker.phases.package_files import shipped_packages, unpacked
 from worker.phases.run_use import reported_use
@@ -51,7 +52,7 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
             check_pixels(spec.least_valid, package, given)
         give_parameters(spec.parameters, places.inputs)
         give_inputs(package, given, places.inputs, copied=context.sandbox != "bubblewrap")
-        outputs = run_package(spec, package, places, context)
+        outputs = run_package(spec, package, places, context, given.get(LINEAGE))
         said = read_manifest(places).said
     context.tell(0.9, "storing outputs")
     return tuple(
@@ -61,9 +62,15 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def run_package(
-    spec: ReduceSpec, package: Package, places: Places, around: Surroundings
+    spec: ReduceSpec,
+    package: Package,
+    places: Places,
+    around: Surroundings,
+    lineage: Path | None = None,
 ) -> tuple["Output", ...]:
     """Run a package over its inputs, and collect the outputs it declares.
+
+    `lineage` is the group's file of that, if it has one.
 
     Raises:
         AttemptError: user code failed, user code timed out, out of memory, or choice refused.
@@ -101,7 +108,8 @@ def run_package(
         take_flat([one for one in kinds if kinds[one] == "raster"], manifest.grid, places.outputs)
     around.tell(0.8, "checking outputs")
     artifact = around.folder("artifact")
-    return take_outputs(spec, package, manifest, places.outputs, artifact, read)
+    made = PROVENANCE.validate_json(lineage.read_bytes()) if lineage else None
+    return take_outputs(spec, package, manifest, places.outputs, artifact, read, made)
 
 
 def give_parameters(parameters: Mapping[str, str], to: Path) -> None:
@@ -193,11 +201,17 @@ def _declared(package: Package, manifest: Manifest) -> dict[str, str]:
 
 
 def take_outputs(
-    spec: ReduceSpec, package: Package, manifest: Manifest, written: Path, to: Path, read: Reader
+    spec: ReduceSpec,
+    package: Package,
+    manifest: Manifest,
+    written: Path,
+    to: Path,
+    read: Reader,
+    lineage: Provenance | None = None,
 ) -> tuple[Output, ...]:
     """Collect the declared outputs of the folder `written` in the folder `to`.
 
-    Rasters are read by `read` and adopted, other files copied.
+    Rasters are read by `read` and adopted, other files copied. `lineage` is the group's.
 
     Raises:
         AttemptError: user code failed; names the output and what was written instead.
@@ -219,7 +233,9 @@ def take_outputs(
     shares: dict[str, float] = {}
     for name, (found, data) in zip(rasters, read(rasters) if rasters else (), strict=False):
         own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))
-        origin = OutputOrigin(spec=spec, manifest=manifest, bands=own)
+        origin = OutputOrigin(
+            spec=spec, package=package, manifest=manifest, bands=own, lineage=lineage
+        )
         shares[name] = adopt(found, data, to / name, origin)
     for name in names:
         if name not in rasters:

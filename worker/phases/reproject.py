@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from reprojection.catalogue import product
 from reprojection.grid.grids import Grid
-from reprojection.read.completeness import WHOLE
+from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.lineage import CellRecord, InputRecord, Lineage
+from reprojection.read.raster import Raster, SourceGranule
 from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog
@@ -25,27 +29,87 @@ _MERGE: TypeAdapter[Merge] = TypeAdapter(Merge)
 _EXTRA: TypeAdapter[tuple[ExtraBand, ...]] = TypeAdapter(tuple[ExtraBand, ...])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What determines a cell besides its granules; `day` is its nominal date."""
+
+    product: str
+    collection: str
+    layer: str
+    day: date
+    grid: Grid
+    options: Options
+
+
 def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Put the granules onto the cell; the file is small and read whole, so it has no overviews."""
     fetched = context.fetch_inputs()
     paths = [path for files in fetched.values() for path in files]
+    digests = {
+        Path(file.name).name: file.sha256 for files in context.inputs.values() for file in files
+    }
     context.tell(0.5, f"reprojecting {spec.layer} of {len(paths)} granules")
-    raster = reproject_granules(
-        paths,
-        spec.layer,
-        grid_of(spec.grid),
-        options_of(spec),
-        product=product(spec.product, spec.collection),
-    )
-    if is_raster(spec.product):  # the file does not know which version it is
-        own = replace(raster.provenance, collection=spec.collection)
-        raster = replace(raster, provenance=own)
+    said = completeness_of(spec, [WHOLE] * len(paths))
+    raster = cell_raster(cell_of(spec), paths, digests, said)
     context.tell(0.8, f"writing {CELL}")
     path = context.folder("cell") / CELL
-    said = completeness_of(spec, [WHOLE] * len(paths))
-    write_cog(replace(raster, completeness=said), path, overviews=False, compress="quick")
+    write_cell(raster, path)
     context.tell(0.9, f"storing {CELL}")
     return (context.upload(path, completeness=said, valid_share=raster.valid_share),)
+
+
+def cell_raster(
+    cell: Cell, paths: Sequence[Path], digests: Mapping[str, str], said: Completeness
+) -> Raster:
+    """Make a cell of granules, with its lineage; `digests` are their SHA-256 by name."""
+    raster = reproject_granules(
+        paths,
+        cell.layer,
+        cell.grid,
+        cell.options,
+        product=product(cell.product, cell.collection),
+    )
+    own = raster.provenance
+    if is_raster(cell.product):  # the file does not know which version it is
+        own = replace(own, collection=cell.collection)
+    granules = tuple(replace(one, sha256=digests.get(one.name, "")) for one in own.granules)
+    others = sorted({path.name for path in paths} - {one.name for one in granules})
+    beside = tuple(SourceGranule(name=name, sha256=digests.get(name, "")) for name in others)
+    own = replace(own, granules=granules, beside=beside)
+    raster = replace(raster, provenance=own, completeness=said)
+    grid = cell.grid
+    lineage = Lineage(
+        cells=(CellRecord(transform=grid.transform, width=grid.width, height=grid.height),),
+        layers=(raster.description().layer_record(),),
+        inputs=(
+            InputRecord(
+                layer=0,
+                date=cell.day.isoformat(),
+                start=own.start,
+                end=own.end,
+                pieces=((0, tuple(range(1, len(own.files) + 1))),),
+                lacking=() if said == WHOLE else ((0, said),),
+            ),
+        ),
+    )
+    return replace(raster, provenance=replace(own, lineage=lineage))
+
+
+def write_cell(raster: Raster, to: Path) -> None:
+    """Write a cell, which is soon read again."""
+    write_cog(raster, to, overviews=False, compress="quick")
+
+
+def cell_of(spec: ReprojectSpec) -> Cell:
+    """Return what a specification says of a cell."""
+    return Cell(
+        product=spec.product,
+        collection=spec.collection,
+        layer=spec.layer,
+        day=spec.day,
+        grid=grid_of(spec.grid),
+        options=options_of(spec),
+    )
 
 
 def grid_of(spec: GridSpec) -> Grid:
