@@ -15,8 +15,23 @@ class DownloadFailedError(ArchiveError):
     """The archive answered, but the data is incomplete or not what was announced."""
 
 
-class NotGranuleError(DownloadFailedError):
+class UnlikeRecordError(DownloadFailedError):
+    """What came is not what was listed: another size, checksum or granule."""
+
+
+class NotGranuleError(UnlikeRecordError):
     """Something else came in place of the granule, or a part of it."""
+
+
+class DamagedCopyError(ArchiveError):
+    """The granule came as listed, and its content cannot be read.
+
+    `again` tells that it may have been damaged on its way: another fetch may bring a good copy.
+    """
+
+    def __init__(self, message: str, *, again: bool = False) -> None:
+        super().__init__(message)
+        self.again = again
 
 
 class ConnectionFailedError(ArchiveError):
@@ -73,6 +88,7 @@ _SOONEST = (
     ConnectionFailedError,
     AnswerBrokenError,
     DownloadFailedError,
+    DamagedCopyError,
     CredentialsRefusedError,
     NotPublishedError,
 )

@@ -9,7 +9,13 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
-from archives.errors import ArchiveError, NotPublishedError, soonest
+from archives.errors import (
+    ArchiveError,
+    DamagedCopyError,
+    NotPublishedError,
+    UnlikeRecordError,
+    soonest,
+)
 from archives.kinds.coverage import Coverage, Covering, joined
 from archives.model import (
     Archive,
@@ -46,6 +52,18 @@ class Refreshable(Protocol):
 
     def refresh(self) -> object:
         """Update the cache."""
+
+
+@runtime_checkable
+class Relisting(Protocol):
+    """A source that looks one granule up without a search."""
+
+    def relist(self, record: GranuleRecord) -> GranuleRecord | None:
+        """Return the record as it is now; None if the granule is not there. Raises ArchiveError."""
+
+
+Acceptance = Callable[[Path, GranuleRecord], None]
+"""Looks at a fetched file; raises ArchiveError if it is not to be taken as the record's granule."""
 
 
 @runtime_checkable
@@ -180,8 +198,17 @@ class Sources:
             raise failure
         return [found[collection] for collection in sorted(found)]
 
-    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+    def fetch(
+        self,
+        record: GranuleRecord,
+        to: Path,
+        progress: Progress | None = None,
+        accept: Acceptance | None = None,
+    ) -> Fetched:
         """Fetch from the source that listed the granule, else from others that list its name.
+
+        Each source is looked up again if what it gives is not what it listed: the file has been
+        replaced since. `accept` may refuse a copy; then the next source is asked.
 
         Raises ArchiveError: of several errors the one that may pass soonest, else the first.
         """
@@ -192,7 +219,7 @@ class Sources:
             try:
                 here = record if source in own else _listed(source, record)
                 if here is not None:
-                    return source.fetch(here, to, progress)
+                    return _fetch_current(source, here, to, progress, accept)
             except ArchiveError as error:
                 failures.append(error)
                 log.warning(
@@ -311,6 +338,51 @@ def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:
         if held is None or record.production_time > held.production_time:
             best[record.key] = record
     return sorted(best.values(), key=lambda record: (record.start, record.name))
+
+
+def _fetch_current(
+    source: ArchiveSource,
+    record: GranuleRecord,
+    to: Path,
+    progress: Progress | None,
+    accept: Acceptance | None,
+) -> Fetched:
+    """Fetch a granule as its source lists it now."""
+    try:
+        return _fetch_accepted(source, record, to, progress, accept)
+    except UnlikeRecordError as error:
+        now = source.relist(record) if isinstance(source, Relisting) else _listed(source, record)
+        if now is None or _about(now) == _about(record):
+            raise
+        log.info("granule listed anew", source=source.name, granule=record.name, why=str(error))
+        return _fetch_accepted(source, now, to, progress, accept)
+
+
+def _fetch_accepted(
+    source: ArchiveSource,
+    record: GranuleRecord,
+    to: Path,
+    progress: Progress | None,
+    accept: Acceptance | None,
+) -> Fetched:
+    """Fetch a granule; fetch it once more if it may have been damaged on its way."""
+    for last in (False, True):
+        fetched = source.fetch(record, to, progress)
+        if accept is None:
+            break
+        try:
+            accept(fetched.path, record)
+            break
+        except ArchiveError as error:
+            fetched.path.unlink()
+            if last or not (isinstance(error, DamagedCopyError) and error.again):
+                raise
+    return fetched
+
+
+def _about(record: GranuleRecord) -> tuple[object, ...]:
+    """Return what a record says of its file."""
+    return record.url, record.size, record.checksum, record.checksum_type
 
 
 def _listed(source: ArchiveSource, record: GranuleRecord) -> GranuleRecord | None:

@@ -45,6 +45,28 @@ class GranuleName:
         return self.tile is None and not self.other_tile
 
 
+def other_granule(name: str, inside: str, tile: Tile | None) -> str:
+    """Tell which other granule a file holds than the one it is called after; "" if it is that one.
+
+    `inside` is the granule's name by the file's own metadata, `tile` the one its structure is of.
+    What is not known (an empty name, None) differs from nothing. The production time does not
+    count, nor whether it is near real time.
+    """
+    named, holds = parse_granule_name(name), parse_granule_name(inside)
+    if named is None:
+        return ""
+    if holds is not None and _identity(holds) != _identity(named):
+        return inside
+    if tile is not None and named.tile is not None and tile != named.tile:
+        return f"tile h{tile.h:02d}v{tile.v:02d}"
+    return ""
+
+
+def _identity(name: GranuleName) -> tuple[object, ...]:
+    product = name.product.removesuffix("_NRT")
+    return product, name.collection, name.start, name.tile, name.other_tile
+
+
 def parse_granule_name(name: str) -> GranuleName | None:
     """Return the parts of a file name, or None when it is not a granule's."""
     match = _NAME.match(name)

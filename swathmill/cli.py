@@ -50,6 +50,7 @@ COMMANDS = {
     "raster": ("raster",),
     "granules": ("sample", "reproject"),
     "find": ("find",),
+    "archive": ("archive",),
     "inspection": ("inspect",),
     "explanation": ("explain",),
     "sign_in": ("sign-in",),

@@ -25,6 +25,7 @@ from archives.errors import (
     DownloadFailedError,
     NotPublishedError,
     SignatureExpiredError,
+    UnlikeRecordError,
     soonest,
 )
 from archives.fetch.answers import answer_error, bare_url, followed, see_granule
@@ -284,7 +285,7 @@ def _validator(answer: httpx.Response) -> str:
 
 def _compare_sizes(total: int, size: int, where: str) -> None:
     if total and size and total != size:
-        raise DownloadFailedError(
+        raise UnlikeRecordError(
             f"{where} announces {total} bytes, the catalogue says {size}: one is out of date"
         )
 

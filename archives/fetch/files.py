@@ -43,6 +43,9 @@ class Files(Protocol):
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
         """Yield every granule file with its stamp."""
 
+    def stamp(self, file: str) -> Stamp | None:
+        """Return the stamp of a granule file as it is now; None if there is no such file."""
+
     def sidecar(self, file: str) -> Sidecar | None:
         """Read the `.xml` beside a file; return None if there is none."""
 
@@ -73,14 +76,14 @@ class LocalFiles:
                 if not name.lower().endswith(GRANULE_SUFFIXES) or name.startswith("."):
                     continue
                 path = Path(folder) / name
-                try:
-                    about = path.stat()
-                    sidecar = path.with_name(name + ".xml")
-                    beside = str(sidecar.stat().st_mtime_ns) if sidecar.name in present else ""
-                except FileNotFoundError:
-                    continue  # the file was deleted meanwhile
-                relative = path.relative_to(self._path).as_posix()
-                yield relative, (about.st_size, about.st_mtime_ns, beside)
+                stamp = _stamp(path, beside=f"{name}.xml" in present)
+                if stamp is not None:  # else it was deleted meanwhile
+                    yield path.relative_to(self._path).as_posix(), stamp
+
+    def stamp(self, file: str) -> Stamp | None:
+        """Implement `Files.stamp`."""
+        path = self._path / file
+        return _stamp(path, beside=path.with_name(f"{path.name}.xml").exists())
 
     def sidecar(self, file: str) -> Sidecar | None:
         """Implement `Files.sidecar`."""
@@ -97,6 +100,16 @@ class LocalFiles:
         if not source.is_relative_to(self._path) or not source.is_file():
             raise _missing(file, self.place)
         return read_chunks(source)
+
+
+def _stamp(path: Path, *, beside: bool) -> Stamp | None:
+    """Return a file's stamp, `beside` a sidecar; None if it is not there any more."""
+    try:
+        about = path.stat()
+        sidecar = str(path.with_name(f"{path.name}.xml").stat().st_mtime_ns) if beside else ""
+    except FileNotFoundError:
+        return None
+    return about.st_size, about.st_mtime_ns, sidecar
 
 
 class RemoteFiles:
@@ -135,6 +148,20 @@ class RemoteFiles:
             if name.lower().endswith(GRANULE_SUFFIXES) and not name.startswith("."):
                 beside = str(changes.get(f"{path}.xml", ""))
                 yield path[len(self._root) + 1 :], (int(about["size"]), changes[path], beside)
+
+    def stamp(self, file: str) -> Stamp | None:
+        """Implement `Files.stamp`."""
+        path = self._path(file)
+        with self._named_errors(file):
+            self._system.invalidate_cache()
+            if not self._system.exists(path):
+                return None
+            about = self._system.info(path)
+            beside = f"{path}.xml"
+            sidecar = ""
+            if self._system.exists(beside):
+                sidecar = str(_change(self._system.info(beside)))
+        return int(about["size"]), _change(about), sidecar
 
     def sidecar(self, file: str) -> Sidecar | None:
         """Implement `Files.sidecar`."""

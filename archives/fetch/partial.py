@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
-from archives.errors import DownloadFailedError, NotGranuleError
+from archives.errors import NotGranuleError, UnlikeRecordError
 from archives.formats.checksums import digest, read_chunks, same_checksum
 from archives.formats.granule_file import check_granule_file
 from archives.model import Fetched
@@ -100,7 +100,7 @@ class Partial:
 
     def _refuse(self, what: str) -> None:
         self.clear()
-        raise DownloadFailedError(f"{self.to.name} {what}; it is fetched again from the start")
+        raise UnlikeRecordError(f"{self.to.name} {what}; it is fetched again from the start")
 
     def _count(self, data: bytes) -> None:
         self.length += len(data)

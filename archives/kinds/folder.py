@@ -16,7 +16,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from archives.errors import DownloadFailedError, IndexUnusableError
+from archives.errors import IndexUnusableError, UnlikeRecordError
 from archives.fetch.files import Files, LocalFiles
 from archives.fetch.partial import check_room
 from archives.formats.checksums import digest, same_checksum
@@ -309,12 +309,12 @@ class FolderArchive:
                     if progress is not None:
                         progress(size, record.size)
             if size != record.size:
-                raise DownloadFailedError(
+                raise UnlikeRecordError(
                     f"{record.name} has {size} bytes, its record says {record.size}: it changed "
-                    "while it was copied; refresh the archive's index"
+                    "since it was listed; it is listed anew at the next try"
                 )
             if published and not same_checksum(published.hexdigest(), record.checksum or ""):
-                raise DownloadFailedError(
+                raise UnlikeRecordError(
                     f"{record.name} has {record.checksum_type} {published.hexdigest()}, its "
                     f"sidecar says {record.checksum}: the file is damaged, fetch it again"
                 )
@@ -323,6 +323,19 @@ class FolderArchive:
         finally:
             partial.unlink(missing_ok=True)
         return Fetched(path=to, size=size)
+
+    def relist(self, record: GranuleRecord) -> GranuleRecord | None:
+        """Read again what a granule's record says of its file; the index follows at its refresh."""
+        stamp = self._files.stamp(record.url)
+        if stamp is None:
+            return None
+        sidecar = self._files.sidecar(record.url)
+        return replace(
+            record,
+            size=stamp[0],
+            checksum=sidecar.checksum if sidecar else None,
+            checksum_type=sidecar.checksum_type if sidecar else None,
+        )
 
     def _path(self, url: str) -> str:
         with self._files.local(url) as path:

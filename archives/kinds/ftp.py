@@ -21,6 +21,7 @@ from archives.errors import (
     NotPublishedError,
     ServerBusyError,
     TokenRefusedError,
+    UnlikeRecordError,
 )
 from archives.fetch.answers import bare_url, see_granule
 from archives.fetch.limits import HostLimits
@@ -132,7 +133,7 @@ class FtpArchive:
         ftp.voidcmd("TYPE I")
         total = ftp.size(path) or 0
         if record.size and total and total != record.size:
-            raise DownloadFailedError(
+            raise UnlikeRecordError(
                 f"{bare_url(record.url)} has {total} bytes, the listing says {record.size}: "
                 "one is out of date"
             )

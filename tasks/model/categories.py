@@ -42,6 +42,7 @@ class Retry(StrEnum):
     NEVER = "never"  # the same attempt would fail the same way
     AT_ONCE = "at once"  # again without delay and without spending the retry budget
     HEAL = "heal"  # the input is made again first; this task waits for it
+    REPAIR = "repair"  # as HEAL for an input that is damaged; else the attempt would fail again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +91,9 @@ RULES: dict[Category, Rule] = {
         remedy="It is made again automatically, then this task runs. For packages, submit again.",
     ),
     Category.UNREADABLE_INPUT_FILE: Rule(
-        cause="The granule is damaged or truncated, or lacks the layer or geolocation asked for.",
-        retry=Retry.NEVER,
-        remedy="Look at the file with `swathmill inspect`; leave it out or ask the archive.",
+        cause="The granule is damaged, or lacks the layer or geolocation asked for.",
+        retry=Retry.REPAIR,
+        remedy="See `swathmill archive check` and `inspect`; replace the damaged file, and retry.",
     ),
     Category.BAD_IMAGE_FORMAT: Rule(
         cause="The file is not in the format its name promises (a web page named .hdf, say).",

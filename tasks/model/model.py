@@ -85,6 +85,8 @@ class Task:
     `fallback` is the key of the task planned in this one's place when inputs were lacking.
     `reason` says why the task FAILED, for people: in its own words, or the first cause of an input.
     `place` is the task's place in the batch of its latest claim, from 0.
+    `struck` has the SHA-256 of each copy of the artifact that its readers found damaged since
+    somebody last asked for another try: it is not to be made of the same bytes again.
     """
 
     key: str
@@ -111,6 +113,7 @@ class Task:
     fallback: str = ""
     reason: str = ""
     files: tuple[ArtifactFile, ...] = ()
+    struck: tuple[str, ...] = ()
     etag: str = field(default="", compare=False)
 
     @property

@@ -78,6 +78,7 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((reprojection.BadFormatError,), Category.BAD_IMAGE_FORMAT),
     (
         (
+            archives.DamagedCopyError,
             reprojection.UnreadableGranuleError,
             reprojection.UnknownLayerError,
             reprojection.NoGeolocationError,

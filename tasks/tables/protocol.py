@@ -74,7 +74,7 @@ class End:
     """How an attempt ended: with the artifact's files, or with the attempt's failure category.
 
     The blobs of `files` must be stored. `asked` is a delay in seconds that the server asked for;
-    `healing` has a bit for each input whose blob is missing or damaged. `first` is the task as
+    `healing` has a bit for each input that is missing or damaged. `first` is the task as
     claimed: if its row has not changed since, the row is not read again.
     """
 
@@ -194,27 +194,33 @@ def give_back(
     runtime.wakeups.publish(*claims)
 
 
-def lose_inputs(runtime: Runtime, claimed: Claimed, damaged: int) -> None:
-    """Record that an attempt found inputs damaged in storage, before the attempt fails.
+def lose_damaged_inputs(runtime: Runtime, claimed: Claimed, end: End) -> None:
+    """Record that an attempt found inputs damaged, before the attempt fails.
 
-    `damaged` has a bit for each such input; `lose` is called for each. Raises StoreError as `lose`
-    does. The call may be repeated.
+    They were damaged in storage (corrupt blob read), or storage keeps well what was damaged when it
+    came (unreadable input file). `lose` is called for each. Raises StoreError as `lose` does. The
+    call may be repeated.
     """
+    category = end.attempt.category
+    if category not in (Category.CORRUPT_BLOB_READ, Category.UNREADABLE_INPUT_FILE):
+        return
+    strike = category is Category.UNREADABLE_INPUT_FILE
     for i, given in enumerate(claimed.spec.inputs):
-        if damaged >> i & 1:
+        if end.healing >> i & 1:
             for file in claimed.input_files[i]:
-                lose(runtime, given.key, file.blob)
+                lose(runtime, given.key, file.blob, strike=strike)
 
 
-def lose(runtime: Runtime, key: str, blob: str) -> None:
+def lose(runtime: Runtime, key: str, blob: str, *, strike: bool = False) -> None:
     """Record that this blob of an artifact is missing or damaged.
 
-    The artifact is made again for whoever needs it, unless it has been made again already.
+    The artifact is made again for whoever needs it, unless it has been made again already; with
+    `strike`, of other bytes.
 
     Raises:
         StoreError: storage failed on each of several tries.
     """
-    change_task(runtime, key, lambda task: transitions.lose(task, blob))
+    change_task(runtime, key, lambda task: transitions.lose(task, blob, strike=strike))
 
 
 def change_task(

@@ -99,6 +99,7 @@ TASK = Codec(
         "reason": cut(_MESSAGE, sparse=True),
         "losses": Form(sparse=True),
         "files": _FILES,
+        "struck": replace(WORDS, sparse=True),
     },
     apart={"key": lambda row: row.row[2:]},
 )

@@ -240,7 +240,7 @@ def fail(
     """Change RUNNING to READY (later), WAITING or FAILED, by the category.
 
     It is WAITING while an input is made again. `asked` is the delay in seconds that a server asked
-    for; `healing` has the bits of the inputs whose blobs are missing or damaged. The manager also
+    for; `healing` has the bits of the inputs that are missing or damaged. The manager also
     calls this function, with the same claim, for a lost worker.
     """
     _fence(task, attempt.claim)
@@ -266,7 +266,7 @@ def fail(
             new = replace(
                 base, state=State.READY, not_before=now + delay, category=attempt.category
             )
-        case Retry.HEAL if healing and left:
+        case Retry.HEAL | Retry.REPAIR if healing and left:
             new = replace(spent, state=State.WAITING, missing=healing, category=attempt.category)
         case Retry.BACK_OFF | Retry.HEAL if left:
             new = again
@@ -353,6 +353,7 @@ def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
         return Change(task=task)
     fresh = replace(
         _fresh(task, missing),
+        struck=task.struck,
         generation=task.generation + 1,
         has_dependents=task.has_dependents or bool(edges),
     )
@@ -402,15 +403,20 @@ def expire(task: Task) -> Change:
     return _change(task, replace(task, state=State.EXPIRED, files=()))
 
 
-def lose(task: Task, blob: str) -> Change:
-    """Change DONE to EXPIRED: this blob of the artifact is no longer in storage.
+def lose(task: Task, blob: str, *, strike: bool = False) -> Change:
+    """Change DONE to EXPIRED: this blob of the artifact is no longer in storage, or of no use.
 
     The requests that received the artifact keep their interests, and are notified when the artifact
-    has been made again.
+    has been made again. With `strike` its content is damaged though storage kept it well: the
+    artifact is not made of the same bytes again.
     """
-    if all(file.blob != blob for file in task.files):
+    lost = next((file for file in task.files if file.blob == blob), None)
+    if lost is None:
         return Change(task=task)
-    return _change(task, replace(task, state=State.EXPIRED, files=()))
+    struck = task.struck
+    if strike and lost.sha256 not in struck:
+        struck = (*struck, lost.sha256)
+    return _change(task, replace(task, state=State.EXPIRED, files=(), struck=struck))
 
 
 def _fresh(task: Task, missing: int) -> Task:
@@ -429,6 +435,7 @@ def _fresh(task: Task, missing: int) -> Task:
         fallback="",
         reason="",
         files=(),
+        struck=(),
     )
 
 

@@ -1,20 +1,24 @@
 """Whole requests without processes: a manager and the worker's own code over rows in memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reprojection.read.outline import read_outline
+from archives.kinds.folder import OutlineReader
+from reprojection.read.isolation import ReadingProcess
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.model.model import Attempt, Phase
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
+from tasks.model.spec import CollectSpec
 from tasks.request.document import Request, parse_request
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
+from tasks.storage.blobs import split_blob
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, request_operations
+from tasks.tables import protocol, request_operations, retrying
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, memory_runtime
 from tests.service_manager.shelf import plan
@@ -37,6 +41,10 @@ class Work:
     runtime: Runtime = field(default_factory=lambda: memory_runtime(ManualClock()))
     sent: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    """The keys of collections, by their granules."""
+    before: Callable[[str], None] = lambda _: None
+    """Called with the key of a task before its attempt."""
 
     def __post_init__(self) -> None:
         self.settings = Settings(
@@ -49,7 +57,11 @@ class Work:
         self.manager = Manager(self.runtime, self.options, self.plan, self.sent.extend, 1)
 
     def plan(self, request: Request) -> Plan:
-        held = open_sources(self.settings, self.folder / "index.sqlite", read_outline)
+        with ReadingProcess() as reader:
+            return self._planned(request, reader.read_outline)
+
+    def _planned(self, request: Request, read: OutlineReader) -> Plan:
+        held = open_sources(self.settings, self.folder / "index.sqlite", read)
         found = plan(request, held, Packages.of(self.settings), self.settings)
         for archive in found.archives:
             if not self.runtime.blobs.exists("packages", archive.blob):
@@ -75,6 +87,19 @@ class Work:
                 return request
         raise AssertionError(f"never ended: {self.row(request)}")
 
+    def rasters(self, request: str) -> dict[str, bytes]:
+        """The rasters of a request that has ended, by name."""
+        return {
+            file.name: self.runtime.blobs.get_bytes(*split_blob(file.blob))
+            for interest in request_operations.results(self.runtime, request)
+            for file in interest.files
+            if file.name.endswith(".tif")
+        }
+
+    def retry(self, request: str) -> str:
+        """Try what a request lacks again, as `swathmill retry` does; the id of its continuation."""
+        return self.follow(retrying.retry(self.runtime, request, retrying.Scope()).id)
+
     def row(self, request: str) -> RequestRow:
         return request_operations.load(self.runtime, request)
 
@@ -86,6 +111,9 @@ class Work:
         claimed = protocol.claim(self.runtime, key, "worker", self.options.retry)
         if claimed is None:
             return
+        if isinstance(claimed.spec, CollectSpec):
+            self.keys[claimed.spec.granule] = key
+        self.before(key)
         said = run_claimed(self.runtime, claimed, self.settings, self.folder / "scratch")
         now = self.runtime.clock.now()
         attempt = claimed.attempt(
@@ -96,7 +124,11 @@ class Work:
             message=said.message if isinstance(said, Failed) else "",
         )
         self.attempts.append(attempt)
-        if isinstance(said, Succeeded):
-            protocol.commit(self.runtime, attempt, said.files, claimed.task)
-        else:
-            protocol.fail(self.runtime, attempt, self.options.retry)
+        end = protocol.End(
+            attempt=attempt,
+            files=said.files if isinstance(said, Succeeded) else (),
+            healing=said.healing if isinstance(said, Failed) else 0,
+            first=claimed.task,
+        )
+        protocol.lose_damaged_inputs(self.runtime, claimed, end)
+        protocol.end_batch(self.runtime, [end], self.options.retry)

@@ -38,15 +38,31 @@ def hdf4(values: bytes) -> bytes:
 
 def without_structure(data: bytes) -> bytes:
     """An HDF4 file whose tables of fields (tag 1962) are overwritten: whole, and not readable."""
-    changed, block = bytearray(data), len(HDF4)
+    changed = bytearray(data)
+    for offset, length in _elements(data, 1962):
+        changed[offset : offset + length] = b"\xff" * length
+    return bytes(changed)
+
+
+def with_damaged_values(data: bytes, seed: int = 0) -> bytes:
+    """An HDF4 file with inverted bytes in its compressed values (tag 40): only reading tells."""
+    changed = bytearray(data)
+    for offset, length in _elements(data, 40):
+        for at in range(offset + 10 + seed, offset + length - 10, 101):
+            changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+def _elements(data: bytes, wanted: int) -> Iterator[tuple[int, int]]:
+    """Offset and length of each element of a tag."""
+    block = len(HDF4)
     while block:
         count, following = struct.unpack_from(">HI", data, block)
         for at in range(block + 6, block + 6 + 12 * count, 12):
             tag, _, offset, length = struct.unpack_from(">HHII", data, at)
-            if tag == 1962:
-                changed[offset : offset + length] = b"\xff" * length
+            if tag == wanted:
+                yield offset, length
         block = following
-    return bytes(changed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -401,8 +401,7 @@ class SimWorker:
 
     def _end(self, some: list[tuple[protocol.Claimed, protocol.End]]) -> None:
         for claimed, end in some:
-            if end.attempt.category is Category.CORRUPT_BLOB_READ:
-                protocol.lose_inputs(self.runtime, claimed, end.healing)
+            protocol.lose_damaged_inputs(self.runtime, claimed, end)
         if self.delete_on_conflict or self.lost_is_failure:
             for _, end in some:
                 self._end_carelessly(end)

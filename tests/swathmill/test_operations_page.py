@@ -12,6 +12,7 @@ WORDS = {
     Retry.NEVER: "no",
     Retry.AT_ONCE: "at once",
     Retry.HEAL: "after its input is made again",
+    Retry.REPAIR: "after a damaged input is made again",
 }
 
 

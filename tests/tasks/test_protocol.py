@@ -552,7 +552,16 @@ def test_a_task_that_was_cancelled_while_the_answer_to_its_claim_was_lost_is_not
     assert protocol.claim(runtime, key, "w", POLICY) is None
 
 
-def test_a_damaged_input_is_lost_by_its_own_bit(runtime: Runtime, store: Unreliable) -> None:
+@pytest.mark.parametrize(
+    ("category", "struck"),
+    [
+        (Category.CORRUPT_BLOB_READ, ()),  # storage damaged it: the same bytes will do
+        (Category.UNREADABLE_INPUT_FILE, (FILE.sha256,)),
+    ],
+)
+def test_a_damaged_input_is_lost_by_its_own_bit(
+    runtime: Runtime, store: Unreliable, category: Category, struck: tuple[str, ...]
+) -> None:
     other = CollectSpec(product="MOD13A2", collection="6", granule="h", production="1")
     for spec in (GRANULE, other):
         done(runtime, put(store, spec))
@@ -560,9 +569,11 @@ def test_a_damaged_input_is_lost_by_its_own_bit(runtime: Runtime, store: Unrelia
     key = put(store, MosaicSpec(name="two", grid=GRID, inputs=inputs))
     claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
-    protocol.lose_inputs(runtime, claimed, 2)
+    attempt = ended(claimed, category)
+    protocol.lose_damaged_inputs(runtime, claimed, protocol.End(attempt=attempt, healing=2))
     tasks = [TaskTable(store).task(one.key) for one in inputs]
     assert [task.state for task in tasks if task] == [State.DONE, State.EXPIRED]
+    assert [task.struck for task in tasks if task] == [(), struck]
 
 
 def test_an_attempt_gets_the_file_that_it_names(runtime: Runtime, store: Unreliable) -> None:

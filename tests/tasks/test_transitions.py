@@ -240,9 +240,38 @@ def test_each_category_is_retried_by_its_rule(category: Category) -> None:
         Retry.BACK_OFF: 3,
         Retry.ELSEWHERE: 10,
         Retry.HEAL: 3,
+        Retry.REPAIR: 1,  # no input of it is damaged
         Retry.AT_ONCE: 20,
     }
     assert attempts == expected[RULES[category].retry]
+
+
+def test_a_task_waits_for_a_damaged_input() -> None:
+    """It is charged, so that it ends; without a damaged input it fails at once."""
+    damaged = attempt(Category.UNREADABLE_INPUT_FILE)
+    found = task(State.RUNNING)
+    after = transitions.fail(found, damaged, POLICY, now=1.0, jitter=0.5, healing=1).task
+    assert (after.state, after.missing, after.retries) == (State.WAITING, 1, 1)
+    spent = replace(found, retries=POLICY.budget - 1)
+    for begun, healing in ((spent, 1), (found, 0)):
+        last = transitions.fail(begun, damaged, POLICY, now=1.0, jitter=0.5, healing=healing).task
+        assert last.state is State.FAILED
+
+
+def test_a_struck_copy_is_known_until_somebody_asks_for_another_try() -> None:
+    made = replace(task(State.DONE), files=FILES)
+    lost = transitions.lose(made, FILES[0].blob, strike=True).task
+    assert (lost.state, lost.files, lost.struck) == (State.EXPIRED, (), (FILES[0].sha256,))
+    again = transitions.heal(lost, 0).task
+    assert (again.state, again.struck) == (State.READY, lost.struck)
+    other = replace(again, state=State.DONE, files=(replace(FILES[0], sha256="1"),))
+    both = transitions.lose(other, FILES[0].blob, strike=True).task
+    assert both.struck == (FILES[0].sha256, "1")
+    interest = Interest(request="r", key=KEY, phase=SPEC.phase, name="g")
+    for state in (State.FAILED, State.EXPIRED):
+        ended = replace(both, state=state, interests=("r",))
+        assert transitions.retry(ended, [interest], 0).task.struck == ()
+        assert transitions.add_interest(ended, interest, 0).task.struck == ()
 
 
 def test_killed_for_memory_twice_is_enough_whatever_else_failed_between() -> None:

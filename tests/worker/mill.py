@@ -37,6 +37,7 @@ def run_claimed(
         claim=claimed.claim,
         spec=claimed.spec,
         inputs=claimed.input_files,
+        struck=claimed.task.struck,
         scratch=folder,
     )
     given = ChildSettings(settings=settings, cache=settings.data_dir / "cache", sandbox=sandbox)

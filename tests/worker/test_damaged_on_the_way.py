@@ -1,14 +1,17 @@
 """A granule that arrives damaged is fetched once more, where its source may have it whole."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from archives.model import Fetched, GranuleRecord, Progress
+from archives.model import Fetched, GranuleRecord, Holding, Progress
+from archives.sources import Sources
+from modis.box import LonLatBox
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read import kept
 from reprojection.read.granule import open_granule
@@ -55,7 +58,23 @@ class Source:
     """Gives the answers in turn, the last one from then on."""
 
     answers: list[bytes]
+    name: str = "laads"
     asked: int = field(default=0)
+    authoritative: bool = True
+
+    def search(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: LonLatBox | None = None,
+    ) -> Iterator[GranuleRecord]:
+        del product, collection, start_day, end_day, box
+        return iter(())
+
+    def holdings(self, product: str) -> list[Holding]:
+        raise NotImplementedError
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         del record, progress
@@ -70,7 +89,7 @@ Attempt = Callable[..., Succeeded | Failed]
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attempt:
     def run(given: Source, **changes: Any) -> Succeeded | Failed:
-        monkeypatch.setattr(phase, "open_archive", lambda *_: given)
+        monkeypatch.setattr(phase, "open_archive", lambda *_: Sources([given]))
         spec = CollectSpec(
             product="MCD15A2",
             collection="5",
@@ -102,7 +121,7 @@ def test_a_file_that_stays_damaged_is_refused(attempt: Attempt, damaged: bytes) 
 
 
 def test_a_folders_file_is_what_it_is(attempt: Attempt, whole: bytes, damaged: bytes) -> None:
-    source = Source(answers=[damaged, whole])
+    source = Source(answers=[damaged, whole], name="folder")
     said = attempt(source, source="folder")
     assert isinstance(said, Succeeded)  # reading its values refuses them, when they are needed
     assert source.asked == 1

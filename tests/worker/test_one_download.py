@@ -12,6 +12,7 @@ from archives.errors import ServerBusyError
 from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
 from archives.model import Fetched, GranuleRecord, Holding, Progress
+from archives.sources import Sources
 from modis.box import LonLatBox
 from service_manager.options import ManagerOptions
 from tasks.model.model import RequestState
@@ -39,6 +40,9 @@ class WebFolder:
     def __init__(self, server: FileServer) -> None:
         self._url = server.url
         self._downloader = Downloader(NO_CREDENTIALS, LocalLimits())
+
+    name = "folder"
+    authoritative = True
 
     def search(
         self,
@@ -91,7 +95,7 @@ def attempt(bench: Bench, key: str, archive: WebFolder, folder: Path, slot: str)
     own = context(folder, slot, bench.runtime, key, claimed.claim)
     path = own.scratch / GRANULE
     assert isinstance(claimed.spec, CollectSpec)
-    fetch(archive, claimed.spec, own, path)
+    fetch(Sources([archive]), claimed.spec, own, path)
     file = own.upload(path, container=GRANULES)
     done = claimed.attempt(started=0.0, ended=1.0, duration=1.0, category=None)
     protocol.commit(bench.runtime, done, [file])
@@ -155,7 +159,7 @@ def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:
     with file_server() as server:
         server.files[f"/{GRANULE}"] = Served(data=DATA)
         server.acts[f"/{GRANULE}"] = [cut(200_000), status(503)]
-        archive = WebFolder(server)
+        archive = Sources([WebFolder(server)])
         with pytest.raises(ServerBusyError):
             fetch(archive, spec, context(tmp_path, "first"), tmp_path / "first" / GRANULE)
         assert list((tmp_path / "first").glob("*.hdf")) == []

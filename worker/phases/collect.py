@@ -6,12 +6,14 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from archives.errors import SourcesSettingError
+from archives.errors import DamagedCopyError, SourcesSettingError, UnlikeRecordError
 from archives.kinds.folder import index_name
-from archives.model import Archive, GranuleRecord, Progress
+from archives.model import GranuleRecord, Progress
+from archives.sources import Acceptance, Sources
 from modis.collection import Collection
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.kept import opened
+from reprojection.read.soundness import other_than_named
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.rasters import SOURCE, blob_of
@@ -19,10 +21,11 @@ from tasks.model.spec import CollectSpec
 from tasks.run.classify import AttemptError
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tasks.storage.blobs import GRANULES, RASTERS
+from tasks.storage.blobs import GRANULES, RASTERS, file_digest
 from worker.files.partials import Partials
 from worker.phases.context import Context
 
+_FOLDER = "folder"
 _GB = 10**9
 _FETCHED = 0.6  # share of an attempt's progress
 _TELLING_SECONDS = 0.1  # at least, between two reports of a fetch
@@ -37,40 +40,54 @@ def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
             context.blobs.get_file(RASTERS, blob_of(spec.checksum), path, spec.checksum)
         return (context.upload(path, container=GRANULES),)
     archive = open_archive(spec, context.settings)
-    _fetch_sound(archive, spec, context, path)
+    fetch(archive, spec, context, path, _accept(spec, context))
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)
 
 
-def _fetch_sound(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
-    """Fetch the granule and check it; fetch it once more if it arrived damaged.
+def _accept(spec: CollectSpec, context: Context) -> Acceptance:
+    """Make the check that every copy of the granule must pass.
 
     Where the source states no checksum, every value is read, because only the checksums inside the
-    file tell damage on the way. A folder's file is as it is: it is not fetched again.
+    file tell damage on the way. A folder's file is as it is, and its values are read when they are
+    needed.
     """
-    from_folder = spec.source in ("", "folder")
-    for last in (from_folder, True):
-        fetch(archive, spec, context, path)
+
+    def accept(path: Path, record: GranuleRecord) -> None:
         context.tell(_FETCHED, f"checking {spec.granule}")
+        if context.struck and file_digest(path).sha256 in context.struck:
+            raise DamagedCopyError(
+                f"{spec.granule} is damaged, and {record.source} gives the same bytes again: put a "
+                "good copy in its place, and retry"
+            )
+        from_folder = record.source == _FOLDER
         try:
-            check_granule(path, values=not (spec.checksum or from_folder))
-        except UnreadableGranuleError:
-            if last:
-                raise
-            path.unlink()
-            context.tell(0.0, f"fetching {spec.granule} again: it arrived damaged")
-            continue
-        return
+            other = check_granule(path, values=not (record.checksum or from_folder))
+        except UnreadableGranuleError as error:
+            raise DamagedCopyError(str(error), again=not from_folder) from error
+        if other:
+            raise UnlikeRecordError(
+                f"the {spec.granule} of {record.source} holds another granule: {other}; put the "
+                "right one in its place, and retry"
+            )
+
+    return accept
 
 
-def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
-    """Fetch the granule to `path`; resume what an earlier attempt on this machine received."""
+def fetch(
+    archive: Sources,
+    spec: CollectSpec,
+    context: Context,
+    path: Path,
+    accept: Acceptance | None = None,
+) -> None:
+    """Fetch an accepted copy to `path`; resume what an earlier attempt on this machine received."""
     settings = context.settings
     partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
     aside = context.scratch / "fetching"
     aside.mkdir(exist_ok=True)
     with context.spent.fetch(), partials.place(spec.key, aside) as folder:
-        fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec))
+        fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec), accept)
         shutil.move(fetched.path, path)
 
 
@@ -91,7 +108,7 @@ def _progress(context: Context, spec: CollectSpec) -> Progress:
     return tell
 
 
-def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
+def open_archive(spec: CollectSpec, settings: Settings) -> Sources:
     """Open the archives that may have a granule; the one that listed it comes first.
 
     Raises:
@@ -108,11 +125,11 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
         ) from error
 
 
-def check_granule(path: Path, *, values: bool = False) -> None:
+def check_granule(path: Path, *, values: bool = False) -> str:
     """Open the granule by the library that reads it, and check its metadata.
 
     With `values`, every value is read, too. A process that keeps granules keeps it open: its next
-    task may read it.
+    task may read it. Returns which other granule it holds than its name says, "" if none.
 
     Raises:
         BadFormatError: it is not HDF.
@@ -122,6 +139,7 @@ def check_granule(path: Path, *, values: bool = False) -> None:
         granule.check()
         if values:
             granule.verify()
+        return other_than_named(path, granule)
 
 
 def _record(spec: CollectSpec) -> GranuleRecord:
@@ -141,5 +159,5 @@ def _record(spec: CollectSpec) -> GranuleRecord:
         checksum_type=spec.checksum_type or None,
         url=spec.url,
         day_night="",
-        source=spec.source or "folder",
+        source=spec.source or _FOLDER,
     )

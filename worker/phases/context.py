@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
 
+from modis.formats import GRANULE_SUFFIXES
+from reprojection.errors import UnreadableGranuleError
 from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.soundness import read_whole
 from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, RunUse
@@ -99,6 +102,7 @@ class Surroundings:
 class Context(Surroundings):
     """The surroundings of one attempt. `inputs` are the artifacts' files by input index.
 
+    `struck` has the SHA-256 of copies of the artifact that turned out to be damaged.
     There is no `cache` where the blobs themselves are files of this machine.
     """
 
@@ -107,6 +111,7 @@ class Context(Surroundings):
     inputs: Mapping[int, tuple[ArtifactFile, ...]]
     blobs: Blobs
     cache: Cache | None
+    struck: tuple[str, ...] = ()
     spent: Spent = field(default_factory=Spent)
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
@@ -144,8 +149,30 @@ class Context(Surroundings):
             )
         return fetched
 
+    def damaged_granules(self, error: UnreadableGranuleError) -> int:
+        """Return a bit for each input that is a damaged granule, after one could not be read.
+
+        A granule is damaged if the error names it, if no other can be meant, or if not all of its
+        values can be read.
+        """
+        granules = {
+            index: self._place(index, file)
+            for index, files in self.inputs.items()
+            for file in files
+            if file.name.lower().endswith(GRANULE_SUFFIXES)
+        }
+        found = 0
+        for index, path in granules.items():
+            named = path.name in str(error)
+            if len(granules) == 1 or named or not _is_readable(path):
+                found |= 1 << index
+        return found
+
+    def _place(self, index: int, file: ArtifactFile) -> Path:
+        return self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
+
     def _fetch(self, index: int, file: ArtifactFile) -> Path:
-        to = self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
+        to = self._place(index, file)
         container, name = split_blob(file.blob)
 
         def fetch(path: Path) -> None:
@@ -187,3 +214,12 @@ class Context(Surroundings):
         if keep and self.cache is not None:
             self.cache.put(file, path)
         return file
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether every value of a granule can be read."""
+    try:
+        read_whole(path)
+    except UnreadableGranuleError:
+        return False
+    return True

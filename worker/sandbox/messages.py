@@ -38,7 +38,8 @@ class Job:
 
     `inputs` are the artifact's files by input index, `scratch` the attempt's own empty folder.
     `request` is the one on whose account it runs, which calls of storage name. With `lent` files
-    the child has no other storage than these.
+    the child has no other storage than these. `struck` has the SHA-256 of copies of the artifact
+    that turned out to be damaged.
     """
 
     request: str = ""
@@ -47,6 +48,7 @@ class Job:
     spec: Spec
     inputs: Mapping[int, tuple[ArtifactFile, ...]]
     scratch: Path
+    struck: tuple[str, ...] = ()
     lent: tuple[LentFile, ...] = ()
 
 

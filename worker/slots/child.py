@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from reprojection.errors import UnreadableGranuleError
 from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
@@ -30,7 +31,7 @@ from tasks.model.spec import (
     SitesSpec,
     TableSpec,
 )
-from tasks.run.classify import Diagnosis, classify
+from tasks.run.classify import AttemptError, Diagnosis, classify
 from tasks.run.connect import connect
 from tasks.storage.blobs import Blobs
 from tasks.storage.file_blobs import FileBlobs
@@ -122,9 +123,17 @@ def perform(
             cache=None if local else Cache(given.cache, int(given.settings.cache_gb * _GB)),
             tell=tell,
             sandbox=given.sandbox,
+            struck=job.struck,
             spent=spent,
         )
-        files = make(job, context)
+        try:
+            files = make(job, context)
+        except UnreadableGranuleError as error:
+            if healing := context.damaged_granules(error):
+                raise AttemptError(
+                    Category.UNREADABLE_INPUT_FILE, str(error), healing=healing
+                ) from error
+            raise
     except NoRoomError as error:
         return Postponed(message=str(error))
     except Exception as error:  # noqa: BLE001 - here exceptions become categories

@@ -365,6 +365,7 @@ class Supervisor:
             claim=claimed.claim,
             spec=claimed.spec,
             inputs=claimed.input_files,
+            struck=claimed.task.struck,
             scratch=folder.resolve(),
         )
         child = self.start(job)
@@ -518,8 +519,7 @@ class Supervisor:
     def _end(self, some: Sequence[_Ended]) -> list[bool]:
         with bound_contextvars(request=some[0].claimed.task.sponsor):
             for one in some:
-                if one.end.attempt.category is Category.CORRUPT_BLOB_READ:
-                    protocol.lose_inputs(self.runtime, one.claimed, one.end.healing)
+                protocol.lose_damaged_inputs(self.runtime, one.claimed, one.end)
             return protocol.end_batch(self.runtime, [one.end for one in some], self._policy)
 
 
