@@ -16,17 +16,19 @@ class BadFormatError(ReprojectionError):
 
 
 class UnknownLayerError(ReprojectionError):
-    """The granule does not hold the named layer."""
+    """The granule does not hold the named layer; with `granules`, none of these does."""
 
-    def __init__(self, layer: str, known: Iterable[str]) -> None:
+    def __init__(self, layer: str, known: Iterable[str], granules: str = "") -> None:
         self.layer = layer
         self.known = tuple(known)
+        self.granules = granules
         names = ", ".join(self.known) or "none"
-        super().__init__(f"no layer {layer!r}; the granule has: {names}")
+        where = f" in {granules}" if granules else ""
+        super().__init__(f"no layer {layer!r}{where}; the granule has: {names}")
 
-    def __reduce__(self) -> tuple[type["UnknownLayerError"], tuple[str, tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type["UnknownLayerError"], tuple[str, tuple[str, ...], str]]:
         """Pickle by arguments, because a reader's errors cross process boundaries."""
-        return type(self), (self.layer, self.known)
+        return type(self), (self.layer, self.known, self.granules)
 
 
 class CatalogueError(ReprojectionError):

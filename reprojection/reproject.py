@@ -5,7 +5,7 @@ This module is the API of `reprojection`; all its other modules serve it.
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -19,11 +19,12 @@ import numpy.typing as npt
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
-from reprojection.errors import ChoiceRefusedError
+from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.files import AnyPath, as_paths
 from reprojection.grid.crs import operation
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
+from reprojection.read.completeness import WHOLE, Completeness, Missing, of_parts, only_fill
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
 from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call, opened
@@ -156,12 +157,13 @@ def reproject(
 
     Returns:
         The raster: `data` of shape (bands, grid.height, grid.width), the layer first, then the
-        bands of `options`. A grid that no granule reaches gives a raster of nodata.
+        bands of `options`. A grid that no granule reaches gives a raster of nodata. A granule that
+        lacks the layer beside others that hold it is no part; `completeness` names it.
 
     Raises:
         UnreadableGranuleError: a granule is damaged.
         BadFormatError: a file is not HDF.
-        UnknownLayerError: a granule does not hold the layer.
+        UnknownLayerError: no granule holds the layer, or one of another product does not.
         NoGeolocationError: a swath does not say where its pixels lie.
         GridError: the grid cannot be used.
         ChoiceRefusedError: no granule was given, granules do not belong in one raster, or options
@@ -182,7 +184,8 @@ def _reproject(
     product: Product | None,
     threads: int,
 ) -> Raster:
-    places = _agreeing(find_places(paths, layer), options)
+    found = find_places(paths, layer)
+    places = _agreeing(found.places, options)
     if places[0].grid is None:
         places = newest_of_each_swath(places)
     else:
@@ -191,8 +194,9 @@ def _reproject(
     method = _resampling(places[0], entry, grid, options)
     _check(places[0], method, options)
     encoding = _encoding(places, options, method)
+    empty = set[int]()
     if places[0].grid is None:
-        merged = swaths_onto_grid(
+        merged, empty = swaths_onto_grid(
             places,
             grid,
             options.qa,
@@ -221,7 +225,24 @@ def _reproject(
             clamp=places[0].layer.valid_range if options.clamp and options.mask else None,
             threads=threads,
         )
-    return _raster(places, grid, options, method, encoding, merged)
+    raster = _raster(places, grid, options, method, encoding, merged)
+    return replace(raster, completeness=_completeness(places, layer, found.without, empty))
+
+
+def _completeness(
+    places: Sequence[GranuleHeader], layer: str, without: Sequence[Missing], empty: Collection[int]
+) -> Completeness:
+    """Say what the granules that were given lack of a layer; editions and companions count once.
+
+    Raises UnknownLayerError if all are of night and hold only fill.
+    """
+    if len(empty) == len(places):
+        names = ", ".join(place.name for place in places[:3])
+        where = f"{len(places)} granules of night, which hold only fill in it ({names})"
+        raise UnknownLayerError(layer, [], where)
+    filled = [Missing(what=places[n].name, why=only_fill(layer)) for n in empty]
+    used = [WHOLE] * (len(places) - len(empty))
+    return of_parts(used, len(empty) + len(without), [*without, *filled])
 
 
 def _driving(places: Sequence[GranuleHeader], options: Options) -> Driving | None:

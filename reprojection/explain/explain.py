@@ -202,7 +202,7 @@ def _trace(
     paths = list(found.values())
     seen = reproject(paths, layer, pixel, nearest_only)
     number, reason = int(seen.data[1].item()), Reason(int(seen.data[2].item()))
-    places = find_places(paths, layer)
+    places = find_places(paths, layer).places
     if number == 0 and (leading := _leading(paths, pixel, options)):
         places = [places[leading - 1]]
     if number == 0 and not empty:

@@ -59,7 +59,7 @@ def gdalwarp_line(
     missing = [one.name for one in said.provenance.granules if one.name not in found]
     if missing:
         return "", f"to see the command, name where {', '.join(missing)} can be found"
-    origins = find_places(list(found.values()), said.provenance.layer)
+    origins = find_places(list(found.values()), said.provenance.layer).places
     why_not = _no_equivalent(origins, grid)
     if why_not:
         return "", why_not

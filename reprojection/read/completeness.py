@@ -46,6 +46,51 @@ class Completeness:
 WHOLE = Completeness()
 
 
+_NO_LAYER, _ALL_FILL, _NO_PLACES = (
+    "holds no layer ",
+    "holds only fill in layer ",
+    "does not say where its pixels lie: without ",
+)
+
+
+def no_layer(layer: str, *, night: bool = False) -> str:
+    """Say why a granule that does not hold a layer is no part of a raster."""
+    return f"{_NO_LAYER}{layer}{_of_night(night)}"
+
+
+def only_fill(layer: str) -> str:
+    """Say why a granule of night that holds nothing but fill in a layer is no part of a raster."""
+    return f"{_ALL_FILL}{layer}{_of_night(True)}"
+
+
+def no_places(companion: str) -> str:
+    """Say why a swath without the granule that says where its pixels lie is no part of a raster."""
+    return f"{_NO_PLACES}{companion}"
+
+
+def is_by_granule(why: str) -> bool:
+    """Whether this reason was found in a granule, and is no failure of a task."""
+    return why.startswith((_NO_LAYER, _ALL_FILL, _NO_PLACES))
+
+
+def _of_night(night: bool) -> str:
+    return ", as granules of night do" if night else ""
+
+
+def found_besides(said: Completeness, found: Completeness) -> Completeness:
+    """Add what was found lacking in parts that are there to what was known to be lacking.
+
+    Each part counts by the share found. What is named already is not counted again.
+    """
+    if set(found.missing) <= set(said.missing):
+        return said
+    return Completeness(
+        share=min(round(said.share * found.share, _DIGITS), 1.0 - 10.0**-_DIGITS),
+        missing=tuple(sorted({*said.missing, *found.missing})),
+        unnamed=said.unnamed + found.unnamed,
+    )
+
+
 def of_parts(
     parts: Sequence[Completeness],
     absent: int = 0,

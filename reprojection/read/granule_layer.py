@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from reprojection.catalogue.layers import Layer
 from reprojection.errors import NoGeolocationError, UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
+from reprojection.read.completeness import Missing, no_layer, no_places
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule
 from reprojection.read.kept import Memory, opened
@@ -38,6 +40,7 @@ class GranuleHeader:
     end: datetime | None
     layer: Layer
     grid: Grid | None  # None for a swath
+    night: bool = False
     companion: Path | None = None  # the granule that says where this one's pixels lie
 
     @property
@@ -59,31 +62,98 @@ class MaskedLayer:
         return self.values.nbytes + self.why.nbytes
 
 
-def find_places(paths: Sequence[Path], layer: str) -> list[GranuleHeader]:
+class Found(NamedTuple):
+    """The headers of the granules that hold a layer, and the granules that are no part of it."""
+
+    places: list[GranuleHeader]
+    without: tuple[Missing, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Other:
+    """A granule that does not hold the layer."""
+
+    path: Path
+    name: str
+    product: str
+    start: datetime | None
+    night: bool
+    geolocation: str  # the product that says where its pixels lie
+    error: UnknownLayerError
+
+
+def find_places(paths: Sequence[Path], layer: str) -> Found:
     """Read the headers of granules, sorted by start, then name.
 
     A granule of a product that others name as their geolocation is the companion of the one that
-    starts with it. Raises what `open_granule` and `Granule.layer` raise.
+    starts with it. A granule of the same product as one that holds the layer may lack it (level 1B
+    has no reflectances by night, a tile not each orbit), or lack its companion: it is no part.
+
+    Raises what `open_granule` raises; UnknownLayerError if no granule holds the layer, or one of
+    another product does not; NoGeolocationError if all that hold it lack their companion.
     """
-    places = []
-    needed: set[str] = set()
-    others: list[tuple[str, datetime | None, Path, UnknownLayerError]] = []
+    places: list[GranuleHeader] = []
+    needs: dict[Path, str] = {}  # the product that says where a granule's pixels lie
+    others: list[_Other] = []
     for path in paths:
         with opened(path) as (granule, _):
             try:
                 found = granule.layer(layer)
             except UnknownLayerError as error:
-                others.append((granule.product, granule.start, path, error))
+                others.append(_other(path, granule, error))
                 continue
             places.append(_place(path, granule, found))
-            needed.add(granule.entry.geolocation if granule.entry else "")
-    companions = {start: path for product, start, path, _ in others if product in needed}
-    for product, _, _, absent in others:
-        if product not in needed:
-            raise absent
+            if granule.entry is not None and granule.entry.geolocation:
+                needs[path] = "" if _has_places(granule) else granule.entry.geolocation
+    companions = {one.start: one.path for one in others if one.product in needs.values()}
+    ours = {place.product for place in places}
+    lacking = [one for one in others if one.product not in needs.values()]
+    if not places and others:
+        raise _in_none(layer, others)
+    for one in lacking:
+        if one.product not in ours:
+            raise one.error
+    without = [Missing(what=one.name, why=no_layer(layer, night=one.night)) for one in lacking]
     if companions:
         places = [replace(place, companion=companions.get(place.start)) for place in places]
-    return sorted(places, key=lambda place: (place.start, place.name))
+        lost = [place for place in places if needs.get(place.path) and place.companion is None]
+        if len(lost) < len(places):
+            without += [
+                Missing(what=place.name, why=no_places(needs[place.path])) for place in lost
+            ]
+            places = [place for place in places if place not in lost]
+    places.sort(key=lambda place: (place.start, place.name))
+    return Found(places, tuple(sorted(set(without))))
+
+
+def _other(path: Path, granule: Granule, error: UnknownLayerError) -> _Other:
+    return _Other(
+        path=path,
+        name=granule.name,
+        product=granule.product,
+        start=granule.start,
+        night=granule.day_night == "night",
+        geolocation=granule.entry.geolocation if granule.entry else "",
+        error=error,
+    )
+
+
+def _has_places(granule: Granule) -> bool:
+    return any(name.rsplit("/", 1)[-1].lower() == "latitude" for name in granule.layers)
+
+
+def _in_none(layer: str, others: Sequence[_Other]) -> UnknownLayerError:
+    """Name the granules of which none holds a layer, but not their companions."""
+    companions = {one.geolocation for one in others}
+    others = [one for one in others if one.product not in companions] or others
+    if len(others) == 1 and not others[0].night:
+        return others[0].error
+    night = ", all of night" if all(one.night for one in others) else ""
+    names = ", ".join(one.name for one in others[:3])
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    count = "one granule" if len(others) == 1 else f"any of {len(others)} granules"
+    where = f"{count}{night} ({names}{more})"
+    return UnknownLayerError(layer, others[0].error.known, where)
 
 
 def located(granule: Granule, place: GranuleHeader) -> Geolocation:
@@ -138,6 +208,7 @@ def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:
         end=end,
         layer=layer,
         grid=_grid(granule, layer),
+        night=granule.day_night == "night",
     )
 
 

@@ -1,7 +1,7 @@
 """Reproject swath granules of one layer onto one grid: each granule alone, then merged."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -57,6 +57,7 @@ class _Granule:
     candidates: npt.NDArray[np.bool_] | None
     footprints: _Footprints
     memory: Memory
+    only_fill: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,10 @@ def swaths_onto_grid(
     codes: bool,
     extra: bool,
     threads: int,
-) -> Merged:
+) -> tuple[Merged, set[int]]:
     """Reproject granules in the order given; `resampling` is "nearest" or a statistic.
+
+    Returns the pixels, and the numbers of the granules of night that hold only fill, from 0.
 
     With `driving`, each pixel is taken from the granule from which that layer's pixel is taken.
 
@@ -99,12 +102,24 @@ def swaths_onto_grid(
     """
     out = Merged.empty(grid.shape, encoding.dtype, encoding.nodata, codes=codes, extra=extra)
     rows = max(1, _PIXELS_AT_ONCE // grid.width)
-    read: Iterable[tuple[_Granule, _Granule | None]] = (
-        _read_pair(
-            place, rule, driving, number, encoding=encoding, mask=mask, search_valid=search_valid
-        )
-        for number, place in enumerate(places)
-    )
+    empty: set[int] = set()
+
+    def read_each() -> Iterator[tuple[_Granule, _Granule | None]]:
+        for number, place in enumerate(places):
+            pair = _read_pair(
+                place,
+                rule,
+                driving,
+                number,
+                encoding=encoding,
+                mask=mask,
+                search_valid=search_valid,
+            )
+            if pair[0].only_fill:
+                empty.add(number)
+            yield pair
+
+    read: Iterable[tuple[_Granule, _Granule | None]] = read_each()
     read = read if rows >= grid.height else list(read)
     methods = resampling, driving.resampling if driving else resampling
     centres = Centres(grid) if "nearest" in methods else None
@@ -130,7 +145,7 @@ def swaths_onto_grid(
             at, values, own, _ = look.at(granule, resampling)
             follower.add((where, why, zenith), at, values, own)
         out.put(first, follower.result())
-    return out
+    return out, empty
 
 
 def newest_of_each_swath(places: Sequence[GranuleHeader]) -> list[GranuleHeader]:
@@ -169,6 +184,7 @@ def _read(
         values=masked.values.ravel(),
         why=masked.why.ravel(),
         candidates=masked.why == Reason.VALID if search_valid else None,
+        only_fill=place.night and bool((masked.why == Reason.FILL).all()),
         footprints=known,
         memory=memory,
     )

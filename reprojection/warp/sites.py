@@ -8,7 +8,7 @@ neighbouring tile. Those of a swath are neighbours by line and column of its own
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
@@ -22,16 +22,24 @@ from shapely import MultiPolygon, Polygon
 
 from modis.sphere import SPHERE_RADIUS
 from reprojection.catalogue.layers import Layer, LayerKind
-from reprojection.errors import ChoiceRefusedError
+from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import Floats, to_lonlat, wrap_longitude
 from reprojection.grid.grids import Grid
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets
 from reprojection.read import qa
+from reprojection.read.completeness import WHOLE, Completeness, Missing, no_layer, of_parts
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule
-from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, find_places, located
+from reprojection.read.granule_layer import (
+    UNDATED,
+    Found,
+    GranuleHeader,
+    Rule,
+    find_places,
+    located,
+)
 from reprojection.read.kept import Memory, one_call, opened
 from reprojection.read.qa import Reason
 from reprojection.warp.from_swaths import newest_of_each_swath
@@ -171,7 +179,7 @@ class Places:
 
 def read_sites(
     paths: Sequence[Path], layers: Sequence[Wanted], places: Places, *, mask: bool = True
-) -> list[Readings]:
+) -> tuple[list[Readings], Completeness]:
     """Read layers of granules of one date at sites.
 
     Of granules only the chunks are read that hold pixels of a site.
@@ -186,19 +194,21 @@ def read_sites(
     Returns:
         The readings of each layer and granule that saw a site, by layer as given and granule. A
         site that a grid covers is in one of them. In swaths it is in one for each overpass: of two
-        granules that saw it within a minute, the one whose footprint is nearer.
+        granules that saw it within a minute, the one whose footprint is nearer. And what they lack:
+        a layer that no granule of the date holds, and granules that do not hold a layer.
 
     Raises:
         UnreadableGranuleError: a granule is damaged.
-        UnknownLayerError: a granule does not hold a layer.
+        UnknownLayerError: no granule holds any of the layers, or one of another product does not.
         NoGeolocationError: a swath does not say where its pixels lie.
         ChoiceRefusedError: a rule cannot be applied, or a layer's physical units are not known.
     """
     found: list[Readings] = []
+    lacks: list[Completeness] = []
     reader = _Reader(places, mask=mask)
     with one_call():
-        for wanted in layers:
-            headers = find_places(paths, wanted.layer)
+        for wanted, (headers, without) in _held(paths, layers, lacks):
+            lacks.append(of_parts([WHOLE] * len(headers), len(without), without))
             if headers[0].layer.scale_problem:
                 raise ChoiceRefusedError(
                     f"physical units of layer {wanted.layer!r} are unknown: "
@@ -210,7 +220,30 @@ def read_sites(
                 found += _one_of_each_pass([one for one in passes if one is not None])
             else:
                 found += reader.in_grids(newest_of_each_place(headers), wanted)
-    return found
+    return found, of_parts(lacks)
+
+
+def _held(
+    paths: Sequence[Path], layers: Sequence[Wanted], lacks: list[Completeness]
+) -> Iterator[tuple[Wanted, Found]]:
+    """Yield the layers that granules hold, with their headers; add to `lacks` for each other.
+
+    Raises UnknownLayerError at the end if no granule holds any layer.
+    """
+    absent: UnknownLayerError | None = None
+    for wanted in layers:
+        try:
+            found = find_places(paths, wanted.layer)
+        except UnknownLayerError as error:
+            absent = error
+            names = sorted(path.name for path in paths)
+            lacks.append(
+                of_parts([], 1, [Missing(what=n, why=no_layer(wanted.layer)) for n in names])
+            )
+            continue
+        yield wanted, found
+    if absent is not None and all(one.share == 0.0 for one in lacks):
+        raise absent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import structlog
 from reprojection.read.completeness import WHOLE
 from service_manager.plans import stored_plan
 from service_manager.requests import notify
-from service_manager.tasks.causes import empty_rasters, first_cause, order
+from service_manager.tasks.causes import empty_rasters, first_cause, lacks_of_granules, order
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import BlobExistsError
 from tasks.model.categories import Category
@@ -166,17 +166,18 @@ def end(
     plan = stored_plan.thaw(runtime.blobs, live.id) or Plan(tasks=())
     counted = live.with_progress(())
     request = request_operations.document_of(stored)
+    known = (*plan.gaps, *lacks_of_granules(interests))
     if stored.state is RequestState.CANCELLING:
         verdict = cancelled(counted)
     else:
         verdict = judge(
             live.policy,
             interests,
-            plan.gaps,
+            known,
             steps=[step.label for step in request.steps],
             phases=counted.phases,
         )
-    gaps = lacking(interests, plan.gaps)
+    gaps = lacking(interests, known)
     _keep_gaps(runtime, live.id, gaps)
     now = runtime.clock.now()
     row = replace(
@@ -192,7 +193,7 @@ def end(
     mail = notify.compose(
         row,
         interests,
-        plan.gaps,
+        known,
         to=request.notify,
         portal_url=portal_url,
         now=now,

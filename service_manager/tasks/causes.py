@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mode
 
+from reprojection.read.completeness import is_by_granule
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State, Task, TaskOutcome
+from tasks.model.plan import Gap
 from tasks.model.spec import Input
 from tasks.tables.task_rows import Interest
 
@@ -48,6 +50,19 @@ def empty_rasters(interests: Iterable[Interest]) -> Empty:
     }
     empty = sorted(path for path, share in shares.items() if share == 0.0)
     return Empty(paths=tuple(empty), rasters=len(shares))
+
+
+def lacks_of_granules(interests: Iterable[Interest]) -> tuple[Gap, ...]:
+    """List the granules that results do without for what they hold: no task of theirs failed."""
+    found = {
+        (one.what, one.why)
+        for interest in interests
+        if interest.outcome is TaskOutcome.DONE and interest.output
+        for file in interest.files
+        for one in file.completeness.missing
+        if is_by_granule(one.why)
+    }
+    return tuple(Gap(what=what, reason=why) for what, why in sorted(found))
 
 
 def first_cause(interests: Iterable[Interest], runs: int) -> str:

@@ -198,6 +198,8 @@ def reproject_files(
         print_json({"file": out, "picture": picture, **asdict(made)})
         return
     PlainConsole().print(f"{out}: {made.text}", markup=False)
+    for one in made.without:
+        PlainConsole(stderr=True).print(f"Left out: {one}", markup=False)
     if not made.valid_share:
         PlainConsole(stderr=True).print(
             "No pixel has a value. Look whether the grid and the granules meet (--box is west, "
@@ -271,6 +273,7 @@ class _Made:
     data_type: str
     valid_share: float
     granules: tuple[str, ...]
+    without: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -288,4 +291,5 @@ def _about(raster: Raster) -> _Made:
         data_type=str(raster.data.dtype),
         valid_share=float(raster.valid(0).mean()),
         granules=tuple(one.name for one in raster.provenance.granules),
+        without=tuple(f"{one.what}: {one.why}" for one in raster.completeness.missing),
     )

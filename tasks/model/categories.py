@@ -91,7 +91,7 @@ RULES: dict[Category, Rule] = {
         remedy="It is made again automatically, then this task runs. For packages, submit again.",
     ),
     Category.UNREADABLE_INPUT_FILE: Rule(
-        cause="The granule is damaged, or lacks the layer or geolocation asked for.",
+        cause="The granule is damaged, or lacks the geolocation asked for.",
         retry=Retry.REPAIR,
         remedy="See `swathmill archive check` and `inspect`; replace the damaged file, and retry.",
     ),
@@ -153,7 +153,8 @@ RULES: dict[Category, Rule] = {
         remedy="Look at the inputs' failures; submit again once they are mended.",
     ),
     Category.CHOICE_REFUSED: Rule(
-        cause="The request's options do not suit what its granules or rasters turned out to hold.",
+        cause="The request's options do not suit what its granules or rasters turned out to hold; "
+        "none of them has the layer.",
         retry=Retry.NEVER,
         remedy="Change what the message names in the request and submit it again.",
     ),

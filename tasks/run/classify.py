@@ -80,12 +80,18 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
         (
             archives.DamagedCopyError,
             reprojection.UnreadableGranuleError,
-            reprojection.UnknownLayerError,
             reprojection.NoGeolocationError,
         ),
         Category.UNREADABLE_INPUT_FILE,
     ),
-    ((reprojection.ChoiceRefusedError, reprojection.GridError), Category.CHOICE_REFUSED),
+    (
+        (
+            reprojection.ChoiceRefusedError,
+            reprojection.GridError,
+            reprojection.UnknownLayerError,  # none of the granules holds it: no granule is damaged
+        ),
+        Category.CHOICE_REFUSED,
+    ),
     ((PackageError,), Category.USER_CODE_FAILED),
     ((BlobMissingError,), Category.SOURCE_BLOB_MISSING),
     ((CorruptBlobError,), Category.CORRUPT_BLOB_READ),

@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 def read_sites(paths: list[Path], layers: Sequence[Wanted], sites: list[Site]) -> list[Reading]:
     """Read layers at sites, and turn the arrays into rows, sorted by layer, site and time."""
     found = []
-    for part in reading.read_sites(paths, layers, Places(sites)):
+    for part in reading.read_sites(paths, layers, Places(sites))[0]:
         for n, site in enumerate(part.site.tolist()):
             numbers = (part.value[n].item(), part.mean[n].item(), part.std[n].item())
             value, mean, std = (None if np.isnan(one) else one for one in numbers)
@@ -90,7 +90,7 @@ def scattered(count: int) -> list[Site]:
 
 
 def grid_of_both(paths: list[Path], layer: str) -> Grid:
-    grids = [place.grid for place in find_places(paths, layer) if place.grid is not None]
+    grids = [place.grid for place in find_places(paths, layer).places if place.grid is not None]
     first = min(grids, key=lambda grid: grid.transform[2])
     width = sum(grid.width for grid in grids)
     return Grid(crs=first.crs, transform=first.transform, width=width, height=first.height)

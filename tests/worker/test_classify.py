@@ -218,7 +218,7 @@ WORDS = "No space left on device; errno = 28; the disk is full"
         (DownloadFailedError(WORDS), Category.DOWNLOAD_FAILED),
         (ServerBusyError(WORDS), Category.SERVER_BUSY),
         (UnreadableGranuleError(WORDS), Category.UNREADABLE_INPUT_FILE),
-        (UnknownLayerError(WORDS, []), Category.UNREADABLE_INPUT_FILE),
+        (UnknownLayerError(WORDS, []), Category.CHOICE_REFUSED),
         (StoreError(WORDS), Category.STORAGE_CLIENT_ERROR),
         (AttemptError(Category.USER_CODE_FAILED, WORDS), Category.USER_CODE_FAILED),
         (ValueError(WORDS), Category.UNKNOWN),
@@ -245,7 +245,7 @@ def test_granules_that_cannot_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "category"),
     [
-        (UnknownLayerError("x", ["y"]), Category.UNREADABLE_INPUT_FILE),
+        (UnknownLayerError("x", ["y"]), Category.CHOICE_REFUSED),
         (NoGeolocationError("x"), Category.UNREADABLE_INPUT_FILE),
         (NotPublishedError("x"), Category.SOURCE_NOT_PUBLISHED),
         (CredentialsRefusedError("x"), Category.CREDENTIALS_REFUSED),

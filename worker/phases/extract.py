@@ -15,7 +15,7 @@ import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
-from reprojection.read.completeness import WHOLE
+from reprojection.read.completeness import WHOLE, found_besides
 from reprojection.warp.sites import (
     REASONS,
     Cell,
@@ -59,12 +59,14 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
         Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule), solar_time=time)
         for layer, rule, time in zip(spec.layers, spec.qa, times, strict=True)
     ]
-    readings = read_sites(granules, wanted, places, mask=spec.mask) if granules else []
+    readings, lacks = list[Readings](), WHOLE
+    if granules:
+        readings, lacks = read_sites(granules, wanted, places, mask=spec.mask)
     path = context.folder("rows") / ROWS
     named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
     _store(_rows(spec, [(named[one.layer], one) for one in readings]), path)
     context.tell(0.9, f"storing {ROWS}")
-    said = completeness_of(spec, [WHOLE] * len(granules))
+    said = found_besides(completeness_of(spec, [WHOLE] * len(granules)), lacks)
     return (context.upload(path, completeness=said),)
 
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from reprojection.catalogue import product
 from reprojection.grid.grids import Grid
-from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.completeness import WHOLE, Completeness, found_besides
 from reprojection.read.lineage import CellRecord, InputRecord, Lineage
 from reprojection.read.raster import Raster, SourceGranule
 from reprojection.reproject import Driver, ExtraBand, Merge, Options
@@ -51,6 +51,7 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
     context.tell(0.5, f"reprojecting {spec.layer} of {len(paths)} granules")
     said = completeness_of(spec, [WHOLE] * len(paths))
     raster = cell_raster(cell_of(spec), paths, digests, said)
+    said = raster.completeness
     context.tell(0.8, f"writing {CELL}")
     path = context.folder("cell") / CELL
     write_cell(raster, path)
@@ -61,7 +62,10 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
 def cell_raster(
     cell: Cell, paths: Sequence[Path], digests: Mapping[str, str], said: Completeness
 ) -> Raster:
-    """Make a cell of granules, with its lineage; `digests` are their SHA-256 by name."""
+    """Make a cell of granules, with its lineage; `digests` are their SHA-256 by name.
+
+    To what the cell is `said` to lack come the granules that turn out not to hold the layer.
+    """
     raster = reproject_granules(
         paths,
         cell.layer,
@@ -69,7 +73,7 @@ def cell_raster(
         cell.options,
         product=product(cell.product, cell.collection),
     )
-    own = raster.provenance
+    own, said = raster.provenance, found_besides(said, raster.completeness)
     if is_raster(cell.product):  # the file does not know which version it is
         own = replace(own, collection=cell.collection)
     granules = tuple(replace(one, sha256=digests.get(one.name, "")) for one in own.granules)
