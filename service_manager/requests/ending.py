@@ -10,7 +10,7 @@ import structlog
 from reprojection.read.completeness import WHOLE
 from service_manager.plans import stored_plan
 from service_manager.requests import notify
-from service_manager.tasks.causes import empty_rasters, first_cause, lacks_of_granules, order
+from service_manager.tasks.causes import empty_rasters, first_cause, found_later, order
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import BlobExistsError
 from tasks.model.categories import Category
@@ -118,9 +118,10 @@ def cancelled(counted: RequestRow) -> Verdict:
 def lacking(interests: Sequence[Interest], planned: Sequence[Gap]) -> tuple[Gap, ...]:
     """List all that a request lacks, in an order that repeats.
 
-    That is what planning found missing, the tasks that failed themselves, and the results that
-    could therefore not be made.
+    That is what planning found missing, what granules turned out to lack, the tasks that failed
+    themselves, and the results that could therefore not be made.
     """
+    later = found_later(interests)
     own = [
         Gap(what=interest.name, reason=_reason(interest))
         for interest in sorted(interests, key=order)
@@ -131,13 +132,13 @@ def lacking(interests: Sequence[Interest], planned: Sequence[Gap]) -> tuple[Gap,
     if stopped:
         what = f"{len(stopped):,} more runs of the reduction"
         own.append(Gap(what=what, reason=_reason(min(stopped, key=order))))
-    if not own:  # an input had been made, was lost, and could not be made again
+    if not own and not later:  # an input had been made, was lost, and could not be made again
         own = [
             Gap(what=interest.name, reason="made without an input that was lost from storage")
             for interest in sorted(interests, key=order)
             if interest.outcome is TaskOutcome.SUPERSEDED
         ]
-    return (*planned, *own)
+    return (*planned, *later, *own)
 
 
 def end(
@@ -166,7 +167,7 @@ def end(
     plan = stored_plan.thaw(runtime.blobs, live.id) or Plan(tasks=())
     counted = live.with_progress(())
     request = request_operations.document_of(stored)
-    known = (*plan.gaps, *lacks_of_granules(interests))
+    known = (*plan.gaps, *found_later(interests))
     if stored.state is RequestState.CANCELLING:
         verdict = cancelled(counted)
     else:
@@ -177,7 +178,7 @@ def end(
             steps=[step.label for step in request.steps],
             phases=counted.phases,
         )
-    gaps = lacking(interests, known)
+    gaps = lacking(interests, plan.gaps)
     _keep_gaps(runtime, live.id, gaps)
     now = runtime.clock.now()
     row = replace(

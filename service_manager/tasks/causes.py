@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from statistics import mode
 
 from reprojection.read.completeness import is_by_granule
-from tasks.model.categories import Category
+from tasks.model.categories import RULES, Category
 from tasks.model.model import Phase, State, Task, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.spec import Input
 from tasks.tables.task_rows import Interest
 
+_DAMAGED = {
+    category.value: RULES[category].remedy
+    for category in (Category.UNREADABLE_INPUT_FILE, Category.BAD_IMAGE_FORMAT)
+}
 _NAMED = 3  # rasters in one sentence
 _CELL = re.compile(r"^r-?\d+c-?\d+(_r-?\d+c-?\d+)* ")  # `tasks.request.target.cell_name`
 
@@ -52,17 +56,25 @@ def empty_rasters(interests: Iterable[Interest]) -> Empty:
     return Empty(paths=tuple(empty), rasters=len(shares))
 
 
-def lacks_of_granules(interests: Iterable[Interest]) -> tuple[Gap, ...]:
-    """List the granules that results do without for what they hold: no task of theirs failed."""
+def found_later(interests: Sequence[Interest]) -> tuple[Gap, ...]:
+    """List what results do without that neither planning nor a failure of the request tells.
+
+    Those are granules that do not hold what was asked for, and granules that were collected and
+    turned out to be damaged when they were read: the request had been told that they are there.
+    """
+    told = {one.name for one in interests if one.outcome is TaskOutcome.FAILED}
     found = {
         (one.what, one.why)
         for interest in interests
         if interest.outcome is TaskOutcome.DONE and interest.output
         for file in interest.files
         for one in file.completeness.missing
-        if is_by_granule(one.why)
+        if is_by_granule(one.why) or (one.why in _DAMAGED and one.what not in told)
     }
-    return tuple(Gap(what=what, reason=why) for what, why in sorted(found))
+    return tuple(
+        Gap(what=what, reason=f"{why}. {_DAMAGED[why]}" if why in _DAMAGED else why)
+        for what, why in sorted(found)
+    )
 
 
 def first_cause(interests: Iterable[Interest], runs: int) -> str:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.tasks.causes import empty_rasters, first_cause, inherited, order
+from reprojection.read.completeness import Completeness, Missing
+from service_manager.tasks.causes import empty_rasters, first_cause, found_later, inherited, order
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, State, Task, TaskOutcome
 from tasks.model.spec import Input
@@ -197,3 +198,21 @@ def test_results_without_a_valid_pixel_are_counted_and_some_named(
     made: list[Interest], expected: str
 ) -> None:
     assert str(empty_rasters(made)) == expected
+
+
+def test_what_was_found_later_is_a_gap_and_what_is_told_is_not_told_twice() -> None:
+    why = {
+        "night.nc": "holds no layer M05, as granules of night do",
+        "struck.hdf": Category.UNREADABLE_INPUT_FILE.value,
+        "failed.hdf": Category.UNREADABLE_INPUT_FILE.value,
+        "MCD15A2 2012-01-01 h18v03": "the archive does not have it",
+    }
+    missing = tuple(Missing(what=what, why=reason) for what, reason in why.items())
+    made = raster("a", 0.5)
+    file = replace(made.files[0], completeness=Completeness(share=0.5, missing=missing))
+    whole = [replace(made, files=(file,)), replace(made, key="b", files=(file,))]
+    found = found_later([*whole, failed("failed.hdf")])
+    assert [gap.what for gap in found] == ["night.nc", "struck.hdf"]
+    assert found[0].reason == why["night.nc"]
+    assert found[1].reason.startswith("unreadable input file. See `swathmill archive check`")
+    assert found_later([replace(whole[0], output=""), failed("failed.hdf")]) == ()
