@@ -20,7 +20,14 @@ class UnlikeRecordError(DownloadFailedError):
 
 
 class NotGranuleError(UnlikeRecordError):
-    """Something else came in place of the granule, or a part of it."""
+    """Something else came in place of the granule, or a part of it.
+
+    `kind` says it in two words: `no granule`, `truncated` or `damaged`.
+    """
+
+    def __init__(self, message: str, kind: str = "no granule") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class DamagedCopyError(ArchiveError):

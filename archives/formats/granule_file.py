@@ -26,6 +26,7 @@ _SAID = 80  # characters of a body that a message quotes
 _SHOWN = 8  # bytes that are shown of what is no text
 _NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
 _NOWHERE = 0xFFFFFFFF
+_MOST_HDF4 = 1 << 31  # bytes: offsets are signed 32-bit numbers to the library
 _MOST_ITEMS = 1 << 20  # of one list of a netCDF-3 header
 _OBJECT_HEADER = b"OHDR"
 _CLASSIC_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
@@ -33,6 +34,10 @@ _CLASSIC_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 1
 
 class _EndsError(Exception):
     """The file ends before its structure does, or the structure is inconsistent."""
+
+    def __init__(self, message: str, kind: str = "damaged") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 def begins_as_granule(head: bytes) -> bool:
@@ -58,12 +63,13 @@ def check_granule_file(path: Path, name: str, given: str) -> None:
             format_name, end = _ends(file, size)
         except _EndsError as problem:
             raise NotGranuleError(
-                f"{given} {name} damaged or cut: {problem}; fetch it again"
+                f"{given} {name} {problem.kind}: {problem}; fetch it again", problem.kind
             ) from None
     if end > size:
         raise NotGranuleError(
             f"{given} {name} truncated: it has {size} bytes, and its {format_name} structure "
-            f"says that data reach to byte {end}; fetch it again"
+            f"says that data reach to byte {end}; fetch it again",
+            "truncated",
         )
 
 
@@ -122,10 +128,12 @@ def _hdf4_end(file: BinaryIO) -> int:
                 elements += 1
                 end = max(end, int(offset) + int(length))
         if len(table) < 12 * count:
-            return end
+            break
         block = following
-    if not elements:
+    if not elements and end <= file.seek(0, 2):
         raise _EndsError("its HDF4 table of data is empty")
+    if end > _MOST_HDF4:
+        raise _EndsError(f"its HDF4 table names byte {end}, beyond any HDF4 file")
     return end
 
 
@@ -250,5 +258,5 @@ def _padded(size: int) -> int:
 def _exactly(file: BinaryIO, count: int, at: int) -> bytes:
     found = file.read(count)
     if len(found) < count:
-        raise _EndsError(f"it ends within its structure, at byte {at + len(found)}")
+        raise _EndsError(f"it ends within its structure, at byte {at + len(found)}", "truncated")
     return found

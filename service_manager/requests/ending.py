@@ -27,6 +27,9 @@ from tasks.tables.task_rows import Interest
 log = structlog.get_logger("manager.ending")
 
 
+_LOST = "made without an input that was lost from storage"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The state a request ends in, and the line that says so."""
@@ -65,7 +68,7 @@ def judge(
     reductions = [w for w in planned if w.output.partition("/")[0] in steps]
     unreduced = reductions and not any(w.outcome is TaskOutcome.DONE for w in reductions)
     runs = [w for w in failed if unreduced and _failed_run(w)]
-    cause = _cause(runs or failed, phases)
+    cause = _cause(runs or failed, phases) or _inherited_cause(interests)
     if planned and not made:
         return Verdict(
             state=RequestState.FAILED,
@@ -132,9 +135,9 @@ def lacking(interests: Sequence[Interest], planned: Sequence[Gap]) -> tuple[Gap,
     if stopped:
         what = f"{len(stopped):,} more runs of the reduction"
         own.append(Gap(what=what, reason=_reason(min(stopped, key=order))))
-    if not own and not later:  # an input had been made, was lost, and could not be made again
+    if not own and not later:  # an input had been made, and could not be made again
         own = [
-            Gap(what=interest.name, reason="made without an input that was lost from storage")
+            Gap(what=interest.name, reason=interest.message or _LOST)
             for interest in sorted(interests, key=order)
             if interest.outcome is TaskOutcome.SUPERSEDED
         ]
@@ -314,6 +317,13 @@ def _cause(failed: Sequence[Interest], phases: Mapping[Phase, PhaseCount]) -> st
     """Why tasks failed by themselves, to go on with."""
     runs = phases.get(Phase.REDUCTION, PhaseCount()).total
     cause = first_cause(failed, runs)
+    return f": {cause}" if cause else ""
+
+
+def _inherited_cause(interests: Sequence[Interest]) -> str:
+    """Why tasks lacked an input that had been there, to go on with."""
+    without = (TaskOutcome.SUPERSEDED, TaskOutcome.GAP)
+    cause = next((w.message for w in interests if w.outcome in without and w.message), "")
     return f": {cause}" if cause else ""
 
 

@@ -238,7 +238,7 @@ class Dependents:
                 continue
             fallback, etag = planned
             try:
-                cause = cause or ("" if fallback else self._first_cause(task, spec))
+                cause = cause or self._first_cause(task, spec)
                 after = change_task(
                     self._runtime,
                     key,

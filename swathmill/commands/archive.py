@@ -11,7 +11,7 @@ import typer
 from archives.errors import NotGranuleError
 from archives.fetch.files import LocalFiles
 from archives.formats.checksums import digest, read_chunks, same_checksum
-from archives.formats.granule_file import HEAD, begins_as_granule, check_granule_file
+from archives.formats.granule_file import check_granule_file
 from archives.formats.sidecar import read_sidecar
 from reprojection.errors import ReprojectionError
 from reprojection.read.isolation import ReadingProcess
@@ -78,9 +78,7 @@ def _flaws(folder: Path, file: str, reader: ReadingProcess) -> Iterator[Flaw]:
         elif other := reader.run(read_whole, path):
             yield Flaw(file=file, kind="another granule", found=f"it holds {other}")
     except NotGranuleError as error:
-        with path.open("rb") as opened:
-            cut = begins_as_granule(opened.read(HEAD))
-        yield Flaw(file=file, kind="truncated" if cut else "no granule", found=str(error))
+        yield Flaw(file=file, kind=error.kind, found=str(error))
     except ReprojectionError as error:
         yield Flaw(file=file, kind="damaged", found=str(error))
     except OSError as error:

@@ -107,6 +107,10 @@ def test_what_was_put_right_has_the_values_of_what_was_never_damaged(
         assert fetches(work) == [None, Category.UNREADABLE_INPUT_FILE]
         assert "gives the same bytes again" in work.collections()[-1].message
         assert values(work, request).keys() < right.keys()
+        row = work.row(request)
+        said = f"{NAMES[0]} is damaged, and folder gives the same bytes again"
+        assert said in row.message
+        assert [said in gap.reason for gap in row.gaps] == [True] * len(row.gaps)
         shutil.copy(granules / NAMES[0], source.path(NAMES[0]))
         found = values(work, work.retry(request))
     assert found.keys() == right.keys()

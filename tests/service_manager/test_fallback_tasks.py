@@ -253,7 +253,8 @@ def test_a_fallback_task_has_the_place_of_the_task_among_the_results(scene: Scen
     found = scene.recorded("r", new)
     assert (found.name, found.output, found.reused, found.outcome) == ("cell", "lai", False, None)
     task = scene.task(CELL)
-    assert (task.state, task.fallback, task.reason) == (State.FAILED, new.key, "")
+    said = (task.state, task.fallback, task.reason)
+    assert said == (State.FAILED, new.key, "bad image format")
     scene.process()
     assert scene.recorded("r", CELL).outcome is TaskOutcome.SUPERSEDED
 
