@@ -219,6 +219,7 @@ cuts: $(STAMP)/dev ## Cut three worker hosts off the network by a script, for 5 
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run; VALUES=n, 10000]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2
 	@$(BIN)/python -m bench.fuzz_values --count $(or $(VALUES),500) --jobs 2
+	@$(BIN)/python -m bench.fuzz_values --count $(or $(VALUES),500) --jobs 2 --anywhere
 
 .PHONY: every-layer
 every-layer: $(STAMP)/dev ## Request every layer of every product and collection, on generated granules

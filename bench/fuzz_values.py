@@ -1,11 +1,16 @@
-"""Invert bytes of compressed data: no layer may give wrong values without an error.
+"""Invert bytes of granules: no layer may give wrong values without an error.
 
     SWATHMILL_TEST_GRANULES=FOLDER python -m bench.fuzz_values --count 10000 --jobs 2
 
 Each case inverts one to eight bytes of one compressed stream, reads every layer, and compares it
-with the clean file's. The corpus are the fuzzer's small granules, HDF4 and HDF5, and the smallest
-real granule of each product in the folder of SWATHMILL_TEST_GRANULES. `--format hdf4` (or hdf5)
-takes only granules of that format. `--only SEED` repeats a case.
+with the clean file's. With `--anywhere` it inverts one byte of the whole file, so the indices of
+chunks, the headers and the attributes, too. An attribute that reads as another one is counted
+apart ("attribute"): no format of granules has a checksum of them. Bytes that are stored plain,
+without compression, are left alone: nothing tells that they changed.
+
+The corpus are the fuzzer's small granules, HDF4 and HDF5, and the smallest real granule of each
+product in the folder of SWATHMILL_TEST_GRANULES. `--format hdf4` (or hdf5) takes only granules of
+that format. `--only SEED` repeats a case.
 """
 
 import argparse
@@ -28,10 +33,11 @@ import numpy as np
 
 from bench.fuzz_granules import make_corpus
 from reprojection.container import Container
-from reprojection.errors import UnreadableGranuleError
+from reprojection.errors import BadFormatError, UnreadableGranuleError
 from reprojection.read.hdf4 import Hdf4Container
-from reprojection.read.hdf4_data import deflated_places
+from reprojection.read.hdf4_data import deflated_places, plain_places
 from reprojection.read.hdf5 import Hdf5Container
+from reprojection.read.isolation import run_in_fork
 
 _BATCH = 100
 _LARGEST = 6_000_000  # bytes: the real granules that are read quickly enough
@@ -44,7 +50,8 @@ class Original:
     path: Path
     data: bytes
     streams: tuple[tuple[int, int], ...]  # offset and length
-    digests: dict[str, str | None]
+    plain: tuple[tuple[int, int], ...]  # values that are not compressed, likewise
+    digests: "Digests"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +62,17 @@ class Case:
     granule: str
     refused: int
     wrong: tuple[str, ...]
+    attributes: int = 0  # layers whose attributes read as others
 
 
 def read_original(path: Path) -> Original:
     """Read a clean granule."""
     return Original(
-        path=path, data=path.read_bytes(), streams=_streams(path), digests=_digests(path)
+        path=path,
+        data=path.read_bytes(),
+        streams=_streams(path),
+        plain=_plain(path),
+        digests=_digests(path),
     )
 
 
@@ -79,39 +91,105 @@ def _streams(path: Path) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _digests(path: Path) -> dict[str, str | None]:
-    """Return a digest of each layer's values; None for a layer that is refused as damaged."""
-    found: dict[str, str | None] = {}
+def _plain(path: Path) -> tuple[tuple[int, int], ...]:
+    """List where values lie that are not compressed."""
+    if path.suffix != ".h5":
+        return plain_places(path)
+    found: list[tuple[int, int]] = []
+
+    def add(_: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset) and item.chunks is None and item.id.get_offset():
+            found.append((item.id.get_offset(), item.id.get_storage_size()))
+
+    with h5py.File(path, "r") as file:
+        file.visititems(add)
+    return tuple(found)
+
+
+Digests = dict[str, tuple[str | None, str]]
+
+
+def _digests(path: Path) -> Digests:
+    """Return digests of each layer's values and attributes; None for values that are refused.
+
+    Nothing for a file that is refused as a whole.
+    """
+    try:
+        return _digests_of(path)
+    except (UnreadableGranuleError, BadFormatError):
+        return {}
+
+
+def _digests_of(path: Path) -> Digests:
+    found: Digests = {}
     container: Container = (Hdf5Container if path.suffix == ".h5" else Hdf4Container)(path)
     with closing(container):
         for dataset in container.datasets:
             try:
                 values = container.read(dataset, (0,) * len(dataset.shape), dataset.shape)
             except UnreadableGranuleError:
-                found[dataset.key] = None
+                digest = None
             else:
-                found[dataset.key] = hashlib.blake2b(values.tobytes()).hexdigest()
+                content = f"{values.dtype} {values.shape} ".encode() + values.tobytes()
+                digest = hashlib.blake2b(content).hexdigest()
+            try:
+                about = str(sorted(dataset.attributes.items()))
+            except UnreadableGranuleError:
+                about = "refused"
+            found[f"{dataset.structure}/{dataset.name}"] = digest, about
     return found
 
 
-def run_case(originals: Sequence[Original], folder: Path, seed: int) -> Case:
+def run_case(
+    originals: Sequence[Original], folder: Path, seed: int, *, anywhere: bool = False
+) -> Case:
     """Damage a granule as the seed says, read all its layers, and compare them."""
     source = random.Random(seed)
     original = source.choice(originals)
     data = bytearray(original.data)
-    at, length = source.choice(original.streams)
-    for place in {source.randrange(at, at + length) for _ in range(source.choice((1, 1, 2, 8)))}:
+    if anywhere:
+        places = {_place(source, original)}
+    else:
+        at, length = source.choice(original.streams)
+        places = {source.randrange(at, at + length) for _ in range(source.choice((1, 1, 2, 8)))}
+    for place in places:
         data[place] ^= 0xFF
     damaged = folder / f"case{original.path.suffix}"
     damaged.write_bytes(data)
-    found = _digests(damaged)
-    wrong = [name for name, digest in original.digests.items() if found[name] not in (None, digest)]
-    refused = sum(digest is None for digest in found.values())
-    return Case(seed=seed, granule=original.path.name, refused=refused, wrong=tuple(wrong))
+    # The HDF4 library crashes on some damaged headers.
+    try:
+        found = run_in_fork([damaged], _digests, damaged) if anywhere else _digests(damaged)
+    except UnreadableGranuleError:
+        found = {}
+    same = {key: found.get(key, (None, "")) for key in original.digests}
+    wrong = [
+        key for key, (digest, _) in same.items() if digest not in (None, original.digests[key][0])
+    ]
+    return Case(
+        seed=seed,
+        granule=original.path.name,
+        refused=sum(digest is None for digest, _ in same.values()),
+        wrong=tuple(wrong),
+        attributes=sum(
+            digest is not None and about != original.digests[key][1]
+            for key, (digest, about) in same.items()
+        ),
+    )
+
+
+def _place(source: random.Random, original: Original) -> int:
+    """Choose a byte of a file that does not lie in values which are stored plain."""
+    while True:
+        place = source.randrange(len(original.data))
+        if not any(at <= place < at + length for at, length in original.plain):
+            return place
 
 
 def run_batch(
-    seeds: Sequence[int], real: Path | None = None, suffixes: Sequence[str] = (".hdf", ".h5")
+    seeds: Sequence[int],
+    real: Path | None = None,
+    suffixes: Sequence[str] = (".hdf", ".h5"),
+    anywhere: bool = False,
 ) -> list[Case]:
     """Run some cases on the generated granules, or with `real` also on granules of that folder.
 
@@ -123,7 +201,8 @@ def run_batch(
         if real is not None:
             paths += _real_granules(real)
         originals = [read_original(path) for path in paths if path.suffix in suffixes]
-        return [run_case([one for one in originals if one.streams], folder, at) for at in seeds]
+        taken = [one for one in originals if one.streams or anywhere]
+        return [run_case(taken, folder, at, anywhere=anywhere) for at in seeds]
 
 
 def _shuffled(path: Path) -> Path:
@@ -139,7 +218,7 @@ def _shuffled(path: Path) -> Path:
 
 def _real_granules(folder: Path) -> list[Path]:
     files: dict[str, list[Path]] = {}
-    for path in sorted((*folder.glob("l*/**/*.hdf"), *folder.glob("l*/**/*.h5"))):
+    for path in sorted((*folder.glob("*/**/*.hdf"), *folder.glob("*/**/*.h5"))):
         if path.stat().st_size <= _LARGEST:
             files.setdefault(path.name.partition(".")[0], []).append(path)
     return [min(paths, key=lambda path: path.stat().st_size) for paths in files.values()]
@@ -152,6 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--format", choices=("hdf4", "hdf5", "all"), default="all")
+    parser.add_argument("--anywhere", action="store_true", help="invert a byte of the whole file")
     parser.add_argument("--only", type=int, help="run this one case and show how it ended")
     chosen = parser.parse_args(arguments)
     granules = os.environ.get("SWATHMILL_TEST_GRANULES")
@@ -159,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suffixes = {"hdf4": (".hdf",), "hdf5": (".h5",), "all": (".hdf", ".h5")}[chosen.format]
     started = time.monotonic()
     if chosen.only is not None:
-        (case,) = run_batch([chosen.only], real, suffixes)
+        (case,) = run_batch([chosen.only], real, suffixes, chosen.anywhere)
         sys.stdout.write(f"{case}\n")
         return int(bool(case.wrong))
     seeds = range(chosen.seed, chosen.seed + chosen.count)
@@ -167,9 +247,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended: Counter[tuple[str, str]] = Counter()
     faults: list[Case] = []
     with ProcessPoolExecutor(max_workers=chosen.jobs) as pool:
-        for cases in pool.map(run_batch, batches, repeat(real), repeat(suffixes)):
+        given = repeat(real), repeat(suffixes), repeat(chosen.anywhere)
+        for cases in pool.map(run_batch, batches, *given):
             for case in cases:
-                how = "WRONG" if case.wrong else "refused" if case.refused else "no effect"
+                how = "refused" if case.refused else "attribute" if case.attributes else "no effect"
+                how = "WRONG" if case.wrong else how
                 ended[case.granule, how] += 1
             faults += [case for case in cases if case.wrong]
             sys.stderr.write(f"{sum(ended.values())} of {chosen.count} cases\n")

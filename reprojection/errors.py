@@ -11,6 +11,22 @@ class UnreadableGranuleError(ReprojectionError):
     """The file is HDF but damaged: it is truncated, or its structure is inconsistent."""
 
 
+class PointingFileError(UnreadableGranuleError):
+    """The file says that its values lie in another file of the machine; nothing of it is read."""
+
+    def __init__(self, name: str, part: str) -> None:
+        self.name = name
+        self.part = part
+        super().__init__(
+            f"{name}: {part} lies in another file. A file from outside has to hold its values "
+            "itself: nothing of it is read; ask whoever made it, or fetch the archive's own copy"
+        )
+
+    def __reduce__(self) -> tuple[type["PointingFileError"], tuple[str, str]]:
+        """Pickle by arguments, because a reader's errors cross process boundaries."""
+        return type(self), (self.name, self.part)
+
+
 class BadFormatError(ReprojectionError):
     """The file is not HDF at all (an HTML page saved as .hdf, an empty file, another format)."""
 

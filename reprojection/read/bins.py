@@ -74,6 +74,13 @@ class BinnedFile:
             self._fill(name, rings, columns, out[top : top + height])
         return out
 
+    def behind(self, name: str) -> tuple[h5py.Dataset, ...]:
+        """Return the data sets of the file from which a layer is read."""
+        if name in ("lat", "lon"):
+            return ()
+        own = () if name == COUNTS else (self.group[name],)
+        return (self.group["BinIndex"], self.group["BinList"], *own)
+
     def _fill(
         self,
         name: str,

@@ -18,6 +18,7 @@ from pyhdf.SD import SD, SDC, SDS
 from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet, take_from_block
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.hdf4_data import DamagedStreamError, StoredData
+from reprojection.read.own_values import check_hdf4
 
 MAX_ATTRIBUTES = 5000
 MAX_DATASETS = 5000  # MOD08 has about 1,000; limits the loop over a damaged count
@@ -49,6 +50,7 @@ class Hdf4Container:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            check_hdf4(path)
             self._stored = StoredData(path)
         except OSError as problem:
             raise self._damaged(str(problem)) from problem

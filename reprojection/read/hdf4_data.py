@@ -3,9 +3,12 @@
 This takes half of the library's time (the library inflates through small buffers), and it checks
 what the library does not: that deflated bytes match their checksum (zlib's Adler-32). This module
 reads the storage forms of most granules: one piece, deflated data, or deflated chunks, each whole
-or in linked blocks. Data stored in any other way, or not exactly as the format prescribes, are left
-to the library. If a deflated stream is found and its content is wrong, it is damaged: it is never
-left to the library, which would return wrong bytes without an error.
+or in linked blocks. Data stored in any other way (another compression, another version of a header)
+are left to the library. What is stored in these ways and not exactly as the format prescribes is
+damaged, and so is a file whose elements lie upon one another or beyond its end, and a data set that
+lacks a chunk: none of the real granules at hand is so. It is never left to the library, which takes
+a chunk that it does not find for one that was never written, and returns wrong bytes without an
+error.
 
 Source: HDF Specification and Developer's Guide, version 4.2: "Data Descriptor Blocks", "Extended
 Tags and Special Elements" (linked blocks, compression, chunking), "Vdata". All numbers are
@@ -34,6 +37,8 @@ _VALUES, _GROUP, _TABLE_HEAD, _TABLE = 702, 720, 1962, 1963
 _SPECIAL = 0x4000  # this bit of a tag means that the element begins with a special code
 _IN_BLOCKS, _COMPRESSED, _CHUNKED = 1, 3, 5  # special codes
 _DEFLATE = 4  # code of the compression method
+_OTHER_CODERS = (0, 1, 2, 3, 5)  # none, RLE, n-bit, Skipping Huffman, szip: left to the library
+_NEVER_WRITTEN = 0xFFFFFFFF, 0xFFFFFFFF  # offset and length
 _FIRST_BLOCK = 4  # offset in bytes: the first block follows the magic number
 _SMALL_CHUNK = 1 << 20  # elements; a larger chunk must not exceed its data set
 _REST = 1 << 20  # bytes inflated at a time if they are only checked
@@ -43,7 +48,7 @@ _InflateError = cast("type[Exception]", isal_zlib.error)
 
 
 class DamagedStreamError(Exception):
-    """Deflated bytes do not match their checksum or their length."""
+    """Values are not stored as the format prescribes, or deflated bytes miss their checksum."""
 
 
 class _UnknownError(Exception):
@@ -103,7 +108,7 @@ class StoredData:
         read.
 
         Raises:
-            DamagedStreamError: deflated bytes were found and are damaged.
+            DamagedStreamError: the values are damaged, or what says where they lie is.
         """
         wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
         try:
@@ -112,8 +117,12 @@ class StoredData:
             if head is None or _code(head) != _CHUNKED:
                 return _unchunked(elements, number, head, wanted)
             return _chunked(elements, _chunk_head(head, shape, dtype), wanted)
-        except (_UnknownError, OSError, ValueError, struct.error):
+        except _UnknownError:
             return None
+        except (ValueError, struct.error) as error:
+            raise DamagedStreamError(
+                f"what says where its values lie is damaged: {error}"
+            ) from error
 
     def take(
         self,
@@ -135,8 +144,12 @@ class StoredData:
             if head is None or _code(head) != _CHUNKED:
                 return None
             return _from_chunks(elements, _chunk_head(head, shape, dtype), at)
-        except (_UnknownError, OSError, ValueError, struct.error):
+        except _UnknownError:
             return None
+        except (ValueError, struct.error) as error:
+            raise DamagedStreamError(
+                f"what says where its values lie is damaged: {error}"
+            ) from error
 
     def close(self) -> None:
         """Release the file."""
@@ -144,9 +157,9 @@ class StoredData:
 
     def _descriptors(self) -> dict[tuple[int, int], tuple[int, int]]:
         if self._directory is None:
-            # Keep the failure: a second attempt would fail in the same way.
-            self._directory = {}
-            self._directory = _descriptors(self._file)
+            found = _descriptors(self._file)
+            _check_places(found, self._file.seek(0, 2))
+            self._directory = found
         return self._directory
 
 
@@ -158,11 +171,13 @@ def _storage(elements: "_Elements", reference: int) -> tuple[int, bytes | None]:
 
 
 def _unchunked(elements: "_Elements", number: int, head: bytes | None, wanted: _Wanted) -> Values:
+    size = prod(wanted.shape) * wanted.dtype.itemsize
     if head is None or _code(head) == _IN_BLOCKS:
+        if elements.length(_VALUES, number) != size:
+            raise DamagedStreamError(f"its values do not have the {size} bytes of its shape")
         return wanted.cut(elements.read(_VALUES, number, wanted.reach))
     if _code(head) != _COMPRESSED:
         raise _UnknownError
-    size = prod(wanted.shape) * wanted.dtype.itemsize
     return wanted.cut(elements.inflate(head, size, wanted.reach))
 
 
@@ -175,15 +190,26 @@ def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
         file.seek(block)
         length, block = struct.unpack(">HI", file.read(6))
         listed += length + 1
-        if listed > limit:  # the blocks overlap or form a cycle
-            raise _UnknownError
+        if listed > limit:
+            raise DamagedStreamError("the lists of the file's elements overlap or form a cycle")
         for tag, number, offset, size in struct.iter_unpack(">HHII", file.read(12 * length)):
             if tag == _NULL:
                 continue
             if (tag, number) in found:
-                raise _UnknownError
+                raise DamagedStreamError(f"the file lists element {tag}/{number} twice")
             found[tag, number] = offset, size
     return found
+
+
+def _check_places(directory: dict[tuple[int, int], tuple[int, int]], size: int) -> None:
+    """See that every element lies within a file of `size` bytes, and none upon another one."""
+    written = [at for at in directory.values() if at != _NEVER_WRITTEN and at[1]]
+    places = np.array(sorted(written), np.int64).reshape(-1, 2)
+    ends = places.sum(axis=1)
+    if (ends > size).any():
+        raise DamagedStreamError("an element lies beyond the end of the file")
+    if (places[1:, 0] < ends[:-1]).any():
+        raise DamagedStreamError("elements of the file lie upon one another")
 
 
 def deflated_places(path: Path) -> tuple[tuple[int, int], ...]:
@@ -198,6 +224,25 @@ def deflated_places(path: Path) -> tuple[tuple[int, int], ...]:
         for tag, number in directory:
             if tag == _DEFLATED | _SPECIAL:
                 places += elements.block_places(_DEFLATED, number)
+        return tuple(places)
+
+
+def plain_places(path: Path) -> tuple[tuple[int, int], ...]:
+    """List offset and length in bytes of all values of an HDF4 file that are not compressed.
+
+    Values that are the file's own account of itself (attributes are values, too) are among them.
+    """
+    with path.open("rb") as file:
+        directory = _descriptors(file)
+        elements = _Elements(file, directory)
+        places = [at for (tag, _), at in directory.items() if tag == _VALUES]
+        for tag, number in directory:
+            if tag == _VALUES | _SPECIAL:
+                head = elements.special(_VALUES, number)
+                if head is not None and _code(head) == _IN_BLOCKS:
+                    places += elements.block_places(_VALUES, number)
+            elif tag == _CHUNK:
+                places.append(directory[tag, number])
         return tuple(places)
 
 
@@ -219,8 +264,15 @@ class _Elements:
         head = self.special(tag, number)
         data = self._bytes(tag, number, reach) if head is None else self._linked(head, reach)
         if reach is not None and len(data) < reach:
-            raise _UnknownError
+            raise DamagedStreamError(f"element {tag}/{number} has less than {reach} bytes")
         return data
+
+    def length(self, tag: int, number: int) -> int:
+        """Return the bytes of an element in one piece or in linked blocks."""
+        head = self.special(tag, number)
+        if head is None:
+            return self._directory[tag, number][1]
+        return int(struct.unpack(">HIIIH", head)[1])
 
     def inflate(self, head: bytes, size: int, reach: int) -> bytes:
         """Inflate the first `reach` bytes of a deflated element of `size` bytes.
@@ -228,8 +280,10 @@ class _Elements:
         The whole stream is inflated, because its checksum covers the whole.
         """
         code, version, length, number, model, coder = struct.unpack_from(">HHIHHH", head)
-        if (code, version, length, model, coder) != (_COMPRESSED, 0, size, 0, _DEFLATE):
+        if coder in _OTHER_CODERS:
             raise _UnknownError
+        if (code, version, length, model, coder) != (_COMPRESSED, 0, size, 0, _DEFLATE):
+            raise DamagedStreamError("the header of deflated bytes is damaged")
         stream = self.read(_DEFLATED, number)
         inflater = isal_zlib.decompressobj()
         try:
@@ -250,12 +304,12 @@ class _Elements:
         try:
             offset, length = self._directory[tag, number]
         except KeyError:
-            raise _UnknownError from None
+            raise DamagedStreamError(f"the file has no element {tag}/{number}") from None
         self._file.seek(offset)
         wanted = length if reach is None else min(length, reach)
         data = self._file.read(wanted)
         if len(data) != wanted:
-            raise _UnknownError
+            raise DamagedStreamError(f"the file breaks off within element {tag}/{number}")
         return data
 
     def _linked(self, head: bytes, reach: int | None) -> bytearray:
@@ -267,12 +321,12 @@ class _Elements:
         for number in self._links(table, per_table):
             block = self._bytes(_LINKED, number)
             if data and len(block) != size:  # only the first block may have a different length
-                raise _UnknownError
+                raise DamagedStreamError("a linked block has not the length of the others")
             data += block
             if len(data) >= end:
                 del data[end:]
                 return data
-        raise _UnknownError
+        raise DamagedStreamError("linked blocks end too early")
 
     def block_places(self, tag: int, number: int) -> list[tuple[int, int]]:
         """Return offset and length of each block of an element in linked blocks."""
@@ -312,20 +366,15 @@ class _Chunks:
         """The number of chunks along each axis."""
         return tuple(-(-size // part) for size, part in zip(self.whole, self.shape, strict=True))
 
-    @property
-    def filled(self) -> Values:
-        """The value of every element of a chunk that was not written."""
-        return np.frombuffer(self.fill, self.dtype.newbyteorder(">"))
-
     def values(self, elements: "_Elements", tag: int, number: int) -> Values:
         """Read a chunk; its bytes are in the file's order."""
         if tag != _CHUNK:
-            raise _UnknownError
+            raise DamagedStreamError(f"a chunk is an element of another kind ({tag})")
         size = prod(self.shape) * self.dtype.itemsize
         if self.deflated:
             head = elements.special(_CHUNK, number)
             if head is None:
-                raise _UnknownError
+                raise DamagedStreamError("a chunk is not deflated as the others are")
             data: bytes | bytearray = elements.inflate(head, size, size)
         else:
             data = elements.read(_CHUNK, number, size)
@@ -339,8 +388,10 @@ def _chunk_head(head: bytes, whole: Index, dtype: np.dtype[np.generic]) -> _Chun
     code, _, version, flags, total, elements, size, tag, table, _, _, axes = struct.unpack_from(
         _CHUNK_HEAD, head
     )
-    if (code, version, tag, axes) != (_CHUNKED, 0, _TABLE_HEAD, len(whole)):
+    if version:
         raise _UnknownError
+    if (code, tag, axes) != (_CHUNKED, _TABLE_HEAD, len(whole)):
+        raise DamagedStreamError("the header of its chunks is damaged")
     at = struct.calcsize(_CHUNK_HEAD)
     lengths = struct.unpack_from(f">{3 * axes}I", head, at)
     shape = tuple(lengths[2::3])
@@ -348,25 +399,26 @@ def _chunk_head(head: bytes, whole: Index, dtype: np.dtype[np.generic]) -> _Chun
     (fill_size,) = struct.unpack_from(">I", head, at)
     fill, rest = head[at + 4 : at + 4 + fill_size], head[at + 4 + fill_size :]
     if lengths[1::3] != whole or (total, size) != (prod(whole), dtype.itemsize):
-        raise _UnknownError
+        raise DamagedStreamError("the header of its chunks is of another shape or type")
     if not 0 < elements == prod(shape) <= max(total, _SMALL_CHUNK) or len(fill) != size:
-        raise _UnknownError
+        raise DamagedStreamError("the header of its chunks is damaged")
     if flags == _COMPRESSED:
-        if struct.unpack_from(">HIHH", rest) != (_COMPRESSED, 6, 0, _DEFLATE):
+        packed = struct.unpack_from(">HIHH", rest)
+        if packed[3] in _OTHER_CODERS:
             raise _UnknownError
+        if packed != (_COMPRESSED, 6, 0, _DEFLATE):
+            raise DamagedStreamError("the header of its deflated chunks is damaged")
     elif flags or rest:
-        raise _UnknownError
+        raise DamagedStreamError("the header of its chunks is damaged")
     return _Chunks(
         whole=whole, dtype=dtype, shape=shape, fill=fill, table=table, deflated=bool(flags)
     )
 
 
 def _chunked(elements: _Elements, chunks: _Chunks, wanted: _Wanted) -> Values:
-    """Assemble a part of a data set from the chunks it touches; unwritten chunks are fill."""
+    """Assemble a part of a data set from the chunks it touches."""
     written = list(_chunk_table(elements, chunks))
     out = np.empty(wanted.count, wanted.dtype)
-    if len(written) < prod(chunks.across):
-        out.fill(chunks.filled[0])
     for place, tag, number in written:
         into, out_of = _overlap(place, chunks.shape, wanted)
         if any(part.start >= part.stop for part in into):
@@ -382,11 +434,7 @@ def _from_chunks(elements: _Elements, chunks: _Chunks, at: Sequence[Indexes]) ->
     for place, members, inside in _by_chunk(
         chunks.shape, chunks.across, tuple(one.tobytes() for one in at)
     ):
-        found = written.get(place)
-        if found is None:
-            out[members] = chunks.filled
-        else:
-            out[members] = chunks.values(elements, *found).ravel()[inside]
+        out[members] = chunks.values(elements, *written[place]).ravel()[inside]
     return out
 
 
@@ -415,22 +463,20 @@ def _by_chunk(
 
 
 def _chunk_table(elements: _Elements, chunks: _Chunks) -> Iterator[tuple[Index, int, int]]:
-    """Yield (position in units of chunks, tag, number) of every chunk that was written."""
+    """Yield (position in units of chunks, tag, number) of every chunk; each is there once."""
     axes = len(chunks.shape)
     interlace, rows, width, fields = struct.unpack_from(
         ">HIHH", elements.read(_TABLE_HEAD, chunks.table)
     )
-    if (interlace, width, fields) != (0, 4 * axes + 4, 3):
-        raise _UnknownError
     across = chunks.across
-    if rows > prod(across):
-        raise _UnknownError
-    table = elements.read(_TABLE, chunks.table, rows * width) if rows else b""
+    if (interlace, width, fields, rows) != (0, 4 * axes + 4, 3, prod(across)):
+        raise DamagedStreamError(f"the table of its {prod(across)} chunks is damaged")
+    table = elements.read(_TABLE, chunks.table, rows * width)
     seen: set[Index] = set()
     for *place, tag, number in struct.iter_unpack(f">{axes}iHH", table[: rows * width]):
         at = tuple(place)
         if at in seen or any(not 0 <= one < end for one, end in zip(at, across, strict=True)):
-            raise _UnknownError
+            raise DamagedStreamError(f"the table of its chunks has a chunk twice or off it: {at}")
         seen.add(at)
         yield at, tag, number
 

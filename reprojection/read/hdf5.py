@@ -1,5 +1,6 @@
 """Read HDF5-EOS files (VIIRS land tiles) and netCDF-4 files (VIIRS, ocean colour) through h5py."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,8 @@ from reprojection.container import (
 from reprojection.errors import BadFormatError, UnreadableGranuleError
 from reprojection.read.bins import GROUP, BinnedFile, open_bins
 from reprojection.read.hdf4 import join_metadata
+from reprojection.read.hdf5_storage import StorageChecks
+from reprojection.read.own_values import open_hdf5
 
 _ROWS = "YDim"
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError, OverflowError)
@@ -37,7 +40,9 @@ class Hdf5Container:
         self._bins: BinnedFile | None = None
         self._northward = False  # whether row 0 of the file's grid is its southernmost
         try:
-            self._file = h5py.File(path, "r")
+            self._file = open_hdf5(path)
+            self._descriptor = self._file.id.get_vfd_handle()
+            self._checks = StorageChecks(path=path, size=os.fstat(self._descriptor).st_size)
         except _DAMAGE as problem:
             raise self._damaged(str(problem)) from problem
         try:
@@ -74,8 +79,18 @@ class Hdf5Container:
         block = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
         try:
             if self._bins is not None:
+                for item in self._bins.behind(dataset.name):
+                    self._checks.check(item)
                 return self._bins.read(dataset.name, start, count)
-            values = np.asarray(self._file[dataset.key][block]).astype(dataset.dtype, copy=False)
+            item = self._file[dataset.key]
+            chunks = self._checks.check(item)
+            if chunks is not None and chunks.is_read_here:
+                stored = chunks.read(self._descriptor, item, start, count)
+            else:
+                if chunks is not None:
+                    chunks.look_up(item, start, count)
+                stored = np.asarray(item[block])
+            values = stored.astype(dataset.dtype, copy=False)
             return values if upward is None else np.flip(values, upward)
         except (*_DAMAGE, MemoryError) as problem:
             raise UnreadableGranuleError(
@@ -160,6 +175,7 @@ class Hdf5Container:
         if lat is None or lon is None:
             placed = {"latitude", "longitude"} <= {one.name.lower() for one in found}
             return found if placed or "ShortName" in self._attributes else []
+        self._checks.check(self._file[lat.key])
         south, north = self._file[lat.key][[0, -1]] if lat.shape[0] > 1 else (0.0, 0.0)
         self._northward = bool(south < north)
         # A variable that is a dimension's scale bears the dimension's name.

@@ -13,7 +13,9 @@ from pyproj.exceptions import CRSError
 
 from reprojection.catalogue.layers import LayerKind, guess_kind
 from reprojection.catalogue.user_raster import RasterLayer
+from reprojection.errors import PointingFileError
 from reprojection.grid.grids import Grid
+from reprojection.read.own_values import open_hdf5
 from reprojection.read.structmetadata import MAX_SIDE
 from reprojection.read.user_source import (
     MOST_DAYS,
@@ -58,22 +60,14 @@ def open_netcdf(file: RasterFile) -> Source:
     Raises RasterRefusedError for one without a CRS or such variables, and for one that leads to
     other files.
     """
-    opened = h5py.File(file.path, "r")
-    found: dict[str, h5py.Dataset] = {}
-    for name in opened:
-        if not isinstance(opened.get(name, getlink=True), h5py.HardLink):
-            raise RasterRefusedError(
-                f"{file.name}: {name} is a link. A raster holds its values itself."
-            )
-        item = opened[name]
-        if not isinstance(item, h5py.Dataset):
-            continue
-        if item.external or item.is_virtual:
-            raise RasterRefusedError(
-                f"{file.name}: the values of {name} lie in other files. A raster holds its values "
-                "itself."
-            )
-        found[str(name)] = item
+    try:
+        opened = open_hdf5(file.path)
+    except PointingFileError as error:
+        raise RasterRefusedError(
+            f"{file.name}: the values of {error.part} lie in other files. A raster holds its "
+            "values itself."
+        ) from error
+    found = {str(name): item for name, item in opened.items() if isinstance(item, h5py.Dataset)}
     dims = {name: _dims(item) for name, item in found.items()}
     axes = {
         word: name

@@ -196,17 +196,25 @@ def test_what_was_appended_lies_in_linked_blocks(tmp_path: Path) -> None:
     assert of_every_dataset(path) == {"A": True, "B": True}
 
 
-def test_chunks_at_the_edge_and_chunks_that_were_never_written(tmp_path: Path) -> None:
+def test_chunks_reach_beyond_the_edge(tmp_path: Path) -> None:
     values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
-    path = build(tmp_path / "chunks.hdf", chunked(values, (64, 100), without=3))
-    expected = values.copy()
-    expected[64:128, :100] = -1
+    path = build(tmp_path / "chunks.hdf", chunked(values, (64, 100), without=0))
     whole = read(path, values.shape)
     assert whole is not None
-    assert np.array_equal(whole, expected)
+    assert np.array_equal(whole, values)
     part = read(path, values.shape, part=((60, 90), (80, 33)))
     assert part is not None
-    assert np.array_equal(part, expected[60:140, 90:123])
+    assert np.array_equal(part, values[60:140, 90:123])
+
+
+def test_a_missing_chunk_is_damage(tmp_path: Path) -> None:
+    """The library fills it: a chunk whose place was damaged would read as fill."""
+    values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
+    path = build(tmp_path / "chunks.hdf", chunked(values, (64, 100), without=3))
+    with pytest.raises(DamagedStreamError, match="table of its 6 chunks"):
+        read(path, values.shape)
+    with pytest.raises(DamagedStreamError):
+        taken(path, values.shape, (np.array([0]), np.array([0])))
 
 
 Place = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -222,7 +230,7 @@ def test_single_elements_are_those_of_the_whole(tmp_path: Path) -> None:
     values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
     one = build(tmp_path / "one.hdf", deflated(values))
     assert taken(one, values.shape, (np.array([1]), np.array([2]))) is None
-    path = build(tmp_path / "some.hdf", chunked(values, (64, 100), without=3))
+    path = build(tmp_path / "some.hdf", chunked(values, (64, 100), without=0))
     whole = read(path, values.shape)
     assert whole is not None
     rng = np.random.default_rng(3)
@@ -319,22 +327,45 @@ def test_an_inverted_byte_never_gives_wrong_values(granules: Path, tmp_path: Pat
 
 def test_other_ways_of_storing_are_left_to_the_library(tmp_path: Path) -> None:
     whole = deflated(VALUES_HERE)
+    for number, coder in enumerate((0, 1, 2, 3, 5)):
+        head = compressed(VALUES_HERE.nbytes, 1, coder=coder)
+        path = build(tmp_path / f"{number}.hdf", {**whole, (VALUES | SPECIAL, 4): head})
+        assert read(path, VALUES_HERE.shape) is None
+
+
+def test_damage_to_what_says_where_values_lie_is_told(tmp_path: Path) -> None:
+    whole = deflated(VALUES_HERE)
     heads = {
-        "skipping Huffman": compressed(VALUES_HERE.nbytes, 1, coder=3),
+        "no coder": compressed(VALUES_HERE.nbytes, 1, coder=251),
         "another size": compressed(VALUES_HERE.nbytes - 2, 1),
         "no such stream": compressed(VALUES_HERE.nbytes, 7),
-        "a file of its own": struct.pack(">HIII", 2, VALUES_HERE.nbytes, 0, 5) + b"a.dat",
         "cut off": b"\0\3\0",
     }
     for number, head in enumerate(heads.values()):
         path = build(tmp_path / f"{number}.hdf", {**whole, (VALUES | SPECIAL, 4): head})
-        assert read(path, VALUES_HERE.shape) is None
+        with pytest.raises(DamagedStreamError):
+            read(path, VALUES_HERE.shape)
     twice = {(GROUP, REFERENCE): struct.pack(">HHHH", VALUES, 4, VALUES, 4)}
-    assert read(build(tmp_path / "twice.hdf", {**whole, **twice}), VALUES_HERE.shape) is None
-    assert read(build(tmp_path / "none.hdf", group()), VALUES_HERE.shape) is None
+    for name, elements in (("twice", {**whole, **twice}), ("none", group())):
+        with pytest.raises(DamagedStreamError):
+            read(build(tmp_path / f"{name}.hdf", elements), VALUES_HERE.shape)
 
 
-def test_damage_to_chunks_is_left_to_the_library_or_told(tmp_path: Path) -> None:
+def test_elements_upon_one_another_and_beyond_the_end_are_damage(tmp_path: Path) -> None:
+    path = build(tmp_path / "whole.hdf", deflated(VALUES_HERE))
+    data = path.read_bytes()
+    with path.open("rb") as file:
+        offset, length = _descriptors(file)[DEFLATED, 1]
+    entry = data.index(struct.pack(">HHII", DEFLATED, 1, offset, length))
+    for number, (at, size) in enumerate(((offset - 8, length), (offset, length + 10_000))):
+        moved = struct.pack(">HHII", DEFLATED, 1, at, size)
+        copy = tmp_path / f"{number}.hdf"
+        copy.write_bytes(data[:entry] + moved + data[entry + 12 :])
+        with pytest.raises(DamagedStreamError, match=r"upon one another|beyond the end"):
+            read(copy, VALUES_HERE.shape)
+
+
+def test_damage_to_chunks_is_told(tmp_path: Path) -> None:
     values = np.zeros((150, 130), np.int16)
     whole = chunked(values, (64, 100), without=0)
     head, places = whole[VALUES | SPECIAL, 4], whole[1962, 5]
@@ -350,7 +381,8 @@ def test_damage_to_chunks_is_left_to_the_library_or_told(tmp_path: Path) -> None
     ]
     for number, wrong in enumerate(wrongs):
         path = build(tmp_path / f"{number}.hdf", {**whole, **wrong})
-        assert read(path, values.shape) is None, number
+        with pytest.raises(DamagedStreamError):
+            read(path, values.shape)
     assert read(build(tmp_path / "whole.hdf", whole), values.shape) is not None
     with pytest.raises(DamagedStreamError):
         read(build(tmp_path / "stream.hdf", {**whole, (DEFLATED, 2): b"x"}), values.shape)
@@ -360,7 +392,7 @@ def test_a_circle_of_descriptor_blocks_ends(tmp_path: Path) -> None:
     path = build(tmp_path / "circle.hdf", deflated(VALUES_HERE))
     data = bytearray(path.read_bytes())
     data[6:10] = struct.pack(">I", 4)
-    path.write_bytes(data)
-    assert read(path, VALUES_HERE.shape) is None
-    path.write_bytes(data[:30])
-    assert read(path, VALUES_HERE.shape) is None
+    for bad in (data, data[:30]):
+        path.write_bytes(bad)
+        with pytest.raises(DamagedStreamError):
+            read(path, VALUES_HERE.shape)

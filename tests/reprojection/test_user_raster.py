@@ -299,7 +299,7 @@ def _without_degrees(folder: Path) -> Path:
         (_cut, "cannot be read"),
         (_bomb, "more than 1000 times as many"),
         (_masked, "has a mask or a band of opacity"),
-        (_linked, "passwd is a link"),
+        (_linked, "values of passwd lie in other files"),
         (_elsewhere, "lie in other files"),
         (_virtual, "lie in other files"),
         (_uneven, "not evenly spaced"),
