@@ -45,6 +45,10 @@ class ConnectionFailedError(ArchiveError):
     """The connection to the archive could not be made, or it was cut."""
 
 
+class ProxyUnusableError(ConnectionFailedError):
+    """The environment names a proxy that cannot be used."""
+
+
 class ArchiveTimeoutError(ArchiveError):
     """The archive accepted the call but did not answer in time."""
 

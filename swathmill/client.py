@@ -19,6 +19,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
+from archives.fetch.proxies import ProxiedTransport
 from reprojection.files import AnyPath, as_paths
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
@@ -836,29 +837,34 @@ class Client:
     @cached_property
     def _storage(self) -> httpx.Client:
         """Connections to storage, whose certificates are always verified."""
+        limits = httpx.Limits(keepalive_expiry=KEPT_SECONDS)
+        local = httpx.HTTPTransport(limits=limits)  # storage on this machine needs no proxy
         made = httpx.Client(
-            transport=self.transport,
+            transport=self.transport or ProxiedTransport(limits=limits),
             timeout=self.timeout,
-            limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
-            mounts={"all://127.0.0.1": None},  # storage on this machine needs no proxy
+            mounts={} if self.transport else {"all://127.0.0.1": local},
         )
         weakref.finalize(self, made.close)
         return made
 
     def _made(self) -> httpx.Client:
+        # Nothing but this address is asked; reading all certificates takes time.
+        verify = not self.url.startswith("http://")
+        limits = httpx.Limits(keepalive_expiry=KEPT_SECONDS)
+        # The portal of a stack is on this machine: a proxy of the environment is not for it.
+        local = self.url.startswith("http://127.0.0.1")
+        transport = None if local else ProxiedTransport(verify, limits)
         return httpx.Client(
             base_url=self.url,
-            transport=self.transport,
+            transport=self.transport or transport,
             timeout=self.timeout,
-            limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
-            # Nothing but this address is asked; reading all certificates takes time.
-            verify=not self.url.startswith("http://"),
+            limits=limits,
+            verify=verify,
+            trust_env=False,
             headers={
                 "Authorization": f"Bearer {self.token}",
                 "User-Agent": f"swathmill/{version('swathmill')}",
             },
-            # The portal of a stack is on this machine: a proxy of the environment is not for it.
-            trust_env=not self.url.startswith("http://127.0.0.1"),
         )
 
     def _unreachable(self, error: Exception) -> ApiError:

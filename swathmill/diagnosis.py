@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 
 from archives.errors import ArchiveError
+from archives.fetch.answers import bare_url
+from archives.fetch.proxies import Proxies
 from archives.make_sources import parse_chains, source_name
 from reprojection.kernels import kernels
 from swathmill.errors import StackError
@@ -69,6 +71,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("sandbox", lambda: _sandbox(settings)),
         ("mail", lambda: _mail(settings)),
         ("sources", lambda: sources_finding(settings)),
+        ("proxies", lambda: proxies_finding(os.environ)),
         ("disk", lambda: disk_finding(folder, settings)),
         ("memory", _memory),
         ("stack", lambda: stack_finding(folder)),
@@ -262,6 +265,25 @@ def settings_finding(environment: Mapping[str, str]) -> Finding:
         found=f"{', '.join(strange)}: there is no such setting, and it has no effect",
         remedy=(f"Did you mean {_PREFIX}{like[0]}? " if like else "")
         + "docs/settings.md lists them.",
+    )
+
+
+def proxies_finding(environment: Mapping[str, str]) -> Finding:
+    """Report the proxies of the environment, and which cannot be used."""
+    found = Proxies.of(environment)
+    problems = [proxy.problem for proxy in found.by_scheme.values() if proxy.problem]
+    if found.passed_over:
+        problems.append(f"NO_PROXY has what is no host: {', '.join(found.passed_over)}")
+    if problems:
+        return Finding(
+            subject="proxies",
+            verdict=Verdict.NOTE,
+            found="; ".join(problems),
+            remedy="Correct the variable where the stack starts. A folder as archive needs none.",
+        )
+    named = [f"{proxy.variable} {bare_url(proxy.url)}" for proxy in found.by_scheme.values()]
+    return Finding(
+        subject="proxies", verdict=Verdict.GOOD, found=", ".join(named) or "none are named"
     )
 
 

@@ -14,8 +14,10 @@ from archives.errors import (
     ArchiveTimeoutError,
     ConnectionFailedError,
     DownloadFailedError,
+    ProxyUnusableError,
 )
 from archives.fetch.answers import bare_url, followed
+from archives.fetch.proxies import ProxiedTransport, UnusableProxyError
 from archives.fetch.timing import Timing
 
 USER_AGENT = f"swathmill/{version('swathmill')}"
@@ -25,12 +27,14 @@ _CUT = ("peer closed connection", "Server disconnected")  # httpx uses one class
 
 
 def http_client(timing: Timing, context: ssl.SSLContext | None, **headers: str) -> httpx.Client:
-    """Make a client that follows no redirects; `context` replaces the default certificates.
+    """Make a client that follows no redirects, over the proxies of the environment.
+
+    `context` replaces the default certificates.
 
     Use it for one download or one call, so that cookies of a sign-in end with it.
     """
     return httpx.Client(
-        verify=context or _trusted(),
+        transport=ProxiedTransport(context or _trusted()),
         follow_redirects=False,
         timeout=httpx.Timeout(timing.stall, connect=timing.connect),
         headers={"User-Agent": USER_AGENT, **headers},
@@ -67,6 +71,8 @@ def named_errors(where: str, timing: Timing) -> Iterator[None]:
     """
     try:
         yield
+    except UnusableProxyError as error:
+        raise ProxyUnusableError(str(error)) from None
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
         raise ConnectionFailedError(f"no connection to {where}: {error}") from None
     except httpx.TimeoutException:

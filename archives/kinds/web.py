@@ -15,6 +15,7 @@ from archives.errors import (
     ArchiveTimeoutError,
     ConnectionFailedError,
     DownloadFailedError,
+    ProxyUnusableError,
     ServerBusyError,
     TokenRefusedError,
 )
@@ -92,6 +93,8 @@ class Web:
         for number in range(1, _TRIES):
             try:
                 return ask()
+            except ProxyUnusableError:
+                raise
             except _PASSING as error:
                 wanted = error.retry_after if isinstance(error, ServerBusyError) else None
                 pause = self._timing.pause * number if wanted is None else wanted

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import structlog
 
-from archives.errors import ArchiveError
+from archives.errors import ArchiveError, ProxyUnusableError
 from service_manager.options import ManagerOptions
 from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.plan_jobs import MadePlan, PlanJobs, Planner, Run, inline
@@ -236,6 +236,8 @@ class Intake:
             raise
         except RequestRefusedError as error:
             return self._end(row, RequestState.REFUSED, str(error))
+        except ProxyUnusableError as error:  # until this manager starts in another environment
+            return self._end(row, RequestState.REFUSED, f"the archive cannot be searched: {error}")
         except Exception as error:
             log.exception("planning failed", request=row.id, attempt=row.attempts)
             if row.attempts < TRIES:

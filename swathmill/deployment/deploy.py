@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from archives.fetch.proxies import ProxiedTransport
 from portal.core import tokens
 from swathmill.deployment import entra
 from swathmill.deployment.az import Az, row, rows
@@ -211,7 +212,8 @@ def _wait(url: str, patience: float, pause: float) -> None:
     last = "no answer"
     while time.monotonic() < end:
         try:
-            answer = httpx.get(f"{url}/healthz", timeout=10.0)
+            with httpx.Client(transport=ProxiedTransport()) as client:
+                answer = client.get(f"{url}/healthz", timeout=10.0)
         except httpx.HTTPError as error:
             last = f"no answer: {error}"
         else:
