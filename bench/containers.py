@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
 
+from modis.yaml_text import load_own_yaml
 from swathmill.stack.programs import redis_server
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,8 @@ def read_services(variables: Mapping[str, str]) -> dict[str, Any]:
         return (other if value else "") if how == "+" else value or (other or "")
 
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
-    services: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(put_in, text))["services"]
+    document: Any = load_own_yaml(_VARIABLE.sub(put_in, text))
+    services: dict[str, Any] = document["services"]
     for service in services.values():
         told = service.get("environment", {})
         merged = [dict(one) for one in told.pop("<<", [])] if isinstance(told, dict) else []

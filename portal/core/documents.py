@@ -6,9 +6,10 @@ import yaml
 from fastapi import Request
 from starlette.datastructures import FormData
 
+from modis.yaml_text import TooDeepError, load_yaml
 from portal.core.problems import TooLargeError
-from tasks.errors import RequestRefusedError
-from tasks.yaml_text import TooDeepError, load_yaml
+from tasks.errors import RequestRefusedError, refusal_of
+from tasks.plain_text import NotUtf8Error, decoded
 
 MOST_BYTES = 2 * 2**20
 _MOST_FIELDS = 2000
@@ -47,7 +48,7 @@ def decode(text: bytes) -> object:
     nesting that is too deep, or YAML aliases, a few of which can expand without limit.
     """
     try:
-        plain = text.decode("utf-8")
+        plain = decoded(text)
         if plain.lstrip().startswith("{"):
             return json.loads(plain)
         return load_yaml(plain)
@@ -55,7 +56,9 @@ def decode(text: bytes) -> object:
         raise RequestRefusedError(
             "document", "is nested too deeply.", "Write it as the examples do."
         ) from None
-    except (UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
+    except NotUtf8Error as error:
+        raise refusal_of("document", str(error)) from None
+    except (ValueError, yaml.YAMLError) as error:
         where = " ".join(str(error).split())[:200]
         raise RequestRefusedError(
             "document",

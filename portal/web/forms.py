@@ -14,13 +14,13 @@ import yaml
 from starlette.datastructures import FormData
 
 from modis.collection import Collection
+from modis.yaml_text import dump_yaml, load_yaml
 from portal.core.quality import QualityLayer, quality_layers
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import Reduction, Region, Request, parse_request
 from tasks.request.region_files import is_notation
 from tasks.request.request_guide import WANTED
-from tasks.yaml_text import dump_yaml, load_yaml
 
 Document = dict[str, object]
 

@@ -22,6 +22,7 @@ from portal.web.field_problems import Problems
 from portal.web.forms import Form, read_form, region_of
 from portal.web.submit_page import FileRead, Sent, new_page
 from tasks.errors import RequestRefusedError
+from tasks.plain_text import decoded
 from tasks.request.document import Region, file_refusal
 from tasks.request.places import search_places
 from tasks.request.region_files import MOST_BYTES, ReadRegion, RegionFileError, read_region
@@ -85,7 +86,7 @@ def with_region(form: Form, content: bytes, name: str) -> tuple[Form, tuple[str,
         raise RequestRefusedError("region", "no file was chosen.", "Choose one, or drop it.")
     if form.region_kind == "sites":
         with suppress(ValueError, RecursionError):
-            text = content.decode("utf-8-sig")
+            text = decoded(content)
             return replace(form, sites=text), (_sites_note(text),)
     try:
         read = read_region(content, name)

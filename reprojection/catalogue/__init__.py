@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from modis.collection import Collection
+from modis.yaml_text import load_own_yaml
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
 from reprojection.errors import CatalogueError
 from reprojection.resampling import Method
@@ -327,10 +328,8 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
 
 def read_family(file_name: str, text: str) -> tuple[Product, ...]:
     """Read a file's products; raise CatalogueError where it breaks the schema."""
-    # The C loader is ten times faster; PyYAML builds without it give the same result.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        family = _Family.model_validate(yaml.load(text, loader))
+        family = _Family.model_validate(load_own_yaml(text))
     except (yaml.YAMLError, ValidationError) as error:
         raise CatalogueError(
             f"{file_name} of the catalogue: {error}; docs/reading.md lists the keys"

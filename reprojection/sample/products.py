@@ -18,11 +18,11 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from modis.collection import Collection
 from modis.tile import TILE_SIZE, Tile
+from modis.yaml_text import load_own_yaml
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import LayerKind, Scaling
 from reprojection.sample.hdf5_write import write_hdf5_granule
@@ -81,12 +81,14 @@ class Layout(_Entry):
     attributes: dict[str, str | int | float] = Field(default_factory=dict)
 
 
+_LAYOUTS: TypeAdapter[list[Layout]] = TypeAdapter(list[Layout])
+
+
 @lru_cache(maxsize=1)
 def layouts() -> Mapping[str, Layout]:
     """Return the layouts that are written down, by product."""
     text = files("reprojection.sample").joinpath("layouts.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = [Layout.model_validate(item) for item in yaml.load(text, loader)]
+    found = _LAYOUTS.validate_python(load_own_yaml(text))
     return {name: layout for layout in found for name in layout.products}
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
 from archives.sources import Listing
+from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_name import parse_granule_name
 from modis.tile import Tile
@@ -54,10 +55,14 @@ def misnamed(choice: ProductChoice, span: Time, archive: Archive) -> list[Misnam
 
 
 def nothing_found(
-    request: Request, archive: Archive, unseen: Sequence[ProductChoice] = ()
+    request: Request,
+    archive: Archive,
+    unseen: Sequence[ProductChoice] = (),
+    box: LonLatBox | None = None,
 ) -> RequestRefusedError:
     """Why a request matches no granule, and what the archive has.
 
+    `box` is where granules were searched, everywhere by default.
     `unseen` are the rasters of users of which nothing was found.
     """
     span = f"{request.time.start} to {request.time.end}"
@@ -71,11 +76,14 @@ def nothing_found(
     request = request.model_copy(update={"products": archived})
     names = ", ".join(f"{c.name} {Collection(c.collection).padded}" for c in request.products)
     for number, choice in enumerate(request.products):
-        if _other_half_only(request, choice, archive):
+        if count := _of_other_half(request, choice, archive, box):
+            here, are = ("", "is") if count == 1 else ("s", "are")
+            other = "day" if choice.day_night == "night" else "night"
             return RequestRefusedError(
                 f"products.{number}.day_night",
-                f"no granule of {choice.name} {Collection(choice.collection).padded} from {span} "
-                f"is of the {choice.day_night}.",
+                f"{count:,} granule{here} of {choice.name} {Collection(choice.collection).padded} "
+                f"from {span} {are} near the region, and {'' if count == 1 else 'all '}of the "
+                f"{other}; none is of the {choice.day_night}.",
                 "Leave day_night out, or ask for the other half of the day.",
             )
     if any(_anywhere(request, choice, archive) for choice in request.products):
@@ -122,13 +130,15 @@ def _anywhere(request: Request, choice: ProductChoice, archive: Archive) -> bool
     return any(True for _ in archive.search(choice.name, choice.collection, span.start, span.end))
 
 
-def _other_half_only(request: Request, choice: ProductChoice, archive: Archive) -> bool:
-    """Whether there are granules in the time span, and all of them are of the other half."""
+def _of_other_half(
+    request: Request, choice: ProductChoice, archive: Archive, box: LonLatBox | None
+) -> int:
+    """Count the granules near the region if all of them are of the other half of the day."""
+    if choice.day_night == "any":
+        return 0
     span = request.time
-    if choice.day_night == "any" or not _anywhere(request, choice, archive):
-        return False
-    found = archive.search(choice.name, choice.collection, span.start, span.end)
-    return not any(is_lit(record, choice) for record in found)
+    found = [*archive.search(choice.name, choice.collection, span.start, span.end, box)]
+    return 0 if any(is_lit(record, choice) for record in found) else len(found)
 
 
 def is_lit(record: GranuleRecord, choice: ProductChoice) -> bool:

@@ -250,7 +250,7 @@ class PlanStream:
                 for one in self._wanted
                 if one.choice.exact is not None and not self._seen.get(one.number)
             ]
-            raise nothing_found(self.request, self._archive, unseen)
+            raise nothing_found(self.request, self._archive, unseen, self._box)
 
     def gaps(self) -> Iterator[Gap]:
         """Yield what the request asks for and the archive does not have."""

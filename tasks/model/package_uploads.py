@@ -47,6 +47,9 @@ _LONGEST_HEADER = 2**20  # bytes of a tar header that is no file's content
 _LONGEST_LIST = 16 * 2**20  # bytes of a zip's list of members
 _MOST_TAR = MAX_BYTES + _MOST_MEMBERS * 2048
 _UNIX = 3  # the system of a zip's member that has a mode
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+_OF_SHELLS = tuple(f".{name}" for name in _SHELLS)
+_LOOKED_AT = 2**16  # bytes of a script
 _PROGRAMS = (b"#!", b"\x7fELF")  # how files begin that can be run
 _END_OF_ZIP = b"PK\x05\x06"
 _LONGEST_END = 22 + 0xFFFF  # bytes of a zip's last record, with its comment
@@ -103,6 +106,7 @@ def repack(upload: Path, folder: Path, to: Path) -> Upload:
         raise PackageError(f"The package is refused: {error}.") from None
     package = _manifest(place.content, folder)
     _check_command(package, members)
+    _check_lines(package, members)
     try:
         contents = {path: member.content for path, member in members.items()}
         needs = declared(package.command, contents)
@@ -161,6 +165,32 @@ def _check_command(package: Package, members: Mapping[PurePosixPath, _Member]) -
         raise PackageError(
             f"The package is refused: {program} is not executable: chmod +x {program}."
         )
+
+
+def _check_lines(package: Package, members: Mapping[PurePosixPath, _Member]) -> None:
+    """Refuse scripts with lines that end as on Windows, where no shell or kernel reads them.
+
+    Those are scripts of a shell, and what the command runs by its first line, `#!...`.
+    """
+    program, *others = package.command
+    scripts = {path for path in members if path.suffix in _OF_SHELLS}
+    if PurePosixPath(program).name in _SHELLS:
+        scripts |= {PurePosixPath(word) for word in others if PurePosixPath(word) in members}
+    for path, member in sorted(members.items()):
+        runs = path == PurePosixPath(program)
+        if not runs and path not in scripts:
+            continue
+        with member.content.open("rb") as file:
+            start = file.read(_LOOKED_AT)
+        first = start.partition(b"\n")[0]
+        named = first.startswith(b"#!") and first.endswith(b"\r")
+        wrong = b"\r\n" in start if path in scripts else named
+        if wrong:
+            raise PackageError(
+                f"The package is refused: the lines of {path} end with CR LF, as on Windows, and "
+                "no shell runs it so. Write them with LF, by an editor or "
+                f"`sed -i 's/\\r$//' {path}`."
+            )
 
 
 def _read(upload: Path, folder: Path) -> Iterator[_Member]:

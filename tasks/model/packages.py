@@ -19,6 +19,7 @@ from typing import IO, Annotated, Literal, Protocol
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from modis.yaml_text import load_yaml
 from tasks.errors import SwathmillError
 from tasks.model.file_names import layer_name
 from tasks.model.package_reference import NAME, PackageReference
@@ -26,9 +27,9 @@ from tasks.model.python_dependencies import DeclarationError, declared
 from tasks.model.requires import Requires, RequiresField
 from tasks.model.spec import Band
 from tasks.network_hosts import ENDPOINT, MOST_HOSTS, read_endpoint
+from tasks.plain_text import NotUtf8Error, decoded
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
-from tasks.yaml_text import load_yaml
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
@@ -322,11 +323,13 @@ def load_package(folder: Path) -> Package:
     """Load the manifest in a package's folder; PackageError names the offending field."""
     path = folder / MANIFEST
     try:
-        return _read_manifest(path.read_text("utf-8"))
+        return _read_manifest(decoded(path.read_bytes()))
     except FileNotFoundError:
         raise PackageError(
             f"{folder} has no {MANIFEST}; add one, see docs/reductions.md."
         ) from None
+    except NotUtf8Error as error:
+        raise PackageError(f"{path}: {error}.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise PackageError(f"{path} is not YAML: {error}. Mend it.") from None
     except PackageError as error:

@@ -27,6 +27,7 @@ from pydantic_core import PydanticCustomError
 
 import modis.collection
 from modis.tile import Tile
+from modis.yaml_text import load_yaml
 from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError, refusal_of
@@ -34,6 +35,7 @@ from tasks.model.mail_address import ADDRESS, LONGEST
 from tasks.model.package_reference import NAME, PATTERN, PackageReference
 from tasks.model.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.model.requires import RequiresField
+from tasks.plain_text import NotUtf8Error, decoded
 from tasks.refusal_wording import listed, refusal
 from tasks.request.measurements import (
     MeasurementsError,
@@ -52,7 +54,6 @@ from tasks.request.region_files import (
 )
 from tasks.request.request_guide import RequestGuide
 from tasks.request.sites import parse_sites
-from tasks.yaml_text import load_yaml
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 Use = Literal["same-day", "covering", "nearest", "previous", "static"]
@@ -84,8 +85,6 @@ class _Document(BaseModel):
 
 def _collection(value: object) -> object:
     """Normalise a collection as people write it: 6, 6.1, "006", "6.1", "061" -> "6", "61"."""
-    if value == 0o61:
-        raise ValueError('YAML reads a bare 061 as the octal number 49; write "061" or 6.1')
     text = modis.collection.Collection(str(value))
     return str(text) if text.isdigit() else value
 
@@ -732,7 +731,7 @@ def load_request(
     """
     path = Path(path)
     try:
-        document = load_yaml(path.read_text("utf-8"))
+        document = load_yaml(decoded(path.read_bytes()))
     except FileNotFoundError:
         raise RequestRefusedError(
             str(path), "no such file.", "Give the path of a request document."
@@ -741,6 +740,8 @@ def load_request(
         raise RequestRefusedError(
             str(path), f"cannot be read: {error.strerror}.", "Give the path of a request document."
         ) from None
+    except NotUtf8Error as error:
+        raise refusal_of(str(path), str(error)) from None
     except (yaml.YAMLError, ValueError) as error:
         raise RequestRefusedError(
             str(path),
@@ -804,7 +805,7 @@ def _with_files(document: object, folder: Path) -> object:
         read = _read_file(path, f"region.{kind}")
         given: object = read.geojson if kind == "geojson" else read.sites
         if kind == "sites" and path.suffix.lower() in (".json", ".geojson"):
-            given = path.read_text("utf-8-sig")  # with the names of its points and polygons
+            given = decoded(path.read_bytes())  # with the names of its points and polygons
         if not given:
             has, other = ("points", "sites") if kind == "geojson" else ("polygons", "geojson")
             raise RequestRefusedError(
@@ -841,7 +842,7 @@ def _with_measurements(document: object, folder: Path, tables: Sequence[Path]) -
         path = folder / sites.strip()
         found = _read_file(path, "measurements.sites").sites
         if path.suffix.lower() in (".json", ".geojson"):
-            found = path.read_text("utf-8-sig")
+            found = decoded(path.read_bytes())
         read["sites"] = found
     return {**document, "measurements": read}
 
@@ -855,7 +856,7 @@ def _tables(paths: Sequence[Path], time: object, compare: object) -> str:
         one for path in paths for one in (sorted(path.glob("*.csv")) if path.is_dir() else [path])
     ]
     try:
-        files = [(path.name, path.read_text("utf-8-sig")) for path in paths]
+        files = [(path.name, _table(path)) for path in paths]
     except (OSError, ValueError) as error:
         raise RequestRefusedError(
             "measurements.table",
@@ -873,6 +874,13 @@ def _tables(paths: Sequence[Path], time: object, compare: object) -> str:
         return needed_text(files, columns, span.start - _LOOK, span.end + _LOOK)
     except MeasurementsError as error:
         raise refused_table(error) from None
+
+
+def _table(path: Path) -> str:
+    try:
+        return decoded(path.read_bytes())
+    except NotUtf8Error as error:
+        raise refusal_of("measurements.table", f"{path.name}: {error}") from None
 
 
 def dump_request(request: Request) -> str:

@@ -28,6 +28,7 @@ from shapely.errors import ShapelyError
 from shapely.geometry import mapping, shape
 from shapely.geometry.base import BaseGeometry
 
+from tasks.plain_text import NotUtf8Error, decoded
 from tasks.request.sites import parse_sites
 from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, simplified, union
 
@@ -106,6 +107,8 @@ def read_region(data: bytes, name: str = "") -> ReadRegion:
         return _region(read)
     except RegionFileError:
         raise
+    except NotUtf8Error as error:
+        raise RegionFileError(f"{name or 'the text'} cannot be read: {error}") from None
     except _UNREADABLE as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise RegionFileError(
@@ -136,7 +139,7 @@ def _parsed(data: bytes, name: str) -> _Read | str:
         raise RegionFileError(
             "a shapefile is several files; zip the .shp, .shx, .dbf and .prj and give that"
         )
-    text = data.decode("utf-8-sig").strip()
+    text = decoded(data).strip()
     if text.startswith("{"):
         return _of_geojson(json.loads(text))
     if text.startswith("<"):

@@ -469,12 +469,6 @@ SHAPE = [
         "card-u",
     ),
     case(
-        "an octal collection",
-        {"products": [product("MOD13A2", 0o61)]},
-        "products.0.collection",
-        'Write "061" or 6.1',
-    ),
-    case(
         "layers as text",
         {"products": [{**product(), "layers": "Lai_1km"}]},
         "products.0.layers",

@@ -1,11 +1,19 @@
 """Plans of swaths: which a day and a place need, and how they are merged and resampled."""
 
 import datetime as dt
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from archives.model import GranuleRecord
+from modis.box import LonLatBox
+from tasks.errors import RequestRefusedError
+from tasks.model.packages import Packages
 from tasks.model.spec import CollectSpec, Driver, ReprojectSpec
-from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
+from tasks.request.document import parse_request
+from tests.service_manager.shelf import LIMITS, SWATHS, Shelf, made, plan, specs, swath_granule
 
 
 def test_days_without_swaths_are_gaps() -> None:
@@ -52,6 +60,42 @@ def test_day_and_night_are_separate_when_asked_for() -> None:
     assert inputs("any") == {3}
     assert inputs("day") == {2}
     assert inputs("night") == {2}
+
+
+class Boxed(Shelf):
+    """A shelf that searches: only the granules of noon are near."""
+
+    def search(
+        self,
+        product: str,
+        collection: str,
+        start_day: dt.date,
+        end_day: dt.date,
+        box: LonLatBox | None = None,
+    ) -> Iterator[GranuleRecord]:
+        found = super().search(product, collection, start_day, end_day)
+        return (one for one in found if box is None or one.start.hour == 12)
+
+
+def test_granules_of_the_other_half_of_the_day_are_told_as_that() -> None:
+    noon = dt.datetime(2007, 4, 13, 12, 0, tzinfo=dt.UTC)
+    near = [swath_granule(noon + dt.timedelta(minutes=5 * n), (2, 2, 9, 9)) for n in range(2)]
+    far = [
+        swath_granule(noon + dt.timedelta(hours=11), (100, 2, 109, 9), "Night"),
+        swath_granule(noon + dt.timedelta(hours=10), (100, 2, 109, 9), ""),
+    ]
+    night = {"products": [{**SWATHS["products"][0], "day_night": "night"}]}
+    with pytest.raises(RequestRefusedError) as refused:
+        plan(
+            parse_request({**SWATHS, **night}),
+            Boxed(records=[*near, *far]),
+            Packages.of(LIMITS),
+            LIMITS,
+        )
+    assert refused.value.field == "products.0.day_night"
+    said = refused.value.problem
+    assert said.startswith("2 granules of MYD99_L2 006 from 2007-04-13 ")
+    assert said.endswith("near the region, and all of the day; none is of the night.")
 
 
 def test_a_polar_grid_finds_swaths_over_the_pole() -> None:

@@ -93,6 +93,30 @@ def test_a_zip_of_a_system_without_modes_runs_what_looks_like_a_program(tmp_path
         assert tar.getmember("package.yaml").mode == 0o644
 
 
+@pytest.mark.parametrize(
+    ("command", "files", "wrong"),
+    [
+        ("./run", {"run": b"#!/bin/sh\r\nset -e\r\n"}, "run"),
+        ("sh, steps", {"steps": b"set -e\r\n"}, "steps"),
+        ("./run", {"run": b"#!/bin/sh\n. ./own.sh\n", "own.sh": b"a=1\n\r\n"}, "own.sh"),
+        ("./run.py", {"run.py": b"#!/usr/bin/env python3\r\n"}, "run.py"),
+        ("python, run.py", {"run.py": b"#!/usr/bin/env python3\r\nprint()\r\n"}, ""),
+        ("./run", {"run": b"#!/bin/sh\nset -e\n", "table.csv": b"a,b\r\n"}, ""),
+    ],
+)
+def test_a_script_with_the_lines_of_windows_is_told(
+    command: str, files: dict[str, bytes], wrong: str, tmp_path: Path
+) -> None:
+    said = manifest().replace("[sh, run.sh]", f"[{command}]").encode()
+    members = [(zip_member(name, 0o100755), data) for name, data in files.items()]
+    data = zip_of(("package.yaml", said), *members)
+    if not wrong:
+        assert read(data, tmp_path).files == 1 + len(files)
+        return
+    with pytest.raises(PackageError, match=f"the lines of {wrong} end with CR LF"):
+        read(data, tmp_path)
+
+
 def encrypted() -> bytes:
     data = bytearray(zip_of(GOOD, RUN))
     for magic, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):

@@ -84,11 +84,6 @@ def test_collections_have_one_spelling(written: object, meant: str) -> None:
         ({"notify": "nobody"}, "notify", "nobody"),
         ({"reduction": {"package": "mean", "group_by": ["month"]}}, "reduction.group_by", "cell"),
         ({"products": []}, "products", "is empty"),
-        (
-            {"products": [{"name": "MOD13A2", "collection": 0o61, "layers": ["NDVI"]}]},
-            "products.0.collection",
-            "octal",
-        ),
     ],
 )
 def test_refusals_name_field_and_problem(change: dict[str, Any], field: str, said: str) -> None:
