@@ -53,6 +53,7 @@ COMMANDS = {
     "archive": ("archive",),
     "inspection": ("inspect",),
     "explanation": ("explain",),
+    "remake": ("remake",),
     "sign_in": ("sign-in",),
     "backup": ("export", "restore"),
     "storage": ("storage",),

@@ -23,7 +23,7 @@ from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
 from reprojection.read.qa import DecodedField, Reason
-from reprojection.read.raster import Description
+from reprojection.read.raster import Description, Parameter
 from reprojection.reproject import (
     Codes,
     Driver,
@@ -253,7 +253,11 @@ def _counting(
 
 def options_of(said: Description) -> Options:
     """Restore the options a raster was made with, from its provenance."""
-    chosen = dict(said.provenance.parameters)
+    return options_from(dict(said.provenance.parameters))
+
+
+def options_from(chosen: Mapping[str, Parameter]) -> Options:
+    """Restore the options of reprojection from the parameters of a provenance."""
     rule = chosen.get("qa")
     driver = chosen.get("driver")
     extra = str(chosen.get("extra_bands") or "")

@@ -36,7 +36,8 @@ class LayerRecord(_Model):
     """A layer as its own raster describes it.
 
     Of an output of an earlier step, `product` is the step's name, `layer` the output's without
-    ending, and there is no collection.
+    ending, and there is no collection. `requested` are product, collection and layer as a request
+    names them, and so as a package reads them.
     """
 
     product: str
@@ -51,6 +52,9 @@ class LayerRecord(_Model):
     accuracy: float | None
     scaling: str
     software: str
+    requested: tuple[str, str, str] | None = Field(
+        default=None, exclude_if=lambda names: names is None
+    )
 
 
 class InputRecord(_Model):
@@ -109,7 +113,8 @@ class StepRecord(_Model):
 class RunRecord(_Model):
     """One run of a package: its cell, and its inputs by number.
 
-    `bands` has for each cell from which it got something the spans of inputs, the own cell first.
+    `bands` has cells from which it got something, the own one first, each with spans of inputs, in
+    the order in which it got them.
     """
 
     cell: int

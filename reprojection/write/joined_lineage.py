@@ -55,7 +55,7 @@ class _OpenInput:
 
 @dataclass
 class _OpenRun:
-    bands: dict[int, list[int]]
+    bands: list[tuple[int, list[int]]]
     completeness: Completeness = WHOLE
 
 
@@ -69,14 +69,16 @@ class _OpenWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """A raster that a run takes: what it says, as which date, and of which cell by name.
+    """A raster that a run takes: what it says, and as what the run takes it.
 
-    `window` is that of the earlier step which made it; empty: it is made of granules.
+    `product` is an earlier step's name for its outputs. `cell` is the name of its cell, `window` of
+    the window of the earlier step which made it; empty: it is made of granules.
     """
 
     said: Description
+    product: str
+    collection: str
     layer: str
-    step: str
     date: str
     time: str
     use: str
@@ -120,17 +122,19 @@ class LineageJoiner:
             dated = own.model_copy(
                 update={"date": taken.date, "time": taken.time, "use": taken.use}
             )
-            lineage = lineage.model_copy(update={"inputs": (dated,)})
+            names = taken.product, taken.collection, taken.layer
+            layers = tuple(one.model_copy(update={"requested": names}) for one in lineage.layers)
+            lineage = lineage.model_copy(update={"inputs": (dated,), "layers": layers})
             added = self.add(said.provenance, lineage)
             return added.input(0), self._cell_of(said, taken.cell)
         root = lineage.windows[-1].step
         steps = list(lineage.steps)
-        steps[root] = steps[root].model_copy(update={"name": taken.step})
+        steps[root] = steps[root].model_copy(update={"name": taken.product})
         lineage = lineage.model_copy(update={"steps": tuple(steps)})
         made = self.add(said.provenance, lineage).window(len(lineage.windows) - 1)
         cell = self._cell_of(said, taken.cell)
         record = said.layer_record().model_copy(
-            update={"product": taken.step, "collection": "", "layer": taken.layer}
+            update={"product": taken.product, "collection": "", "layer": taken.layer}
         )
         key = _InputKey(self.layer(record), taken.date, taken.time, taken.use, made)
         number, there = self.open_input(key)
@@ -156,12 +160,14 @@ class LineageJoiner:
     ) -> None:
         """Add the run that takes `bands` (input, cell, weight); its step is the next one."""
         number, there = self.open_window(len(self._steps.entries), window)
-        by_cell: dict[int, list[int]] = {}
+        chunks: list[tuple[int, list[int]]] = []
         for given, of, weight in bands:
-            by_cell.setdefault(of, []).append(given)
+            if not chunks or chunks[-1][0] != of:
+                chunks.append((of, []))
+            chunks[-1][1].append(given)
             if weight != 1.0:
                 there.weights[given] = weight
-        there.runs[self.cell(cell)] = _OpenRun(by_cell, completeness)
+        there.runs[self.cell(cell)] = _OpenRun(chunks, completeness)
         self._root = number
         self._region = region or self._region
 
@@ -258,12 +264,13 @@ class _Added:
     def _window(self, given: WindowRecord) -> int:
         runs = {
             self._cells[run.cell]: _OpenRun(
-                {
-                    self._cells[cell]: [
-                        self.input(one) for first, last in spans for one in range(first, last + 1)
-                    ]
+                [
+                    (
+                        self._cells[cell],
+                        [self.input(n) for first, last in spans for n in range(first, last + 1)],
+                    )
                     for cell, spans in run.bands
-                },
+                ],
                 run.completeness,
             )
             for run in given.runs
@@ -309,10 +316,10 @@ def _closed_window(there: _OpenWindow) -> WindowRecord:
         runs=tuple(
             RunRecord(
                 cell=cell,
-                bands=tuple((of, _spans(inputs)) for of, inputs in run.bands.items()),
+                bands=tuple((of, _spans(inputs)) for of, inputs in run.bands),
                 completeness=run.completeness,
             )
-            for cell, run in sorted(there.runs.items(), key=lambda item: item[0])
+            for cell, run in there.runs.items()
         ),
     )
 

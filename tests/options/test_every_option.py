@@ -19,6 +19,7 @@ from reprojection.read.outline import read_outline
 from reprojection.read.raster import Raster
 from reprojection.resampling import METHODS
 from reprojection.write.write import read_raster
+from swathmill.commands.remake.making import remake
 from tasks.errors import RequestRefusedError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.packages import Packages, layer_labels
@@ -130,6 +131,31 @@ def test_results_of_options_together(works: Works, number: int) -> None:
     _check_layers(request, found, made)
     _check_reductions(request, found, made)
     _check_cubes(request, found, made)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=[pytest.mark.proof] if number % 8 else [])
+        for number in range(len(CASES))
+    ],
+)
+def test_results_are_made_again_from_themselves(works: Works, number: int) -> None:
+    """One raster of each layer and output, and one cell: equal bytes, by its own lineage."""
+    found = works.plan(parse_request(document(CASES[number])))
+    works.put(found)
+    made = {task.key: works.make(task) for task in found.tasks}
+    chosen: dict[str, Path] = {}
+    for task in found.tasks:
+        for name, path in made[task.key].items():
+            if isinstance(task.spec, MosaicSpec) and name.endswith(".tif"):
+                chosen[task.spec.name.rpartition(".")[0]] = path
+            if isinstance(task.spec, ReprojectSpec | ReduceSpec) and name.endswith(".tif"):
+                chosen[task.spec.kind] = path
+    assert chosen
+    for what, path in chosen.items():
+        again = remake(path, [works.mill.archive], [OWN_PACKAGES])
+        assert again.equal, (what, again.differences)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -85,7 +85,8 @@ def run(window: str, column: int, taken: list[tuple[Description, str, str]]) -> 
             Taken(
                 said=one,
                 layer="out" if made_in else one.provenance.layer,
-                step=of,
+                product=of,
+                collection="",
                 date=one.provenance.start,
                 time="",
                 use="same-day",
@@ -207,7 +208,16 @@ def test_two_steps_of_one_package_stay_two() -> None:
 def test_a_raster_without_lineage_gives_none() -> None:
     bare = said(EMPTY, 0)
     taken = Taken(
-        said=bare, layer="L", step="P", date="1", time="", use="", weight=1.0, cell="c", window=""
+        said=bare,
+        layer="L",
+        product="P",
+        collection="",
+        date="1",
+        time="",
+        use="",
+        weight=1.0,
+        cell="c",
+        window="",
     )
     assert LineageJoiner().take(taken) is None
 

@@ -223,8 +223,9 @@ def group_lineage(
         opened = open_raster(paths[index])
         taken = Taken(
             said=opened.said,
+            product=band.product,
+            collection=band.collection,
             layer=band.layer,
-            step=band.product,
             date=band.day.isoformat(),
             time=band.time,
             use=band.use,

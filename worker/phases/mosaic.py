@@ -1,9 +1,11 @@
 """Aggregation into one raster: join the cells of one layer and date, cropped to the region."""
 
 import json
+from pathlib import Path
 
 from shapely import MultiPolygon, Polygon, from_geojson
 
+from reprojection.read.raster import Raster
 from reprojection.write.mosaic import mosaic as mosaic_cells
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
@@ -40,8 +42,8 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
     context.tell(0.75, f"writing {spec.name}.tif")
     folder = context.folder("mosaic")
     image, item = folder / f"{spec.name}.tif", folder / f"{spec.name}.json"
-    write_cog(raster, image)
-    item.write_text(json.dumps(stac_item(image), indent=1, sort_keys=True) + "\n", "utf-8")
+    write_mosaic(raster, image)
+    write_item(image, item)
     context.tell(0.9, f"storing {spec.name}")
     return (
         context.upload(
@@ -49,6 +51,16 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         ),
         context.upload(item, keep=False),
     )
+
+
+def write_mosaic(raster: Raster, to: Path) -> None:
+    """Write a raster as it is delivered."""
+    write_cog(raster, to)
+
+
+def write_item(image: Path, to: Path) -> None:
+    """Write the STAC item of a raster's file."""
+    to.write_text(json.dumps(stac_item(image), indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def read_clip(geojson: str) -> Polygon | MultiPolygon | None:

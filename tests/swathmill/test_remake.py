@@ -1,0 +1,265 @@
+"""A delivered file is made again from its own lineage, and what differs or is missing is said.
+
+The real planner and the real phases, in this process, on tiny granules: two steps, of which the
+first takes a halo and the mask of the region, over several cells, clipped.
+"""
+
+import json
+import shutil
+import struct
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from archives.kinds.folder import FolderArchive
+from reprojection.grid.grids import Lattice
+from reprojection.read.outline import read_outline
+from reprojection.write.write import open_raster, read_raster, write_cog
+from swathmill import cli
+from swathmill.commands.remake.differences import differences
+from tasks.model.packages import Packages
+from tasks.model.spec import MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.request import target
+from tasks.request.document import parse_request
+from tests.options.granules import write_granules
+from tests.service_manager.shelf import plan
+from tests.worker.mill import Mill
+
+pytestmark = pytest.mark.slow
+
+BLUR = """
+import json, sys
+from pathlib import Path
+import numpy as np, rasterio
+source, target = map(Path, sys.argv[1:])
+said = json.loads((source / "manifest.json").read_text())
+(band,) = said["bands"]
+with rasterio.open(source / band["file"]) as stack:
+    profile, values = {**stack.profile, "dtype": "float32", "nodata": -1.0}, stack.read(1)
+    values = np.where(values == stack.nodata, 0, values).astype("float32")
+with rasterio.open(source / said["region"]) as mask:
+    values *= mask.read(1)
+around = sum(np.roll(values, (y, x), (0, 1)) for y in (-1, 0, 1) for x in (-1, 0, 1))
+with rasterio.open(target / "blurred.tif", "w", **profile) as out:
+    more = json.loads((source / "parameters.json").read_text())["more"]
+    out.write(around / 9 + float(more), 1)
+"""
+BLUR_YAML = """
+name: blur
+version: "7"
+command: [python, blur.py]
+inputs: {halo: 2, region: true}
+outputs: [blurred.tif]
+"""
+RING = [[-4.7, 52.9], [-0.1, 52.9], [-2, 54.3], [-4.7, 52.9]]  # three cells
+REQUEST: dict[str, Any] = {
+    "products": [
+        {"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]},
+        {"name": "MYD04_L2", "collection": "61", "layers": ["Optical_Depth_Land_And_Ocean"]},
+    ],
+    "region": {"geojson": {"type": "Polygon", "coordinates": [RING]}, "clip": True},
+    "time": {"start": "2012-03-29", "end": "2012-04-08"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.1},
+    "qa": {"FparLai_QC": {"MODLAND": [0]}},
+    "extra_bands": ["source"],
+    "reduction": [
+        {
+            "name": "smooth",
+            "package": "blur",
+            "group_by": ["cell", "date"],
+            "takes": ["MCD15A2"],
+            "parameters": {"more": "2.5"},
+        },
+        {"package": "mean", "group_by": ["cell", "month"], "takes": ["smooth"]},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where granules and packages lie, and the results' files by name."""
+
+    granules: Path
+    packages: Path
+    files: dict[str, Path]
+
+    def copy(self, name: str, to: Path) -> Path:
+        return Path(shutil.copy(self.files[name], to / name))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("remake")
+    granules, packages = folder / "granules", folder / "own"
+    (packages / "blur").mkdir(parents=True)
+    (packages / "blur" / "package.yaml").write_text(BLUR_YAML)
+    (packages / "blur" / "blur.py").write_text(BLUR)
+    granules.mkdir()
+    write_granules(granules)
+    mill = Mill(folder, granules)
+    mill.settings = mill.settings.model_copy(update={"packages": str(packages)})
+    archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
+    archive.refresh()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(target, "Lattice", partial(Lattice, cell_size=16))
+        request = parse_request(REQUEST)
+        found = plan(request, archive, Packages.of(mill.settings), mill.settings)
+        for one in found.archives:
+            mill.world.put_package(one)
+        files: dict[str, Path] = {}
+        for task in found.tasks:
+            for file in mill.make(task.spec):
+                name = file.name
+                if isinstance(task.spec, ReprojectSpec | ReduceSpec):
+                    name = f"{task.spec.kind}-{name}"
+                elif not isinstance(task.spec, MosaicSpec):
+                    continue
+                files[name] = mill.fetch(file)
+    return Results(granules, packages, files)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """Run the command; return its exit code and what it printed."""
+    code = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["swathmill", "remake", *map(str, words)])
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    shown = capsys.readouterr()
+    return code, shown.out + shown.err
+
+
+def places(results: Results) -> tuple[object, ...]:
+    return "--granules", results.granules, "--packages", results.packages
+
+
+def test_each_kind_of_result_is_made_again(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = sorted(results.files)
+    swath = next(name for name in names if name.startswith("MYD04") and name.endswith(".tif"))
+    item = next(name for name in names if name.startswith("MCD15A2") and name.endswith(".json"))
+    results.copy(item.replace(".json", ".tif"), tmp_path)
+    for name in (swath, item, "reproject-cell.tif", "reduce-blurred.tif"):
+        code, said = run(capsys, results.copy(name, tmp_path), *places(results))
+        assert (code, ": equal. " in said) == (0, True), said
+    path, out = mean(results, tmp_path), tmp_path / "out.tif"
+    code, said = run(capsys, path, *places(results), "--out", out, "--json")
+    assert code == 0, said
+    assert json.loads(said)["equal"] is True
+    assert json.loads(said)["runs"] == 6
+    assert out.read_bytes() == path.read_bytes()
+    assert run(capsys, path, *places(results), "--out", path)[0] == 2
+
+
+def mean(results: Results, to: Path) -> Path:
+    (name,) = [name for name in results.files if name.startswith("blurred_mean.2012-04.tif")]
+    return results.copy(name, to)
+
+
+def test_the_lineage_of_two_steps_goes_down_to_the_granules(
+    results: Results, tmp_path: Path
+) -> None:
+    said = open_raster(mean(results, tmp_path)).said.provenance
+    lineage = said.lineage
+    assert lineage is not None
+    assert [one.package for one in lineage.steps] == ["blur", "mean"]
+    assert [one.name for one in lineage.steps] == ["smooth", ""]
+    assert (lineage.steps[0].version, lineage.steps[0].halo, lineage.steps[0].masked) == (
+        "7",
+        2,
+        True,
+    )
+    assert dict(lineage.layers[0].parameters)["qa"] == '{"FparLai_QC": {"MODLAND": [0]}}'
+    assert len(lineage.cells) == 3
+    assert lineage.clipped
+    assert json.loads(lineage.region)["type"] == "Polygon"
+    runs = [run for window in lineage.windows for run in window.runs]
+    assert any(len(run.bands) > 1 for run in runs), "a halo has neighbours"
+    assert {one.use for one in lineage.inputs if one.window is None} == {"same-day"}
+
+
+def test_a_changed_file_is_said_to_differ(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = results.copy("reproject-cell.tif", tmp_path)
+    raster = read_raster(path)
+    raster.data[0, 3, 4] = 7
+    write_cog(raster, path, overviews=False)
+    code, said = run(capsys, path, *places(results))
+    assert code == 1
+    assert ": different. " in said
+    assert "band 1: 1 of" in said
+    assert "row 3, column 4: 7, made again " in said
+
+
+def test_differences_are_told_apart(results: Results, tmp_path: Path) -> None:
+    path, other = mean(results, tmp_path), tmp_path / "other.tif"
+    raster = read_raster(path)
+    provenance = replace(raster.provenance, software="swathmill 0.0.1")
+    write_cog(replace(raster, provenance=provenance), other)
+    (said,) = differences(other, path)
+    assert said.startswith("provenance.software: 'swathmill 0.0.1', made again ")
+    write_cog(raster, other, compress="none")
+    (said,) = differences(other, path)
+    assert said.startswith("the pixels and all that is said of them are equal")
+    write_cog(replace(raster, nodata=-9999.0), other)
+    assert any(said.startswith("nodata: -9999.0, made again ") for said in differences(other, path))
+
+
+def test_a_granule_that_is_absent_or_another_is_named(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = mean(results, tmp_path)
+    granules = tmp_path / "granules"
+    shutil.copytree(results.granules, granules)
+    first, second = open_raster(path).said.provenance.granules[:2]
+    (granules / first.name).unlink()
+    damaged = bytearray((granules / second.name).read_bytes())
+    damaged[-1] ^= 1
+    (granules / second.name).write_bytes(damaged)
+    code, said = run(capsys, path, "--granules", granules, "--packages", results.packages)
+    assert code == 2
+    assert "2 of " in said
+    assert f"{first.name} is not there" in said
+    assert f"{second.name} has SHA-256 " in said
+    assert second.sha256 in said
+
+
+def test_a_package_that_is_absent_or_another_is_named(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = mean(results, tmp_path)
+    code, said = run(capsys, path, "--granules", results.granules)
+    assert code == 2
+    assert "the package blur 7 with content hash " in said
+    packages = tmp_path / "packages"
+    shutil.copytree(results.packages, packages)
+    with (packages / "blur" / "blur.py").open("a") as file:
+        file.write("# another\n")
+    code, said = run(capsys, path, "--granules", results.granules, "--packages", packages)
+    assert code == 2
+    assert f"There is {packages / 'blur'} (" in said
+
+
+def test_what_does_not_say_how_it_was_made_is_refused(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = mean(results, tmp_path)
+    raster = read_raster(path)
+    bare = replace(raster.provenance, lineage=None)
+    write_cog(replace(raster, provenance=bare), path)
+    code, said = run(capsys, path, *places(results))
+    assert (code, "does not say how it was made" in said) == (2, True)
+    for name, kind in (("a.nc", "a cube"), ("sites.csv", "a table")):
+        (tmp_path / name).write_bytes(struct.pack("<I", 7))
+        code, said = run(capsys, tmp_path / name)
+        assert (code, f"is {kind}" in said) == (2, True)
+    (tmp_path / "alone.json").write_text("{}")
+    code, said = run(capsys, tmp_path / "alone.json")
+    assert (code, "is not beside it" in said) == (2, True)
