@@ -208,15 +208,21 @@ def values_of(bits: BitField) -> range:
 
 
 def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[DecodedField]:
-    """Decode one QA value, field by field; a layer of several bytes takes all of them in order."""
+    """Decode one QA value, field by field; a layer of several bytes takes all of them in order.
+
+    A layer whose whole value has a meaning, a class, has one field named "value".
+    """
     entry = _entry(granule, qa_layer)
-    if entry is None:
-        return []
     number = (
         value
         if isinstance(value, int)
         else sum((int(byte) & 0xFF) << (8 * place) for place, byte in enumerate(value))
     )
+    if entry is None or not entry.bits:
+        meaning = _meanings(granule, qa_layer, entry).get(number)
+        return (
+            [] if meaning is None else [DecodedField(name="value", value=number, meaning=meaning)]
+        )
     decoded = []
     for name, bits in entry.bits.items():
         part = (number >> bits.start) & ((1 << bits.length) - 1)
@@ -224,10 +230,19 @@ def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[
     return decoded
 
 
+def has_fields(granule: Granule, name: str) -> bool:
+    """Whether the bit fields of a layer are known."""
+    entry = _entry(granule, name)
+    return entry is not None and bool(entry.bits)
+
+
 def in_words(granule: Granule, qa_layer: str, numbers: Sequence[int]) -> list[str]:
-    """Describe QA values, field by field; empty texts if the layer's fields are not known."""
+    """Describe QA values, field by field, or by their class; empty texts for what is not known."""
     entry = _entry(granule, qa_layer)
-    fields = [] if entry is None else list(entry.bits.items())
+    if entry is None or not entry.bits:
+        known = _meanings(granule, qa_layer, entry)
+        return [known.get(number, "") for number in numbers]
+    fields = list(entry.bits.items())
     found = []
     for number in numbers:
         parts = []
@@ -237,6 +252,17 @@ def in_words(granule: Granule, qa_layer: str, numbers: Sequence[int]) -> list[st
             parts.append(f"{name}={part} ({meaning})" if meaning else f"{name}={part}")
         found.append("; ".join(parts))
     return found
+
+
+def _meanings(granule: Granule, name: str, entry: LayerEntry | None) -> Mapping[int, str]:
+    """Return what the whole values of a layer mean, by the file and the catalogue; and its fill."""
+    layer = granule.layers.get(name)
+    known: dict[int, str] = {}
+    if layer is not None:
+        if layer.fill is not None and float(layer.fill).is_integer():
+            known[int(layer.fill)] = "fill"
+        known |= {**layer.codes, **layer.classes}
+    return known | ({**entry.codes, **entry.classes} if entry is not None else {})
 
 
 def _qa_name(layer: Layer, preset: str) -> str:

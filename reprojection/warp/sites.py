@@ -579,8 +579,8 @@ def _quality(window: _Window, layer: Layer, about: Layer) -> Quality | None:
     rows, columns = window.spots.pixels
     if not own.size or about.dtype.kind not in "iu":
         return None
-    if not qa.in_words(window.granule, about.name, [0])[0]:
-        return None
+    if about.name == layer.base_name and not qa.has_fields(window.granule, about.name):
+        return None  # it has no QA layer, and holds no quality itself
     try:
         down, across = qa.placement(window.granule, layer, about)
     except ChoiceRefusedError:
