@@ -55,6 +55,14 @@ class Refreshable(Protocol):
 
 
 @runtime_checkable
+class Overlooking(Protocol):
+    """A source that sees files which it cannot list as granules."""
+
+    def overlooked(self, product: str) -> list[str]:
+        """Say which files may be of a product and how to have them listed. Raises ArchiveError."""
+
+
+@runtime_checkable
 class Relisting(Protocol):
     """A source that looks one granule up without a search."""
 
@@ -114,6 +122,15 @@ class Sources:
                 return None
             found.update(own)
         return sorted(found)
+
+    def overlooked(self, product: str) -> list[str]:
+        """Implement `Overlooking.overlooked` over the product's chain."""
+        return [
+            said
+            for source in self.chain(product)
+            if isinstance(source, Overlooking)
+            for said in source.overlooked(product)
+        ]
 
     def coverage(self) -> list[Coverage] | None:
         """List all that the sources hold; None if one of them cannot list itself."""

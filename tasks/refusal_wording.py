@@ -21,6 +21,7 @@ Path = tuple[str | int, ...]
 _LONGEST = 60  # characters of a value that are shown
 _OWN = "Value error, "
 _NUMBER = re.compile(r"[-+]?\d{1,20}(\.\d{1,20})?")
+_CURLY = re.compile("[\u2018\u2019\u201a-\u201f\u00ab\u00bb]")
 _COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 _COUNTED = ("too_long", "too_short", "string_too_long", "string_too_short", "bytes_too_long")
 
@@ -265,7 +266,16 @@ def _meant(fault: _Fault, guide: Guide) -> str:
 
 
 def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
-    """Say what is wrong, and what to do."""
+    """Say what is wrong, and what to do; of typographic quotes, that they are no quotes."""
+    problem, remedy = _told(fault, guide)
+    written = fault.path[-1] if fault.kind in _EXTRA else fault.value
+    if isinstance(written, str) and _CURLY.search(written):
+        meant = _CURLY.sub("", written).strip()
+        remedy = f'Write straight quotes (") or none, not those of a word processor: {meant}.'
+    return problem, remedy
+
+
+def _told(fault: _Fault, guide: Guide) -> tuple[str, str]:
     if fault.kind in _EXTRA:
         return _misspelt(fault, guide)
     if fault.kind == "json_invalid" or isinstance(fault.value, bytes):

@@ -31,6 +31,7 @@ _LICENCE = re.compile(
 )
 _HEAD = 64  # bytes inspected before any is passed on
 _WHOLE = 1 << 16  # bytes read of what is no granule, to tell its size
+_LONGEST = 86_400.0  # seconds of pause that an answer may ask for
 _SAID = 200  # characters of a server's own text quoted in a message
 
 
@@ -41,7 +42,7 @@ def answer_error(
     where = bare_url(url)
     if status in (429, 503):
         delay = retry_after(headers.get("retry-after", ""), now)
-        asked = "" if delay is None else f" and asks for {delay:.0f} s of pause"
+        asked = "" if delay is None else f" and asks for {_pause(delay)} of pause"
         return ServerBusyError(f"{where} answered {status}: it is busy{asked}", delay)
     if status in (404, 410):
         return NotPublishedError(f"{where} answered {status}: the archive does not hold it")
@@ -137,7 +138,10 @@ def followed(url: str, to: str) -> str:
 
 
 def retry_after(text: str, now: float) -> float | None:
-    """Return the seconds a Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
+    """Return the seconds a Retry-After asks for: a number, or a date (RFC 9110, 10.2.3).
+
+    More than a day counts as a day: a wrong clock says decades.
+    """
     try:
         asked = float(text)
     except ValueError:
@@ -145,7 +149,17 @@ def retry_after(text: str, now: float) -> float | None:
             asked = parsedate_to_datetime(text).timestamp() - now
         except (ValueError, OverflowError):
             return None
-    return max(0.0, asked) if math.isfinite(asked) else None
+    return min(max(0.0, asked), _LONGEST) if math.isfinite(asked) else None
+
+
+def _pause(seconds: float) -> str:
+    """Word a pause in the unit that people would take."""
+    if seconds >= _LONGEST:
+        return "a day or more"
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _resolution(body: str) -> str:

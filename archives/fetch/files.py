@@ -43,6 +43,9 @@ class Files(Protocol):
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
         """Yield every granule file with its stamp."""
 
+    def names(self) -> Iterator[str]:
+        """Yield the name of every file, granule or not, without its folder."""
+
     def stamp(self, file: str) -> Stamp | None:
         """Return the stamp of a granule file as it is now; None if there is no such file."""
 
@@ -79,6 +82,11 @@ class LocalFiles:
                 stamp = _stamp(path, beside=f"{name}.xml" in present)
                 if stamp is not None:  # else it was deleted meanwhile
                     yield path.relative_to(self._path).as_posix(), stamp
+
+    def names(self) -> Iterator[str]:
+        """Implement `Files.names`."""
+        for _, _, names in os.walk(self._path):
+            yield from names
 
     def stamp(self, file: str) -> Stamp | None:
         """Implement `Files.stamp`."""
@@ -148,6 +156,13 @@ class RemoteFiles:
             if name.lower().endswith(GRANULE_SUFFIXES) and not name.startswith("."):
                 beside = str(changes.get(f"{path}.xml", ""))
                 yield path[len(self._root) + 1 :], (int(about["size"]), changes[path], beside)
+
+    def names(self) -> Iterator[str]:
+        """Implement `Files.names`."""
+        with self._named_errors(self.place):
+            found = self._system.find(self._root)
+        for path in found:
+            yield str(path).rpartition("/")[2]
 
     def stamp(self, file: str) -> Stamp | None:
         """Implement `Files.stamp`."""

@@ -21,6 +21,7 @@ from archives.fetch.files import Files, LocalFiles
 from archives.fetch.partial import check_room
 from archives.formats.checksums import digest, same_checksum
 from archives.formats.granule_file import check_granule_file
+from archives.formats.overlooked import overlooked
 from archives.formats.sidecar import Sidecar
 from archives.kinds.coverage import MOST_PLACED, Coverage, cells_touched
 from archives.model import (
@@ -246,6 +247,10 @@ class FolderArchive:
                 "ORDER BY product, collection"
             )
             return [(str(product), str(collection)) for product, collection in rows]
+
+    def overlooked(self, product: str) -> list[str]:
+        """Implement `Overlooking.overlooked`."""
+        return overlooked(self._files.names(), product)
 
     def coverage(self) -> list[Coverage]:
         """List everything in the folder, by product and collection."""

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Literal
 
 from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
-from archives.sources import Listing
+from archives.sources import Listing, Overlooking
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_name import parse_granule_name
@@ -119,7 +119,9 @@ def nothing_found(
         remedy = f"The archive has: {', '.join(listed[:40]) or 'nothing at all'}."
     known = {p.name for p in products()}
     choice = request.products[0]
-    if choice.name not in known:
+    if isinstance(archive, Overlooking) and (said := archive.overlooked(choice.name)):
+        remedy = " ".join(said)
+    elif choice.name not in known:
         remedy = f"{remedy} {nearest_names(choice.name, known)}"
     return RequestRefusedError("products.0", f"the archive has no granule of {names}.", remedy)
 

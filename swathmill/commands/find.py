@@ -35,7 +35,9 @@ from tasks.storage.blobs import file_digest
 
 EXIT_NOTHING = 3
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)(?:(?:\.\.|/)(\d{4}-\d\d-\d\d))?$")
+_COLLECTION = re.compile(r"[0-9][0-9A-Za-z.]*")
 _MB = 10**6
+_NEAR = "_NRT"  # ends the names of LANCE's near-real-time products of VIIRS
 
 
 def register(app: typer.Typer) -> None:
@@ -72,6 +74,7 @@ def find(
     console = PlainConsole(quiet=as_json)
     first, last = span_of(days)
     area = _area(box)
+    collection = _plain(collection)
     folder_to = None if fetch is None else output_folder(fetch, "--fetch")
     settings = _with_source(archive_place(archive), data)
     with tempfile.TemporaryDirectory(prefix="swathmill-find-") as folder:
@@ -91,12 +94,16 @@ def find(
             f"{granules_text(len(found))} of {f'{product} {chosen}'.strip()}, {told} MB",
             markup=False,
         )
+        if near := _of_the_other_kind(sources, product):
+            console.print(near, markup=False)
         if len(found) == limit:
             console.print(f"There may be more: this is what --limit {limit} allows.")
         if as_json:
             print_json(found)
         if not found:
             console.print(_served(product, held), markup=False)
+            for said in [] if held else sources.overlooked(product):
+                console.print(said, markup=False)
             raise typer.Exit(EXIT_NOTHING)
         if folder_to is not None:
             _fetch(sources, found, folder_to, console)
@@ -112,6 +119,17 @@ def _with_source(place: str, data: Path | None) -> Settings:
         raise no_source("there is nothing to look in")
     PlainConsole(stderr=True).print(f"Sources  {last} (that of the last stack)", markup=False)
     return Settings(archive=last)
+
+
+def _plain(collection: str) -> str:
+    """Return a collection's number; raise RefusedError for what is none."""
+    if collection and not _COLLECTION.fullmatch(collection):
+        raise refused(
+            "collection",
+            f"{collection!r} is not the number of a collection.",
+            "Write its number, like 6.1 or 061, without quotes of a word processor.",
+        )
+    return collection
 
 
 def _area(box: tuple[float, float, float, float] | None) -> LonLatBox | None:
@@ -162,6 +180,20 @@ def _served(product: str, held: list[Holding]) -> str:
         return f"No source is known to serve {product}. Correct its name, or name another archive."
     spans = (f"{h.collection} ({h.first or '?'} to {h.last or 'today'})" for h in held)
     return f"Sources serve {product} in collection {', '.join(spans)}."
+
+
+def _of_the_other_kind(sources: Sources, product: str) -> str:
+    """Say that the sources have a product's near-real-time granules, or its standard ones, too."""
+    is_near = product.endswith(_NEAR)
+    other = product.removesuffix(_NEAR) if is_near else f"{product}{_NEAR}"
+    try:
+        held = sources.holdings(other)
+    except ArchiveError:
+        return ""
+    if not held:
+        return ""
+    kind = "the standard product" if is_near else "near real time"
+    return f"The sources also have {other} ({kind}), a product of its own: find {other}."
 
 
 def _fetch(

@@ -176,6 +176,25 @@ def test_the_pause_a_busy_server_asks_for_is_carried(
     assert 30 < classify(caught.value).asked <= 40
 
 
+@pytest.mark.parametrize(
+    ("asked", "pause", "said"),
+    [
+        ("5", 5.0, "5 s"),
+        ("600", 600.0, "10 min"),
+        ("7300", 7300.0, "2 h"),
+        ("2300473266", 86_400.0, "a day or more"),
+        ("Fri, 31 Dec 2100 23:59:59 GMT", 86_400.0, "a day or more"),
+    ],
+)
+def test_a_pause_is_bounded_and_told_in_words(
+    server: FileServer, tmp_path: Path, asked: str, pause: float, said: str
+) -> None:
+    server.always[PATH] = status(503, Retry_After=asked)
+    with pytest.raises(errors.ServerBusyError, match=f"asks for {said} of pause") as caught:
+        fetcher(server, tmp_path)(server.url + PATH)
+    assert classify(caught.value).asked == pause
+
+
 @pytest.mark.parametrize("text", ["inf", "1e999", "nan", "soon", "Mon, 99 Jan 2018"])
 def test_a_pause_without_end_is_none(server: FileServer, tmp_path: Path, text: str) -> None:
     server.always[PATH] = status(503, Retry_After=text)

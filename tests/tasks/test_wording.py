@@ -8,9 +8,17 @@ from pydantic_core import InitErrorDetails
 from pydantic_core import ValidationError as CoreError
 from pydantic_core._pydantic_core import list_all_errors
 
+from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import NoGuide, refusal
-from tasks.request.document import GUIDE, Request
+from tasks.request.document import GUIDE, Request, parse_request
 
+PRODUCT = {"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}
+REQUEST: dict[str, Any] = {
+    "title": "t",
+    "region": {"bbox": [-8.0, 51.0, -2.0, 57.0]},
+    "time": {"start": "2012-01-01", "end": "2012-01-08"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.5},
+}
 FIELDS = ("title", "region.bbox.1", "time.start", "products.0.name", "qa", "grid.resolution")
 OF_A_PROGRAMMER = ("should", "Input", "valid ", "pydantic", "expected", "instance", "subclass")
 
@@ -78,3 +86,20 @@ def test_every_field_of_a_request_says_what_it_takes() -> None:
     for name, field in Request.model_fields.items():
         choices = [a for a in get_args(field.annotation) if isinstance(a, str)]
         assert choices or GUIDE.wanted(field.alias or name) is not None, name
+
+
+@pytest.mark.parametrize(
+    ("change", "meant"),
+    [
+        ({"collection": "\u201c61\u201d"}, "61"),
+        ({"name": "\u201eMCD15A2\u201c"}, "MCD15A2"),
+        ({"\u201ccollection\u201d": "5"}, "collection"),
+        ({"day_night": "\u2018day\u2019"}, "day"),
+    ],
+)
+def test_quotes_of_a_word_processor_are_named(change: dict[str, str], meant: str) -> None:
+    document = {**REQUEST, "products": [{**PRODUCT, **change}]}
+    with pytest.raises(RequestRefusedError) as caught:
+        parse_request(document)
+    remedy = 'Write straight quotes (") or none, not those of a word processor: '
+    assert f"{remedy}{meant}." in str(caught.value)
