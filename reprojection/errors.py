@@ -61,3 +61,7 @@ class GridError(ReprojectionError):
 
 class ChoiceRefusedError(ReprojectionError):
     """The choice would give wrong values: blending classes, a QA rule without its layer."""
+
+
+class RangeExcludesAllError(ChoiceRefusedError):
+    """Every value of a layer lies outside the valid range that the file itself gives."""

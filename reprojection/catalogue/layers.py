@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from modis.axes import Shape
+from reprojection.catalogue.attributes import find, parse_number
 from reprojection.container import AttributeValue
 
 Number = int | float
@@ -44,7 +46,9 @@ class Layer:
     be placed. `codes` are stored values that are not data, `classes` the meanings of those that
     are. `qa` names the layer that holds its quality. `convention` and `scale_problem` are those of
     `Scale`, `band_scales` scale and offset of each band where they differ. `first_row` is the first
-    row that is read, if `shape` is of fewer than all.
+    row that is read, if `shape` is of fewer than all. `more_fills` are further values that are no
+    data. `range_stated` says that the file alone gives the valid range; `notes` say which of the
+    file's attributes were not understood.
     """
 
     name: str
@@ -68,12 +72,28 @@ class Layer:
     bands: tuple[tuple[str, int], ...] = ()
     index: tuple[int, ...] = ()
     first_row: int = 0
+    more_fills: tuple[Number, ...] = ()
+    range_stated: bool = False
+    notes: tuple[str, ...] = ()
     band_scales: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def fills(self) -> tuple[Number, ...]:
+        """All values that are no data."""
+        return self.more_fills if self.fill is None else (self.fill, *self.more_fills)
 
     @property
     def base_name(self) -> str:
         """The name of the whole data set, without a band's index."""
         return split_index(self.name)[0] if self.index else self.name
+
+
+def is_fill(stored: npt.NDArray[np.generic], layer: Layer) -> npt.NDArray[np.bool_]:
+    """Tell where stored values are a fill value of the layer, or not a number."""
+    found = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(stored.shape, np.bool_)
+    for fill in layer.fills:
+        found |= stored == (np.float32(fill) if stored.dtype == np.float32 else fill)
+    return np.asarray(found)
 
 
 _INDEX = re.compile(r"^(?P<base>.+)\[(?P<index>\d{1,4}(?:,\s*\d{1,4})*)\]$")
@@ -85,48 +105,6 @@ def split_index(name: str) -> tuple[str, tuple[int, ...]]:
     if match is None:
         return name, ()
     return match["base"], tuple(int(item) for item in match["index"].split(","))
-
-
-def reads_unsigned(dtype: np.dtype[np.generic], valid_range: tuple[Number, Number] | None) -> bool:
-    """Tell whether a signed type holds unsigned values: its signed valid range is reversed.
-
-    The QA bytes of MOD04 and MOD05 are stored as int8 with the range [0, -1].
-    """
-    return dtype.kind == "i" and valid_range is not None and valid_range[0] >= 0 > valid_range[1]
-
-
-def as_unsigned(value: Number | None, dtype: np.dtype[np.generic]) -> Number | None:
-    """Convert a signed number to the unsigned one with the same bits; None if it is not finite."""
-    if value is None or not math.isfinite(value):
-        return None
-    return int(value) % (1 << (8 * dtype.itemsize))
-
-
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_ABSENT = ("", "n/a", "na", "none")
-
-
-def parse_number(value: AttributeValue | None) -> Number | None:
-    """Return an attribute's number, also one written as text; None if it is not one number."""
-    if isinstance(value, tuple) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, str):
-        text = value.strip()
-        if re.fullmatch(r"[-+]?\d+", text):
-            return int(text)
-        return float(text) if re.fullmatch(_NUMBER, text) else None
-    return value if isinstance(value, int | float) else None
-
-
-def read_valid_range(attributes: Mapping[str, AttributeValue]) -> tuple[Number, Number] | None:
-    """Read the valid range from either form of attributes; return None if there is none."""
-    pair = attributes.get("valid_range")
-    if isinstance(pair, str):
-        pair = tuple(float(item) for item in re.findall(_NUMBER, pair))
-    if isinstance(pair, tuple) and len(pair) == 2 and all(map(math.isfinite, pair)):
-        return pair[0], pair[1]
-    low, high = (parse_number(attributes.get(name)) for name in ("valid_min", "valid_max"))
-    return None if low is None or high is None else (low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +123,7 @@ class Scale:
     bands: tuple[tuple[float, float], ...] = ()
 
 
+_ABSENT = ("", "n/a", "na", "none")
 _FORMULAS = {
     Scaling.ADD: "stored * scale_factor + add_offset",
     Scaling.SUBTRACT: "scale_factor * (stored - add_offset)",
@@ -166,13 +145,15 @@ def read_scale(
 
     Without a stated convention an offset could be added or subtracted, which would be a guess.
     """
-    factor, shift = (parse_number(attributes.get(key)) for key in ("scale_factor", "add_offset"))
-    for key, number in (("scale_factor", factor), ("add_offset", shift)):
-        said = attributes.get(key)
-        if said is None or (isinstance(said, str) and said.strip().lower() in _ABSENT):
+    numbers: dict[str, Number | None] = {}
+    for what in ("factor", "shift"):
+        found = find(attributes, what)
+        number = numbers[what] = parse_number(found[1]) if found is not None else None
+        if found is None or (isinstance(found[1], str) and found[1].strip().lower() in _ABSENT):
             continue
-        if number is None or not math.isfinite(number) or (key == "scale_factor" and number == 0):
-            return Scale(problem=f"its {key} is {said!r}, which is not a factor or offset")
+        if number is None or not math.isfinite(number) or (what == "factor" and number == 0):
+            return Scale(problem=f"its {found[0]} is {found[1]!r}, which is not a factor or offset")
+    factor, shift = numbers["factor"], numbers["shift"]
     if scaled_by is not None:
         return _read_band_scales(attributes, scaled_by)
     others = [key for key in attributes if key.endswith("_scales")]

@@ -72,8 +72,7 @@ _LARGER: dict[str, tuple[str, ...]] = {
 
 def _nodata_choices(layer: Layer, dtype: np.dtype[np.generic]) -> list[Number]:
     choices: list[Number] = []
-    if layer.fill is not None and _fits(layer.fill, dtype):
-        choices.append(layer.fill)
+    choices += [fill for fill in layer.fills if _fits(fill, dtype)]
     if dtype.kind == "f":
         return [*choices, math.nan]
     info = np.iinfo(dtype.name)
@@ -99,7 +98,7 @@ def _occurs(layer: Layer, value: Number, every_value: bool) -> bool:
         return False
     if every_value or layer.valid_range is None:
         # A mask removes the fill, but blending continuous values could produce the same number.
-        is_fill = layer.fill is not None and value == layer.fill
+        is_fill = value in layer.fills
         blended = layer.kind is LayerKind.CONTINUOUS and layer.valid_range is not None
         inside = blended and layer.valid_range is not None and _inside(layer.valid_range, value)
         return _storable(layer, value) and not (is_fill and not inside)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.catalogue import Product
-from reprojection.catalogue.layers import Layer, split_index
+from reprojection.catalogue.layers import Layer, is_fill, split_index
 from reprojection.container import AttributeValue
 from reprojection.errors import NoGeolocationError
 from reprojection.grid.orbit import ALTITUDE_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
@@ -165,8 +165,7 @@ def _degrees(granule: SwathGranule, layer: Layer, bound: float) -> npt.NDArray[n
         values += layer.offset
     with np.errstate(invalid="ignore"):
         bad = ~(np.abs(values) <= bound)
-    if layer.fill is not None:
-        bad |= stored == layer.fill
+    bad |= is_fill(stored, layer)
     values[bad] = np.nan
     return values
 
@@ -220,7 +219,6 @@ def _angles(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32]:
     stored = granule.read(layer)
     values = (stored.astype(np.float64) * layer.scale + layer.offset).astype(np.float32)
     bad = ~(np.abs(values) <= 90.0)
-    if layer.fill is not None:
-        bad |= stored == layer.fill
+    bad |= is_fill(stored, layer)
     values[bad] = np.nan
     return values

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.catalogue.layers import Layer
-from reprojection.errors import NoGeolocationError, UnknownLayerError
+from reprojection.catalogue.layers import Layer, LayerKind, is_fill
+from reprojection.errors import NoGeolocationError, RangeExcludesAllError, UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.completeness import Missing, no_layer, no_places
@@ -23,6 +23,8 @@ from reprojection.read.raster import SourceGranule
 Rule = str | Mapping[str, Mapping[str, Sequence[int]]] | None
 
 
+_MANY = 1000  # values; a few that all lie outside may be bad retrievals
+_BLENDED = LayerKind.CONTINUOUS  # codes of classes that no catalogue lists may fill a granule
 UNDATED = datetime(1, 1, 1, tzinfo=UTC)
 """The start assumed for a granule whose start is unknown."""
 
@@ -190,10 +192,37 @@ def read_masked(
     Without `mask`, only the fill counts as empty, and the rule is not applied.
     """
     values = granule.read(layer)
+    if mask:
+        check_range(granule.name, layer, values)
     why = qa.reasons(granule, layer, rule if mask else None, values, memory)
     if not mask:
         why[why != Reason.FILL] = Reason.VALID
     return MaskedLayer(values=values, why=why)
+
+
+def check_range(name: str, layer: Layer, values: npt.NDArray[np.generic]) -> None:
+    """Refuse a layer of which the file's own valid range leaves nothing over.
+
+    That is a fault of the range, or of how it is read, and no empty layer: fill and codes that the
+    catalogue knows do not count, and classes may be codes that it does not know.
+
+    Raises:
+        RangeExcludesAllError: there are many values, and all of them lie outside.
+    """
+    if not layer.range_stated or layer.valid_range is None or layer.kind is not _BLENDED:
+        return
+    low, high = layer.valid_range
+    if (np.greater_equal(values, low) & np.less_equal(values, high)).any():
+        return
+    data = values[~is_fill(values, layer)]
+    if layer.codes:
+        data = data[~np.isin(data, np.array(sorted(layer.codes), dtype=np.int64))]
+    if data.size >= _MANY:
+        raise RangeExcludesAllError(
+            f"{name}: all {data.size:,} values of layer {layer.name!r} ({data.min()} to "
+            f"{data.max()}) lie outside the valid range that the file gives ({low} to {high}): "
+            "look at it with `swathmill inspect`; `mask: false` keeps the values"
+        )
 
 
 def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:

@@ -15,6 +15,8 @@ from reprojection.read.granule import Granule, open_granule
 from reprojection.read.outline import Ring, outline
 from reprojection.read.qa import Reason, reasons
 
+_COLDEST = 150.0  # kelvin: colder than any cloud or ground
+
 
 @dataclass(frozen=True, kw_only=True)
 class GridReport:
@@ -63,6 +65,7 @@ class LayerReport:
     offset: float
     convention: str
     scale_problem: str
+    notes: tuple[str, ...]
     fill: Number | None
     valid_range: tuple[Number, Number] | None
     codes: tuple[tuple[int, str], ...]
@@ -181,6 +184,7 @@ def _layer_report(granule: Granule, layer: Layer) -> LayerReport:
         offset=layer.offset,
         convention=layer.convention,
         scale_problem=layer.scale_problem,
+        notes=(*layer.notes, *_doubts(layer, values.highest)),
         fill=layer.fill,
         valid_range=layer.valid_range,
         codes=tuple(sorted(layer.codes.items())),
@@ -195,6 +199,14 @@ def _layer_report(granule: Granule, layer: Layer) -> LayerReport:
         code_share=values.counts[Reason.CODE] / total,
         problem=problem,
     )
+
+
+def _doubts(layer: Layer, highest: float | None) -> tuple[str, ...]:
+    """Say what cannot be right of values, though the file says so."""
+    kelvin = layer.units.strip().lower() in ("k", "kelvin", "kelvins", "degrees kelvin")
+    if kelvin and highest is not None and highest < _COLDEST:
+        return (f"its values, {highest:g} K at most, are too cold for the Earth",)
+    return ()
 
 
 class _Values:

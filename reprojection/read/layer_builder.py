@@ -4,20 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from modis.axes import Shape
 from reprojection.catalogue import LayerEntry, Product
+from reprojection.catalogue.attributes import read_form, unpacked_range
 from reprojection.catalogue.layers import (
     Layer,
     Scale,
-    as_unsigned,
     guess_kind,
     named_units,
-    parse_number,
     read_scale,
-    read_valid_range,
-    reads_unsigned,
 )
 from reprojection.container import AttributeValue, DataSet
 from reprojection.read.structmetadata import GridInfo, SwathInfo
@@ -60,15 +55,15 @@ class LayerBuilder:
         rows, columns = place.rows, place.columns
         known = self.entry.layer(dataset.name) if self.entry else None
         attributes = dataset.attributes
-        stored_range = read_valid_range(attributes)
-        dtype, fill = dataset.dtype, parse_number(attributes.get("_FillValue"))
-        if reads_unsigned(dtype, stored_range) and stored_range is not None:
-            low, high = (as_unsigned(value, dtype) for value in stored_range)
-            stored_range = (low or 0, high or 0)
-            fill = as_unsigned(fill, dtype)
-            dtype = np.dtype(f"u{dtype.itemsize}")
+        form = read_form(attributes, dataset.dtype)
+        dtype = form.dtype
         units = _text(attributes.get("units"))
         scale = self._scale(name, units, attributes, known)
+        stated = unpacked_range(form.valid_range, dtype, scale.scale, scale.offset)
+        codes = known.codes if known else {}
+        fills = [*form.fills, *(one for one in form.missing if one not in codes)]
+        if known is not None and known.fill is not None:
+            fills = [known.fill]
         return Layer(
             name=name,
             dtype=dtype,
@@ -76,15 +71,18 @@ class LayerBuilder:
             kind=known.kind
             if known
             else guess_kind(dataset.name, dtype, units, scaled=bool(scale.convention)),
-            fill=known.fill if known and known.fill is not None else fill,
-            valid_range=(known.valid_range if known and known.valid_range else stored_range),
+            fill=fills[0] if fills else None,
+            more_fills=tuple(fills[1:]),
+            valid_range=(known.valid_range if known and known.valid_range else stated),
+            range_stated=not (known and known.valid_range) and stated is not None,
+            notes=form.notes,
             scale=scale.scale,
             offset=scale.offset,
             units=_units(units, known, scale),
             convention=scale.convention,
             scale_problem=scale.problem,
             band_scales=scale.bands,
-            codes=known.codes if known else {},
+            codes=codes,
             classes=known.classes if known else {},
             description=_text(attributes.get("long_name")) or (known.title if known else ""),
             qa=known.qa if known else None,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue import BitField, LayerEntry
-from reprojection.catalogue.layers import Layer, LayerKind, split_index
+from reprojection.catalogue.layers import Layer, LayerKind, is_fill, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.granule import Granule
 from reprojection.read.kept import NO_MEMORY, Memory, nbytes
@@ -130,7 +130,7 @@ def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
     why = np.where(_in_range(stored, layer), Reason.VALID, Reason.CODE).astype(np.uint8)
     if layer.codes:
         why[np.isin(stored, np.array(sorted(layer.codes), dtype=np.int64))] = Reason.CODE
-    why[_is_fill(stored, layer)] = Reason.FILL
+    why[is_fill(stored, layer)] = Reason.FILL
     return why
 
 
@@ -379,9 +379,8 @@ def _refuse(stored: Array, qa_layer: Layer, clauses: Sequence[Clause]) -> npt.ND
             part = np.bitwise_and(np.right_shift(whole, first), ones)
         passed &= np.isin(part, np.array(wanted, dtype=np.int64))
     # A zero fill of a bit field looks like "all bits clear", so it does not count as fill.
-    fill = qa_layer.fill
-    if fill is not None and not (fill == 0 and qa_layer.kind is LayerKind.BITFIELD):
-        passed &= ~_is_fill(stored, qa_layer)
+    if not (qa_layer.fill == 0 and qa_layer.kind is LayerKind.BITFIELD):
+        passed &= ~is_fill(stored, qa_layer)
     return np.where(passed, np.uint8(0), np.uint8(Reason.QA))
 
 
@@ -437,11 +436,3 @@ def _in_range(stored: Array, layer: Layer) -> Mask:
         return np.ones(stored.shape, np.bool_) if finite is None else np.asarray(finite)
     low, high = layer.valid_range
     return np.asarray(np.greater_equal(stored, low) & np.less_equal(stored, high))
-
-
-def _is_fill(stored: Array, layer: Layer) -> Mask:
-    unknown = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(stored.shape, np.bool_)
-    if layer.fill is None:
-        return np.asarray(unknown)
-    fill = np.float32(layer.fill) if stored.dtype == np.float32 else layer.fill
-    return np.asarray(unknown | (stored == fill))

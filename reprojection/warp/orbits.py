@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue import Axis
-from reprojection.catalogue.layers import Layer, LayerKind
+from reprojection.catalogue.layers import Layer, LayerKind, is_fill
 from reprojection.read.granule import Granule
 from reprojection.read.granule_layer import MaskedLayer, Rule, read_masked
 from reprojection.read.kept import Memory
@@ -51,9 +51,9 @@ def _zenith(granule: Granule, axis: Axis, layer: Layer, number: int) -> npt.NDAr
     if not axis.cosines or axis.cosines not in granule.layers:
         return np.zeros(size, np.float32)
     cosines = granule.layer(f"{axis.cosines}[{number}]")
-    stored = granule.read(cosines).astype(np.float32)
-    if cosines.fill is not None:
-        stored[stored == np.float32(cosines.fill)] = np.nan
+    held = granule.read(cosines)
+    stored = held.astype(np.float32)
+    stored[is_fill(held, cosines)] = np.nan
     rows, columns = (
         np.arange(fine) * coarse // fine
         for fine, coarse in zip(layer.shape, cosines.shape, strict=True)

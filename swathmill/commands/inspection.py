@@ -65,6 +65,9 @@ def _show(console: PlainConsole, report: GranuleReport) -> None:
     for layer in report.layers:
         table.add_row(*map(Text, _row(layer)))
     console.print(table)
+    for layer in report.layers:
+        for note in layer.notes:
+            console.print(f"{layer.name}: {note}", markup=False)
     for convention, names in _conventions(report).items():
         console.print(f"{convention}: {names}", markup=False)
     if report.others:

@@ -3,18 +3,15 @@
 import numpy as np
 import pytest
 
+from reprojection.catalogue.attributes import parse_number
 from reprojection.catalogue.layers import (
     LayerKind,
     Scale,
     Scaling,
-    as_unsigned,
     guess_kind,
     guess_scaling,
     normal_scaling,
-    parse_number,
     read_scale,
-    read_valid_range,
-    reads_unsigned,
     split_index,
 )
 from reprojection.container import AttributeValue
@@ -95,25 +92,6 @@ def test_a_scale_that_is_no_factor_is_a_problem(attributes: dict[str, AttributeV
     found = scale_of(attributes, Scaling.ADD)
     assert found.problem
     assert (found.scale, found.offset) == (1.0, 0.0)
-
-
-def test_bytes_with_a_backward_range_are_unsigned() -> None:
-    int8 = np.dtype("i1")
-    assert reads_unsigned(int8, (0, -1))
-    assert as_unsigned(-1, int8) == 255
-    assert not reads_unsigned(int8, (0, 127))
-    assert not reads_unsigned(int8, (-1, 4))
-    assert not reads_unsigned(np.dtype("u1"), (0, 255))
-
-
-def test_valid_range_is_read_from_every_spelling() -> None:
-    assert read_valid_range({"valid_range": (0, 100)}) == (0, 100)
-    assert read_valid_range({"valid_range": "-100, 16000"}) == (-100, 16000)
-    assert read_valid_range({"valid_min": 1, "valid_max": 5}) == (1, 5)
-    assert read_valid_range({"valid_min": "1", "valid_max": "5"}) == (1, 5)
-    assert read_valid_range({"valid_range": (float("nan"), 1.0)}) is None
-    assert read_valid_range({"valid_range": (1,)}) is None
-    assert read_valid_range({}) is None
 
 
 @pytest.mark.parametrize(
