@@ -52,13 +52,31 @@ def incomplete_lines(results: Sequence[Result]) -> list[str]:
     return [f"incomplete: {line}" for line in joined.incomplete_lines(found)]
 
 
-def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """List what failed, each with its category; of a run, say how to try it at home."""
-    return [
-        f"failed: {one.output or one.name}: {_WORDS.get(one.category, one.category)}"
-        + (f" (what it was given: swathmill inputs {one.key})" if one.phase == "reduction" else "")
-        for one in failures
-    ]
+def failure_lines(failures: Sequence[Failure], *, messages: bool = False) -> list[str]:
+    """List what failed, each with its category; of a run, say how to try it at home.
+
+    Failures by one cause share a line. With `messages` each line has the cause's own words.
+    """
+    groups: dict[str, list[Failure]] = {}
+    for one in failures:
+        cause = joined.cause_of(f"{_word(one, plain=True)}: {one.message}") if one.message else ""
+        groups.setdefault(cause or f"{one.key} {one.name} {one.output}", []).append(one)
+    lines = []
+    for alike in groups.values():
+        first = alike[0]
+        names = joined.with_others([one.output or one.name for one in alike])
+        said = f"{_word(first)}: {first.message}" if messages and first.message else _word(first)
+        run = next((one for one in alike if one.phase == "reduction"), None)
+        given = f" (what it was given: swathmill inputs {run.key})" if run else ""
+        lines.append(f"failed: {names}: {said}{given}")
+    return lines
+
+
+def _word(failure: Failure, *, plain: bool = False) -> str:
+    """Return a failure's category; what was handed on is left out, or said in words."""
+    if plain:
+        return "" if failure.category in _WORDS else failure.category
+    return _WORDS.get(failure.category, failure.category)
 
 
 def shortened(lines: Sequence[str], most: int, where: str) -> list[str]:

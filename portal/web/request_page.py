@@ -28,7 +28,7 @@ from portal.web.retries import may_retry
 from portal.web.sharing import shared_view
 from tasks.errors import StoreError
 from tasks.model.categories import RULES, Category, Rule
-from tasks.model.gaps import join_gaps
+from tasks.model.gaps import cause_of, join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.tables import request_operations, restrictions
 from tasks.tables.request_table import PhaseCount, Rehearsal, RequestRow
@@ -81,7 +81,10 @@ class PhaseView:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureGroup:
-    """The failures of one category, and those that only follow from them: the first of each."""
+    """The failures of one category, and those that only follow from them: the first of each.
+
+    `as_above` are the keys of those whose cause an earlier one has told.
+    """
 
     category: str
     rule: Rule | None
@@ -89,6 +92,7 @@ class FailureGroup:
     count: int
     following: tuple[Interest, ...]
     following_count: int
+    as_above: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -552,7 +556,9 @@ def _groups(found: Iterable[Interest]) -> Iterable[FailureGroup]:
             following.setdefault(_cause(interest, by_category), []).append(interest)
     for category, interests in sorted(by_category.items(), key=lambda item: -len(item[1])):
         after = following.get(category, [])
+        listed = [*interests[:_FAILURES_SHOWN], *after[:_FAILURES_SHOWN]]
         yield FailureGroup(
+            as_above=_as_above(listed),
             category=category.value if category else "gap",
             rule=RULES[category] if category else None,
             shown=tuple(interests[:_FAILURES_SHOWN]),
@@ -560,6 +566,21 @@ def _groups(found: Iterable[Interest]) -> Iterable[FailureGroup]:
             following=tuple(after[:_FAILURES_SHOWN]),
             following_count=len(after),
         )
+
+
+def _as_above(listed: Iterable[Interest]) -> frozenset[str]:
+    """Return the keys of those whose cause an earlier one has told."""
+    told: set[str] = set()
+    found: set[str] = set()
+    for one in listed:
+        handed_on = one.category is None or one.category is Category.UPSTREAM_FAILED
+        text = one.message if handed_on else f"{one.category}: {one.message}"
+        cause = cause_of(text) if one.message else ""
+        if cause in told:
+            found.add(one.key)
+        elif cause:
+            told.add(cause)
+    return frozenset(found)
 
 
 def _cause(interest: Interest, failed: Mapping[Category | None, list[Interest]]) -> Category:

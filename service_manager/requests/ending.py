@@ -24,6 +24,8 @@ from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 
+_LONGEST = 300  # characters of a cause in the line of a request's state
+
 log = structlog.get_logger("manager.ending")
 
 
@@ -317,6 +319,8 @@ def _cause(failed: Sequence[Interest], phases: Mapping[Phase, PhaseCount]) -> st
     """Why tasks failed by themselves, to go on with."""
     runs = phases.get(Phase.REDUCTION, PhaseCount()).total
     cause = first_cause(failed, runs)
+    if len(cause) > _LONGEST:  # the gaps and failures have it whole
+        cause = f"{cause[:_LONGEST].rpartition(' ')[0]} ..."
     return f": {cause}" if cause else ""
 
 

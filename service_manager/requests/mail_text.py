@@ -10,7 +10,7 @@ from types import MappingProxyType
 from reprojection.read.completeness import WHOLE, Completeness
 from service_manager.tasks.causes import Empty, empty_rasters, order
 from tasks.model.categories import RULES, Category
-from tasks.model.gaps import JoinedGap, affected, incomplete_lines, join_gaps
+from tasks.model.gaps import JoinedGap, affected, cause_of, incomplete_lines, join_gaps
 from tasks.model.items import without_items
 from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
@@ -171,12 +171,13 @@ def _subject(state: RequestState, outcome: RequestSummary) -> str:
 
 
 def _failure(category: Category, failed: Sequence[Interest]) -> Failure:
-    """Describe the tasks that failed in one category; those with the same message are joined."""
-    said: dict[str, list[str]] = defaultdict(list)
+    """Describe the tasks that failed in one category; those with one cause are joined."""
+    said: dict[str, list[Interest]] = defaultdict(list)
     for interest in sorted(failed, key=order):
         if not interest.stopped:
-            said[interest.message or interest.name].append(interest.name)
-    lines = [_said(message, names) for message, names in said.items()]
+            message = f"{category.value}: {interest.message}" if interest.message else interest.name
+            said[cause_of(message) or message].append(interest)
+    lines = [_said(alike) for alike in said.values()]
     return Failure(
         category=category,
         count=len(failed),
@@ -186,12 +187,13 @@ def _failure(category: Category, failed: Sequence[Interest]) -> Failure:
     )
 
 
-def _said(message: str, names: Sequence[str]) -> str:
-    """Say what failed, with the failure's own message where there is one."""
-    first, *others = names
-    if others:
-        return f"{first} and {len(others):,} more: {message}"
-    return message if first in message else f"{first}: {message}"
+def _said(alike: Sequence[Interest]) -> str:
+    """Say what failed, with the first failure's own message where there is one."""
+    first = alike[0]
+    message = first.message or first.name
+    if len(alike) > 1:
+        return f"{first.name} and {len(alike) - 1:,} more: {message}"
+    return message if first.name in message else f"{first.name}: {message}"
 
 
 def _results(

@@ -15,7 +15,7 @@ from swathmill.delivery import (
     write_summary,
 )
 from swathmill.following import Follower, Unfinished
-from swathmill.missing_lines import gap_lines, incomplete_lines
+from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines
 from swathmill.progress import ProgressView
 from swathmill.stack import programs
 from swathmill.stack.stack import Stack, StackOptions
@@ -92,13 +92,7 @@ def tell(console: PlainConsole, delivery: Delivery) -> None:
     console.print(f"\nRequest {summary.request}: {summary.state} ({summary.message})", markup=False)
     _tell_some(console, gap_lines(summary.gaps))
     _tell_some(console, incomplete_lines(summary.files))
-    _tell_some(
-        console,
-        [
-            f"failed: {failure.output or failure.name} ({failure.category}): {failure.message}"
-            for failure in summary.failures
-        ],
-    )
+    _tell_some(console, failure_lines(summary.failures, messages=True))
     for mail in delivery.mails:
         console.print(f"\n--- mail, {mail} ---\n{read_mail(mail)}\n---", markup=False)
     console.print("\nResults")

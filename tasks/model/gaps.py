@@ -3,17 +3,33 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from reprojection.read.completeness import WHOLE, Completeness
+from tasks.model.categories import Category
 from tasks.model.plan import Gap
 
+_TELLING = 200  # characters of a cause that tell it apart
+_WITH = 3  # names of things that have one cause
 _FEW = 4  # dates that are named one by one
 _WHEN = re.compile(r"\d{4}(-\d\d){0,2}(T\d{4}|_\d{4}-\d\d-\d\d)?$")
+_OF_ONE = re.compile(
+    r"[A-Za-z][\w-]*\.A\d{7}\.[\w.-]*\w|\b\d{4}-\d\d-\d\d\b|\bh\d\dv\d\d\b"
+)  # granules, dates and tiles
+_OF_ALL = (
+    Category.CHOICE_REFUSED,
+    Category.CREDENTIALS_REFUSED,
+    Category.EXECUTION_TIMEOUT,
+    Category.OUT_OF_MEMORY,
+    Category.UNKNOWN,
+    Category.USER_CODE_FAILED,
+    Category.USER_CODE_TIMED_OUT,
+)  # causes that hit many alike, whatever granule each had
+_CATEGORY = re.compile(rf"\b({'|'.join(one.value for one in Category)})(?=: |\. |$)")
 _CUBES = (".nc", ".zarr.zip")
 
 
@@ -30,10 +46,31 @@ class JoinedGap:
         return f"{self.what}: {self.reason}"
 
 
+def cause_of(text: str) -> str:
+    """Return the cause of a failure, without what says of whose it is; "" if a text names none.
+
+    Left out is whoever handed the cause on. Where the cause is no matter of one granule, neither do
+    the names of granules, dates and tiles tell it apart.
+    """
+    found = _CATEGORY.search(text)
+    if found is None:
+        return ""
+    said = text[found.start() :]
+    # A text that was handed on may have been cut at its end.
+    return (_OF_ONE.sub("*", said) if found[1] in _OF_ALL else said)[:_TELLING]
+
+
+def with_others(names: Sequence[str]) -> str:
+    """Write the first few of some names, each once, and how many more there are."""
+    different = list(dict.fromkeys(names))
+    more = len(different) - _WITH
+    return ", ".join(different[:_WITH]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def join_gaps(
     gaps: Sequence[Gap], affects: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> list[JoinedGap]:
-    """Join the gaps that differ only by their date, and keep the order of the gaps.
+    """Join the gaps that differ only by their date or have one cause, in the order of the gaps.
 
     A joined gap has the first and last date and their number. `affects` has the paths of results by
     `Gap.what`.
@@ -41,18 +78,37 @@ def join_gaps(
     groups: dict[tuple[str, str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
         before, _, after = _split_date(gap.what)
-        groups[before, after, gap.reason].append(gap)
+        groups[before, after, cause_of(gap.reason) or gap.reason].append(gap)
     found = []
-    for (before, after, reason), members in groups.items():
+    for (before, after, _), members in groups.items():
         days = sorted(day for gap in members if (day := _split_date(gap.what)[1]) is not None)
         what = " ".join(part for part in (before, _days(days), after) if part)
         paths = {path for gap in members for path in affects.get(gap.what, ())}
         found.append(
             JoinedGap(
-                what=what, reason=reason, count=len(members), affects=tuple(join_results(paths))
+                what=what,
+                reason=members[0].reason,
+                count=len(members),
+                affects=tuple(join_results(paths)),
             )
         )
-    return found
+    return _by_cause(found)
+
+
+def _by_cause(gaps: Sequence[JoinedGap]) -> list[JoinedGap]:
+    """Join the gaps that are failures by one cause, which is then told once."""
+    groups: dict[str, list[JoinedGap]] = defaultdict(list)
+    for number, gap in enumerate(gaps):
+        groups[cause_of(gap.reason) or str(number)].append(gap)
+    return [
+        replace(
+            members[0],
+            what=with_others([one.what for one in members]),
+            count=sum(one.count for one in members),
+            affects=tuple(dict.fromkeys(path for one in members for path in one.affects)),
+        )
+        for members in groups.values()
+    ]
 
 
 def affected(

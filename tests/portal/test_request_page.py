@@ -225,6 +225,32 @@ def test_what_failed_only_for_its_input_is_folded_under_the_cause(
     assert "upstream failed" not in unreadable + unknown
 
 
+def test_the_page_tells_one_cause_once(portal: LivePortal, runtime: Runtime) -> None:
+    name, said = submitted(runtime), "the QA rule names layer x, which no granule holds"
+    one = Interest(
+        request=name,
+        key="",
+        phase=Phase.REPROJECTION,
+        outcome=TaskOutcome.FAILED,
+        category=Category.CHOICE_REFUSED,
+        message=said,
+    )
+    for number in range(3):
+        put_interest(runtime, replace(one, key=f"{number:064}", name=f"cell {number}"))
+    handed_on = replace(
+        one,
+        outcome=TaskOutcome.GAP,
+        category=Category.UPSTREAM_FAILED,
+        message=f"a cell of 2018-01-01: choice refused: {said}",
+    )
+    put_interest(runtime, replace(handed_on, key="f" * 64, name="raster"))
+    set_row(runtime, name, phases={Phase.REPROJECTION: PhaseCount(total=4, failed=3)})
+    with portal.browser() as client:
+        page = client.get(f"/requests/{name}/lacks").text
+    assert page.count(said) == 1
+    assert page.count("for the same cause") == 3
+
+
 def test_what_follows_from_failures_elsewhere_is_listed_itself(
     portal: LivePortal, runtime: Runtime
 ) -> None:

@@ -47,6 +47,18 @@ def result(name: str, outcome: TaskOutcome | None = DONE, *, lacks: bool = False
 # --- in which state, and in which words ---
 
 
+def test_a_long_cause_is_cut_in_the_line_of_the_state() -> None:
+    cause = "the file holds " + ", ".join(f"layer {n}" for n in range(100))
+    failed = replace(interest("g1", FAILED, category=BAD), message=cause)
+    said = ending.judge(MissingPolicy.SKIP, [failed, result("a")], []).message
+    assert said.startswith(
+        "1 of 1 results are there; some lack an input: g1: bad image format: the"
+    )
+    assert said.endswith(" ...")
+    assert len(said) < 400
+    assert cause in ending.lacking([failed], [])[0].reason
+
+
 @pytest.mark.parametrize(
     ("interests", "gaps", "state", "message"),
     [

@@ -31,6 +31,27 @@ def test_a_list_that_is_cut_says_how_much_and_where_to_read_it() -> None:
     assert cut[-1] == "and 10 more lines: http://here/api/requests/x/failures"
 
 
+def test_failures_by_one_cause_are_one_line() -> None:
+    said = "the QA rule names layer 'x', which MOD13A2.A2018001.h18v04.061.1.hdf does not hold"
+    failures = [
+        *(
+            Failure(key=f"c{n}", name=f"cell {n}", category="choice refused", message=said)
+            for n in range(5)
+        ),
+        Failure(
+            key="m",
+            output="MOD13A2.061/NDVI",
+            category="upstream failed",
+            message=f"a cell of 2018-01-01: choice refused: {said}",
+        ),
+        Failure(key="g", name="g", category="unknown", message="boom"),
+    ]
+    first, second = failure_lines(failures, messages=True)
+    assert first == f"failed: cell 0, cell 1, cell 2 and 3 more: choice refused: {said}"
+    assert second == "failed: g: unknown: boom"
+    assert failure_lines(failures)[0] == "failed: cell 0, cell 1, cell 2 and 3 more: choice refused"
+
+
 def test_incomplete_results_are_told_with_their_share() -> None:
     missing = (Missing(what="a", why="not in the archive"),)
     half = ResultFile(

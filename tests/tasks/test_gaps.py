@@ -5,7 +5,14 @@ import datetime as dt
 import pytest
 
 from reprojection.read.completeness import WHOLE, Completeness, Missing
-from tasks.model.gaps import affected, in_percent, incomplete_lines, join_gaps, join_results
+from tasks.model.gaps import (
+    affected,
+    cause_of,
+    in_percent,
+    incomplete_lines,
+    join_gaps,
+    join_results,
+)
 from tasks.model.plan import Gap
 
 WHY = "not in the archive"
@@ -83,3 +90,49 @@ def test_incomplete_results_are_a_line_for_each_folder() -> None:
 )
 def test_only_all_is_a_hundred_in_percent(share: float, text: str) -> None:
     assert in_percent(share) == text
+
+
+LONG = "choice refused: the QA rule names layer 'x', which {} does not hold; its layers are: " + (
+    "a, " * 200
+)
+
+
+def test_one_cause_is_told_once_with_what_it_cost() -> None:
+    days = [dt.date(2018, 1, 1) + dt.timedelta(days=16 * n) for n in range(5)]
+    names = [f"MOD13A2.A{day:%Y%j}.h18v04.061.2021001000000.hdf" for day in days]
+    cells = [
+        Gap(what=f"MOD13A2.61 NDVI {day} cell at 0, 0", reason=LONG.format(name))
+        for day, name in zip(days, names, strict=True)
+    ]
+    rasters = [
+        Gap(what=f"MOD13A2.061.NDVI.{day}", reason=f"a cell of {day}: {LONG.format(name)}")
+        for day, name in zip(days, names, strict=True)
+    ]
+    other = Gap(what="a.hdf", reason="unreadable input file. See `swathmill archive check`")
+    plain = [Gap(what=f"MOD13A2.061 h{h:02}v04", reason=WHY) for h in range(3)]
+    joined = join_gaps([*cells, *rasters, other, *plain])
+    assert [one.count for one in joined] == [10, 1, 1, 1, 1]
+    text = "\n".join(map(str, joined))
+    assert text.count("its layers are") == 1
+    assert joined[0].what.startswith("MOD13A2.61 NDVI 5 dates from 2018-01-01 to 2018-03-06")
+    assert joined[0].what.endswith(" more")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("unknown: boom", "unknown: boom"),
+        ("a cell of 2018-01-01: unknown: boom", "unknown: boom"),
+        (
+            "choice refused: MOD13A2.A2018001.h18v04.061.1.hdf of 2018-01-01 has no layer",
+            "choice refused: * of * has no layer",
+        ),
+        (  # another granule that is cut off is another cause
+            "a.hdf: bad image format: MOD13A2.A2018001.h18v04.061.1.hdf is cut off",
+            "bad image format: MOD13A2.A2018001.h18v04.061.1.hdf is cut off",
+        ),
+        ("no tile h18v04 in the archive", ""),
+    ],
+)
+def test_a_cause_is_the_same_for_all_that_it_cost(text: str, cause: str) -> None:
+    assert cause_of(text) == cause
