@@ -5,7 +5,8 @@ process of its own, as workers read granules.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from reprojection.errors import ReprojectionError
 from reprojection.read.isolation import ReadingProcess
 from tasks.errors import BlobMissingError, StoreError
 from tasks.model.model import ArtifactFile
-from tasks.model.spec import CollectSpec, MosaicSpec, ReprojectSpec
+from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.storage.blobs import split_blob
 from tasks.tables.runtime import Runtime
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from reprojection.explain.explain import Explanation
 
 MOST_BYTES = 400_000_000
-_MOST_TASKS = 400  # that a raster of one date is made of
+_MOST_NAMED = 3
+_MOST_TASKS = 400  # that a raster is made of
+_RASTERS = (MosaicSpec, ReprojectSpec, ReduceSpec, GroupSpec)
 _SECONDS = 60.0
 _COMMAND = "Explain it with `swathmill explain` where the granules are."
 
@@ -38,6 +41,10 @@ class Explainer:
     def __init__(self) -> None:
         self._reading = ReadingProcess(seconds=_SECONDS)
 
+    def close(self) -> None:
+        """End the process that reads."""
+        self._reading.close()
+
     def explain(
         self, runtime: Runtime, reader: ResultReader, result: ResultFile, lon: float, lat: float
     ) -> "Explanation":
@@ -51,8 +58,8 @@ class Explainer:
         """
         from reprojection.explain.explain import explain
 
-        granules = [*_granules(runtime, result.key)]
-        size = result.file.size + sum(file.size for _, file in granules)
+        granules = [*granules_of(runtime, result.key)]
+        size = result.file.size + sum(file.size for _, file in granules if file)
         if size > MOST_BYTES:
             raise NotExplainedError(
                 f"{size / 1e6:,.0f} MB would be read for this pixel, too much for a page.", _COMMAND
@@ -62,17 +69,21 @@ class Explainer:
             raster = folder / "result.tif"
             with raster.open("wb") as out:
                 out.writelines(reader.whole(result))
-            for name, file in granules:
-                _copy(runtime, file, folder / "granules" / name)
+            lost = [
+                name
+                for name, file in granules
+                if file is None or not _copy(runtime, file, folder / "granules" / name)
+            ]
             (folder / "granules").mkdir(exist_ok=True)
             try:
-                return self._reading.run(explain, raster, lon, lat, granules=[folder / "granules"])
+                found = self._reading.run(explain, raster, lon, lat, granules=[folder / "granules"])
             except ReprojectionError as error:
                 raise NotExplainedError(f"The pixel is not explained: {error}.", _COMMAND) from None
+        return replace(found, note=_no_longer_stored(lost)) if lost else found
 
 
-def _granules(runtime: Runtime, key: str) -> Iterator[tuple[str, ArtifactFile]]:
-    """Yield the granules that the raster of a task is made of, as far as storage has them."""
+def granules_of(runtime: Runtime, key: str) -> Iterator[tuple[str, ArtifactFile | None]]:
+    """Yield the granules that the raster of a task is made of; no file: it is not stored."""
     waiting, seen = [key], {key}
     while waiting:
         try:
@@ -81,19 +92,27 @@ def _granules(runtime: Runtime, key: str) -> Iterator[tuple[str, ArtifactFile]]:
             spec = None
         if isinstance(spec, CollectSpec):
             task = runtime.tasks.task(spec.key)
-            yield from ((spec.granule, file) for file in (task.files[:1] if task else ()))
+            yield spec.granule, task.files[0] if task and task.files else None
             continue
-        if not isinstance(spec, MosaicSpec | ReprojectSpec) or len(seen) > _MOST_TASKS:
+        if not isinstance(spec, _RASTERS) or len(seen) > _MOST_TASKS:
             raise NotExplainedError(
-                "Only rasters of layers that are made of few granules are explained here.", _COMMAND
+                "Only rasters that are made of few granules are explained here.", _COMMAND
             )
         more = [one.key for one in spec.inputs if one.key not in seen]
         seen.update(more)
         waiting += more
 
 
-def _copy(runtime: Runtime, file: ArtifactFile, to: Path) -> None:
-    """Copy a granule; one that storage no longer keeps is left out."""
+def _no_longer_stored(lost: Sequence[str]) -> str:
+    more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+    return (
+        f"no longer stored here: {', '.join(lost[:_MOST_NAMED])}{more}; `swathmill explain` tells "
+        "their pixels where you have them"
+    )
+
+
+def _copy(runtime: Runtime, file: ArtifactFile, to: Path) -> bool:
+    """Copy a granule; return whether storage still keeps it."""
     to.parent.mkdir(exist_ok=True)
     try:
         with to.open("wb") as out:
@@ -101,3 +120,5 @@ def _copy(runtime: Runtime, file: ArtifactFile, to: Path) -> None:
                 out.write(part)
     except BlobMissingError:
         to.unlink()
+        return False
+    return True

@@ -1,10 +1,8 @@
 """Find where a raster's pixel came from: granule, row, column, stored value and quality."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +13,9 @@ from modis.axes import Pixel
 from reprojection.catalogue.layers import Layer
 from reprojection.errors import ChoiceRefusedError
 from reprojection.explain.gdal_line import gdalwarp_line
+from reprojection.explain.made_with import options_of
+from reprojection.explain.origins import InputOrigin, PixelOrigin, Quality
+from reprojection.explain.run_inputs import RunAtPixel
 from reprojection.explain.source_pixel import counting_pixel, nearest_pixel
 from reprojection.files import AnyPath, as_paths
 from reprojection.grid.crs import from_lonlat
@@ -22,16 +23,10 @@ from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
-from reprojection.read.qa import DecodedField, Reason
-from reprojection.read.raster import Description, Parameter
+from reprojection.read.qa import Reason
+from reprojection.read.raster import Description
 from reprojection.reproject import (
-    Codes,
-    Driver,
-    ExtraBand,
-    Merge,
     Options,
-    Search,
-    Units,
     reproject,
 )
 from reprojection.write.write import open_raster
@@ -44,28 +39,6 @@ _REASONS = {
     Reason.QA: "the nearest source pixel fails the QA rule",
     Reason.NO_GRANULE: "no granule reaches it",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quality:
-    """One QA layer at a pixel: its stored value and its decoded bit fields."""
-
-    layer: str
-    stored: int
-    fields: tuple[DecodedField, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PixelOrigin:
-    """The source pixel: granule, row and column in the layer (from 0), and stored value."""
-
-    granule: str
-    row: int
-    column: int
-    stored: float | int
-    reason: str
-    quality: tuple[Quality, ...]
-    sensor_zenith: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +58,8 @@ class Explanation:
         note: Which of the two it is, else "".
         gdalwarp: The shell command that comes nearest to how the raster was made, or "".
         gdalwarp_note: In what its pixels differ, or why there is no command.
+        made: What made a reduction's raster: package, version, parameters and window; else "".
+        inputs: What the run of its cell was given at the pixel, down to granules.
     """
 
     layer: str
@@ -98,6 +73,8 @@ class Explanation:
     note: str
     gdalwarp: str
     gdalwarp_note: str
+    made: str = ""
+    inputs: tuple[InputOrigin, ...] = ()
 
 
 def explain(
@@ -105,7 +82,8 @@ def explain(
 ) -> Explanation:
     """Explain one pixel of a raster: its source pixel, stored value and quality.
 
-    Bit fields of QA layers are decoded by the catalogue, from the product's user guide.
+    Of a reduction's raster, all that its run was given at the pixel is explained in this way. Bit
+    fields of QA layers are decoded by the catalogue, from the product's user guide.
 
     Args:
         path: A GeoTIFF that Swathmill wrote.
@@ -119,21 +97,42 @@ def explain(
 
     Raises:
         BadFormatError: the file is not a raster of Swathmill.
-        ChoiceRefusedError: the place is outside the raster, or a reduction made it.
+        ChoiceRefusedError: the place is outside the raster, or a reduction made it that does not
+            say of what.
         ReprojectionError: a granule that is at hand cannot be read.
     """
     opened = open_raster(Path(path))
-    if package := dict(opened.said.provenance.parameters).get("package"):
-        raise ChoiceRefusedError(
-            f"{path} was made by the package {package}, whose pixels come from many; explain the "
-            "raster of a layer"
-        )
     said, grid = opened.said, opened.said.grid.grid()
     row, column = _pixel(grid, lon, lat)
     with rasterio.open(path) as dataset:
         stored = dataset.read(1, window=Window(column, row, 1, 1)).item()
     empty = opened.nodata is not None and (stored == opened.nodata or stored != stored)
     found = _find(said, as_paths(granules))
+    value = None if empty else stored * said.scale + said.offset
+    if package := dict(said.provenance.parameters).get("package"):
+        lineage = said.provenance.lineage
+        if lineage is None:
+            raise ChoiceRefusedError(
+                f"{path} was made by the package {package}, and does not say of what: an older "
+                "Swathmill made it; explain the raster of a layer"
+            )
+        run = RunAtPixel(said, lineage, _one_pixel(grid, row, column), found, _trace)
+        inputs = run.inputs()
+        return Explanation(
+            layer=said.provenance.layer,
+            row=row,
+            column=column,
+            stored=stored,
+            value=value,
+            units=said.units,
+            granules=tuple(source.name for source in said.provenance.granules),
+            origin=None,
+            note="" if inputs else "no run was made there: its cell had no inputs",
+            gdalwarp="",
+            gdalwarp_note="a package made its pixels, not gdalwarp",
+            made=run.made,
+            inputs=inputs,
+        )
     origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
     line, line_note = gdalwarp_line(said, grid, opened.dtype, opened.nodata, found)
     return Explanation(
@@ -141,7 +140,7 @@ def explain(
         row=row,
         column=column,
         stored=stored,
-        value=None if empty else stored * said.scale + said.offset,
+        value=value,
         units=said.units,
         granules=tuple(source.name for source in said.provenance.granules),
         origin=origin,
@@ -177,14 +176,14 @@ def _find(said: Description, granules: Sequence[Path]) -> dict[str, Path]:
     for path in granules:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             files.setdefault(file.name, file)
-    names = [source.name for source in said.provenance.granules]
+    names = [source.name for source in said.provenance.files]
     return {name: files[name] for name in names if name in files}
 
 
 def _trace(
     said: Description, pixel: Grid, found: Mapping[str, Path], *, empty: bool
 ) -> tuple[PixelOrigin | None, str]:
-    names = [source.name for source in said.provenance.granules]
+    names = [source.name for source in said.provenance.files]
     missing = [name for name in names if name not in found]
     if missing:
         return None, f"to see the source pixel, name where {', '.join(missing)} can be found"
@@ -249,32 +248,6 @@ def _counting(
         return None, "its value comes from source pixels around it that could not be singled out"
     _, at, place = best
     return _origin(place, pixel, options, at), ""
-
-
-def options_of(said: Description) -> Options:
-    """Restore the options a raster was made with, from its provenance."""
-    return options_from(dict(said.provenance.parameters))
-
-
-def options_from(chosen: Mapping[str, Parameter]) -> Options:
-    """Restore the options of reprojection from the parameters of a provenance."""
-    rule = chosen.get("qa")
-    driver = chosen.get("driver")
-    extra = str(chosen.get("extra_bands") or "")
-    return Options(
-        resampling=str(chosen.get("resampling", "nearest")),
-        merge=cast(Merge, chosen.get("merge", "nadir")),
-        qa=json.loads(rule)
-        if isinstance(rule, str) and rule.startswith("{")
-        else cast(_Rule, rule),
-        mask=bool(chosen.get("mask", True)),
-        units=cast(Units, chosen.get("units", "stored")),
-        codes=cast(Codes, chosen.get("codes", "mask")),
-        search=cast(Search, chosen.get("search", "footprint")),
-        extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),
-        clamp=bool(chosen.get("clamp", False)),
-        driver=Driver(**json.loads(driver)) if isinstance(driver, str) else None,
-    )
 
 
 def _why(

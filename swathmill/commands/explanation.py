@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
-from reprojection.explain.explain import Explanation, PixelOrigin, explain
+from reprojection.explain.explain import Explanation, explain
+from reprojection.explain.origins import InputOrigin, PixelOrigin
 from reprojection.read.isolation import run_in_fork
 from swathmill.commands.paths import input_files
 from swathmill.console import PlainConsole
@@ -52,6 +53,10 @@ def lines_of(found: Explanation) -> list[str]:
     lines.append(f"stored     {found.stored}")
     if found.origin is not None:
         lines += _origin_lines(found.origin)
+    if found.made:
+        lines.append(f"made by    {found.made}")
+    for one in found.inputs:
+        lines += _input_lines(one, "")
     if found.note:
         lines.append(f"note       {found.note}")
     lines.append(f"granules   {', '.join(found.granules)}")
@@ -61,6 +66,20 @@ def lines_of(found: Explanation) -> list[str]:
         label = "but" if found.gdalwarp else "gdalwarp"
         lines.append(f"{label:<10} {found.gdalwarp_note}")
     return lines
+
+
+def _input_lines(one: InputOrigin, indent: str) -> list[str]:
+    """Write what a run was given as lines of text, and below it what that was made of."""
+    when = f"window {one.window}" if one.window else f"{one.date}{one.time and 'T'}{one.time}"
+    value = ""
+    if one.stored is not None:
+        told = "no value" if one.value is None else f"{one.value:.8g} {one.units}".rstrip()
+        value = f": {told}, stored {one.stored}"
+    lines = [f"input      {one.product} {one.layer} {when}, weight {one.weight:g}{value}"]
+    lines += _origin_lines(one.origin) if one.origin is not None else []
+    lines += [f"note       {one.note}"] if one.note else []
+    lines += [line for inner in one.inputs for line in _input_lines(inner, "  ")]
+    return [f"{indent}{line}" for line in lines]
 
 
 def _origin_lines(origin: PixelOrigin) -> list[str]:

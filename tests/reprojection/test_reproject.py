@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from reprojection.errors import ChoiceRefusedError, UnknownLayerError
-from reprojection.explain.explain import explain, options_of
+from reprojection.explain.explain import explain
+from reprojection.explain.made_with import options_of
 from reprojection.grid.grids import Lattice
 from reprojection.read.qa import Reason
 from reprojection.reproject import Options, reproject
@@ -255,7 +256,9 @@ def test_files_are_named_by_text_or_path_one_or_several(archive: Path, tmp_path:
     assert explain(named, lon, lat, granules=str(archive)).origin is not None
 
 
-def test_what_a_reduction_made_is_not_explained(archive: Path, tmp_path: Path) -> None:
+def test_a_reduction_that_does_not_say_of_what_is_not_explained(
+    archive: Path, tmp_path: Path
+) -> None:
     raster = reproject(tiles(archive), "Lai_1km", LAND, Options())
     made = replace(raster.provenance, parameters=(("package", "monthly-mean"),))
     write_cog(replace(raster, provenance=made), tmp_path / "mean.tif")

@@ -7,23 +7,31 @@ first takes a halo and the mask of the region, over several cells, clipped.
 import json
 import shutil
 import struct
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from archives.kinds.folder import FolderArchive
+from portal.core.explaining import Explainer, granules_of
+from portal.core.results import ResultFile
+from reprojection.explain.explain import explain
 from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
 from reprojection.write.write import open_raster, read_raster, write_cog
 from swathmill import cli
 from swathmill.commands.remake.differences import differences
+from tasks.model.model import ArtifactFile
 from tasks.model.packages import Packages
 from tasks.model.spec import MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.request import target
 from tasks.request.document import parse_request
+from tasks.storage.blobs import split_blob
+from tasks.tables.runtime import Runtime
 from tests.options.granules import write_granules
 from tests.service_manager.shelf import plan
 from tests.worker.mill import Mill
@@ -85,6 +93,8 @@ class Results:
     granules: Path
     packages: Path
     files: dict[str, Path]
+    runtime: Runtime
+    keys: dict[str, str]  # of tasks, by the files that they made
 
     def copy(self, name: str, to: Path) -> Path:
         return Path(shutil.copy(self.files[name], to / name))
@@ -110,6 +120,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         for one in found.archives:
             mill.world.put_package(one)
         files: dict[str, Path] = {}
+        keys: dict[str, str] = {}
         for task in found.tasks:
             for file in mill.make(task.spec):
                 name = file.name
@@ -117,8 +128,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
                     name = f"{task.spec.kind}-{name}"
                 elif not isinstance(task.spec, MosaicSpec):
                     continue
-                files[name] = mill.fetch(file)
-    return Results(granules, packages, files)
+                files[name], keys[name] = mill.fetch(file), task.key
+    return Results(granules, packages, files, mill.world.runtime, keys)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
@@ -263,3 +274,87 @@ def test_what_does_not_say_how_it_was_made_is_refused(
     (tmp_path / "alone.json").write_text("{}")
     code, said = run(capsys, tmp_path / "alone.json")
     assert (code, "is not beside it" in said) == (2, True)
+
+
+def test_a_pixel_of_two_steps_is_explained_down_to_the_source_pixels(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each input is at the pixel what the raster of its layer is, by value and by origin."""
+    path = mean(results, tmp_path)
+    (name,) = [
+        name for name in results.files if name.startswith("MCD15A2.005.Lai_1km.2012-04-06.t")
+    ]
+    layer = results.copy(name, tmp_path)
+    values = read_raster(layer).values()
+    rows, columns = np.nonzero(np.isfinite(values))
+    grid = open_raster(path).said.grid
+    for n in range(0, len(rows), len(rows) // 5):
+        a, _, c, _, e, f = grid.transform
+        lon, lat = c + a * (columns[n] + 0.5), f + e * (rows[n] + 0.5)
+        found = explain(path, lon, lat, granules=results.granules)
+        assert (found.row, found.column) == (rows[n], columns[n])
+        assert found.value == read_raster(path).values()[found.row, found.column]
+        assert found.made == "mean 2, window 2012-04"
+        (smooth,) = found.inputs
+        assert (smooth.product, smooth.layer) == ("smooth", "blurred")
+        assert smooth.window == smooth.date == "2012-04-06"
+        (leaf,) = smooth.inputs  # the halo's cells do not hold the pixel
+        own = explain(layer, lon, lat, granules=results.granules)
+        assert (leaf.value, leaf.stored, leaf.origin) == (own.value, own.stored, own.origin)
+        assert leaf.value == values[rows[n], columns[n]]
+        assert leaf.origin is not None
+        assert [one.layer for one in leaf.origin.quality] == ["FparLai_QC"]
+    (leaf,) = explain(path, lon, lat).inputs[0].inputs
+    assert leaf.origin is None
+    assert leaf.note.startswith("to see the source pixel, name where MCD15A2.")
+    with pytest.MonkeyPatch.context() as patch:
+        words = [path, lon, lat, "--granules", results.granules]
+        patch.setattr("sys.argv", ["swathmill", "explain", *map(str, words)])
+        with suppress(SystemExit):
+            cli.main()
+    said = capsys.readouterr().out
+    assert "made by    mean 2, window 2012-04" in said
+    assert "input      smooth blurred window 2012-04-06, weight 1\n" in said
+    assert "  input      MCD15A2 Lai_1km 2012-04-06, weight 1: " in said
+    assert "  from       MCD15A2.A2012097." in said
+
+
+class Reader:
+    """Reads a result from a file; it is all of a `ResultReader` that is used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def whole(self, _: object) -> list[bytes]:
+        return [self._path.read_bytes()]
+
+
+def test_the_portal_explains_a_reduction_and_says_what_is_no_longer_stored(
+    results: Results,
+) -> None:
+    name = "blurred_mean.2012-04.tif"
+    path, key = results.files[name], results.keys[name]
+    said = open_raster(path).said
+    granules = dict(granules_of(results.runtime, key))
+    assert {*granules} == {one.name for one in said.provenance.files}
+    size = path.stat().st_size
+    file = ArtifactFile(name=name, blob="none/none", size=size, sha256="")
+    asked: Any = (
+        results.runtime,
+        Reader(path),
+        ResultFile(path=name, file=file, key=key),
+        said.grid.transform[2] + 2.0,
+        said.grid.transform[5] - 1.0,
+    )
+    with closing(Explainer()) as explainer:
+        found = explainer.explain(*asked)
+        (leaf,) = found.inputs[0].inputs
+        assert leaf.stored is not None
+        assert (found.note, leaf.note) == ("", "")
+        gone = next(iter(leaf.granules))
+        there = granules[gone]
+        assert there is not None
+        results.runtime.blobs.delete(*split_blob(there.blob))
+        found = explainer.explain(*asked)
+    assert found.note.startswith(f"no longer stored here: {gone}; ")
+    assert found.inputs[0].inputs[0].origin is None

@@ -49,9 +49,10 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
         Path(file.name).name: file.sha256 for files in context.inputs.values() for file in files
     }
     context.tell(0.5, f"reprojecting {spec.layer} of {len(paths)} granules")
-    said = completeness_of(spec, [WHOLE] * len(paths))
-    raster = cell_raster(cell_of(spec), paths, digests, said)
-    said = raster.completeness
+    cell = cell_of(spec)
+    raster = cell_pixels(cell, paths)
+    said = found_besides(completeness_of(spec, [WHOLE] * len(paths)), raster.completeness)
+    raster = with_lineage(raster, cell, paths, digests, said)
     context.tell(0.8, f"writing {CELL}")
     path = context.folder("cell") / CELL
     write_cell(raster, path)
@@ -59,13 +60,8 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
     return (context.upload(path, completeness=said, valid_share=raster.valid_share),)
 
 
-def cell_raster(
-    cell: Cell, paths: Sequence[Path], digests: Mapping[str, str], said: Completeness
-) -> Raster:
-    """Make a cell of granules, with its lineage; `digests` are their SHA-256 by name.
-
-    To what the cell is `said` to lack come the granules that turn out not to hold the layer.
-    """
+def cell_pixels(cell: Cell, paths: Sequence[Path]) -> Raster:
+    """Make a cell of granules; its completeness says which of them do not hold the layer."""
     raster = reproject_granules(
         paths,
         cell.layer,
@@ -73,9 +69,22 @@ def cell_raster(
         cell.options,
         product=product(cell.product, cell.collection),
     )
-    own, said = raster.provenance, found_besides(said, raster.completeness)
-    if is_raster(cell.product):  # the file does not know which version it is
-        own = replace(own, collection=cell.collection)
+    if not is_raster(cell.product):
+        return raster
+    # The file does not know which version it is.
+    own = replace(raster.provenance, collection=cell.collection)
+    return replace(raster, provenance=own)
+
+
+def with_lineage(
+    raster: Raster,
+    cell: Cell,
+    paths: Sequence[Path],
+    digests: Mapping[str, str],
+    said: Completeness,
+) -> Raster:
+    """Add to a cell how it was made, and what it lacks; `digests` are SHA-256 by granule's name."""
+    own = raster.provenance
     granules = tuple(replace(one, sha256=digests.get(one.name, "")) for one in own.granules)
     others = sorted({path.name for path in paths} - {one.name for one in granules})
     beside = tuple(SourceGranule(name=name, sha256=digests.get(name, "")) for name in others)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from reprojection.explain.explain import options_from
+from reprojection.explain.made_with import options_from
 from reprojection.grid.grids import Grid
 from reprojection.read.isolation import run_in_fork
 from reprojection.read.lineage import CellRecord, InputRecord, LayerRecord, Lineage, StepRecord
@@ -30,7 +30,7 @@ from worker.phases.context import Surroundings
 from worker.phases.group import LINEAGE, MANIFEST, Manifest, write_group
 from worker.phases.mosaic import read_clip, write_item, write_mosaic
 from worker.phases.reduce import give_inputs, give_parameters, run_package
-from worker.phases.reproject import Cell, cell_raster, write_cell
+from worker.phases.reproject import Cell, cell_pixels, with_lineage, write_cell
 from worker.sandbox.sandbox import Places, report
 
 _NO_TASK = "0" * 64
@@ -323,7 +323,8 @@ def _reproject(pieces: Sequence[_Piece]) -> None:
         digests = {one.name: one.sha256 for one, _ in piece.granules}
         paths = [path for _, path in piece.granules]
         said = piece.given.completeness(piece.number)
-        write_cell(cell_raster(piece.cell, paths, digests, said), piece.to)
+        raster = cell_pixels(piece.cell, paths)
+        write_cell(with_lineage(raster, piece.cell, paths, digests, said), piece.to)
 
 
 def _lineage_of(opened: Opened) -> Lineage:
