@@ -3,7 +3,13 @@
 import hashlib
 from collections.abc import Callable
 
-from portal.core.problems import IdempotencyError, NoManagerError, NotFoundError, StillPlanningError
+from portal.core.problems import (
+    ForbiddenError,
+    IdempotencyError,
+    NoManagerError,
+    NotFoundError,
+    StillPlanningError,
+)
 from portal.core.tokens import Person
 from portal.core.traffic import note_submitted
 from tasks.errors import FencedError, RequestRefusedError
@@ -204,13 +210,29 @@ def refusal(row: RequestRow) -> RequestRefusedError:
 
 
 def load_for(runtime: Runtime, person: Person, request: str) -> RequestRow:
-    """Load a request that this person may see and give orders about.
+    """Load a request that this person owns or operates.
 
-    Raises NotFoundError if it does not exist or this person may not see it.
+    Raises NotFoundError if it does not exist or is somebody else's.
     """
     row = read_for(runtime, person, request)
     if not person.may_see(row.owner):
         raise _not_found(request)
+    return row
+
+
+def load_to_change(runtime: Runtime, person: Person, request: str) -> RequestRow:
+    """Load a request that this person may give orders about.
+
+    Raises NotFoundError if it does not exist or this person may not read it, and ForbiddenError if
+    this person may only read it.
+    """
+    row = read_for(runtime, person, request)
+    if not person.may_see(row.owner):
+        raise ForbiddenError(
+            f"Request {request} is {row.owner}'s: you may read it, and not give orders about it.",
+            "Ask its owner, or submit its document as a request of your own: what is finished is "
+            "reused.",
+        )
     return row
 
 

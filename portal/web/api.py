@@ -41,6 +41,7 @@ from portal.core.submissions import (
     accept,
     check,
     load_for,
+    load_to_change,
     read_for,
     resent,
     wait_for_preview,
@@ -325,7 +326,7 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
         NotNowError: no rehearsal of the request has failed.
         RequestRefusedError: the package is not there any more.
     """
-    row = load_for(portal.runtime, caller, request_id)
+    row = load_to_change(portal.runtime, caller, request_id)
     if not rehearsal_failed(row):
         raise NotNowError(
             f"Request {row.id} does not wait because of its rehearsal: it is {row.state.value}.",
@@ -353,7 +354,7 @@ def order(portal: Portal, caller: Person, request_id: str, what: RequestOrder) -
     Raises:
         NotNowError: the state of the request does not allow this order.
     """
-    row = load_for(portal.runtime, caller, request_id)
+    row = load_to_change(portal.runtime, caller, request_id)
     with audited_for_others(portal.runtime, caller, row, what.value):
         _check_order(row, what)
         request_operations.order(portal.runtime, row.id, what)

@@ -11,7 +11,7 @@ from portal.core.acting import audited, audited_for_others
 from portal.core.answers import RequestAnswer
 from portal.core.identity import Caller, Operator, operator
 from portal.core.problems import BadCallError, BeingCancelledError, NotNowError
-from portal.core.submissions import load_for
+from portal.core.submissions import load_to_change
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from tasks.model.categories import RULES
@@ -169,7 +169,7 @@ def may_retry(row: RequestRow) -> bool:
 
 
 def _retry(portal: Portal, caller: Person, request_id: str, category: str, task: str) -> RequestRow:
-    row = load_for(portal.runtime, caller, request_id)
+    row = load_to_change(portal.runtime, caller, request_id)
     if row.state is RequestState.HELD:
         raise NotNowError(f"Request {row.id} waits for confirmation.", "Confirm it, or cancel it.")
     scope = _scope(category, task)

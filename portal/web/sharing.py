@@ -14,7 +14,7 @@ from portal.core.acting import audited_for_others
 from portal.core.answers import RequestAnswer, moment
 from portal.core.identity import Caller
 from portal.core.problems import NotNowError
-from portal.core.submissions import NoSuchGroupError, load_for
+from portal.core.submissions import NoSuchGroupError, load_to_change
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import STANDING, labels_in
@@ -64,7 +64,7 @@ def change(request_id: str, body: Changes, caller: Caller, portal: CurrentPortal
 @router.post("/requests/{request_id}/links", status_code=201, summary="Make a link to a request")
 def make_link(request_id: str, caller: Caller, portal: CurrentPortal) -> LinkAnswer:
     """Return a link that shows the request, read-only, to whoever has it, for 30 days."""
-    row = load_for(portal.runtime, caller, request_id)
+    row = load_to_change(portal.runtime, caller, request_id)
     url, expires = link_to(portal, row)
     return LinkAnswer(url=url, expires=moment(expires))
 
@@ -113,7 +113,7 @@ def changed(portal: Portal, caller: Person, request_id: str, changes: Changes) -
         NoSuchGroupError: there is no such group, or the caller is not in it.
         NotNowError: the request has gone on already, as another one.
     """
-    row = load_for(portal.runtime, caller, request_id)
+    row = load_to_change(portal.runtime, caller, request_id)
     group = changes.group
     if group and group != row.group and not portal.runtime.groups.has(group, caller.owner):
         raise NoSuchGroupError(group)
@@ -137,7 +137,7 @@ def changed(portal: Portal, caller: Person, request_id: str, changes: Changes) -
 
 def end_links_to(portal: Portal, caller: Person, request_id: str) -> None:
     """End all links to a request that the caller may change."""
-    row = load_for(portal.runtime, caller, request_id)
+    row = load_to_change(portal.runtime, caller, request_id)
 
     def after(current: RequestRow) -> RequestRow:
         return replace(current, links=current.links + 1)

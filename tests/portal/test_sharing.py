@@ -59,7 +59,9 @@ def test_members_read_a_shared_request_and_change_nothing(
             ("DELETE", f"/api/requests/{request_id}/links"),
         ):
             body = {"labels": ["mine"]} if method == "PATCH" else None
-            assert ben.request(method, path, json=body).status_code == 404, (method, path)
+            refused = ben.request(method, path, json=body)
+            assert refused.status_code == 403, (method, path)
+            assert f"is {ADA}'s: you may read it" in refused.text
     with portal.client(EVE) as eve:
         assert eve.get(f"/api/requests/{request_id}").status_code == 404
         assert eve.get("/api/requests", params={"group": "forest-team"}).status_code == 404
