@@ -6,6 +6,8 @@ from datetime import date, timedelta
 MONTHLY = range(28, 32)
 """Periods in days that mean a calendar month."""
 
+_GOES_ON = 16  # days: from this period on, the year's last composite is not cut short
+
 YEARLY = 365
 """The shortest period in days that means a calendar year."""
 
@@ -13,15 +15,17 @@ YEARLY = 365
 def composite_end(start: date, period: int) -> date:
     """Return the last day that a composite covers.
 
-    The year's last composite is cut short, because a new one starts on January 1st (MODIS land
-    composites of 4, 8 and 16 days). A month and a year have their own lengths; the year of some
-    products begins in March (MOD44B).
+    The year's last composite of 4 or 8 days is cut short, because a new one starts on January 1st
+    (the range dates of MOD17A2HGF and MOD21A2). One of 16 days goes on into the next year: the
+    production periods of MOD13 end with "353-2/3", those of MYD13 with "361-10/11". A month and a
+    year have their own lengths; the year of some products begins in March (MOD44B).
     """
     if period in MONTHLY:
         return start.replace(day=monthrange(start.year, start.month)[1])
     if period >= YEARLY:
         return start + timedelta(days=366 if _leap_day_follows(start) else 365) - timedelta(days=1)
-    return min(start + timedelta(days=period - 1), date(start.year, 12, 31))
+    end = start + timedelta(days=period - 1)
+    return end if period >= _GOES_ON else min(end, date(start.year, 12, 31))
 
 
 def _leap_day_follows(start: date) -> bool:

@@ -142,7 +142,9 @@ class LayerEntry(_Entry):
 class Product(_Entry):
     """A data product: one short name and the collections that share this description.
 
-    `phase` counts the days from January 1st to the year's first granule. `geolocation` names the
+    `period` counts the days from one granule to the next, `covers` those that a granule covers (a
+    linter holds that to the range dates of real files), `phase` those from January 1st to the
+    year's first granule. `geolocation` names the
     product whose granules say where this one's pixels lie. `bands` holds the axes that layers have
     besides rows and columns, as far as known. Each band is a layer of its own, `Name[0]`.
     `keywords` are words by which people search for the family's products, besides those of the
@@ -160,6 +162,7 @@ class Product(_Entry):
     geometry: Geometry
     resolution: float = Field(gt=0)
     period: int = Field(ge=1)
+    covers: int = Field(ge=1)
     scaling: Scaling
     layers: dict[str, LayerEntry]
     bands: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
@@ -280,6 +283,7 @@ class _Group(_Entry):
     geometry: Geometry
     resolution: float
     period: int = 1
+    covers: int | None = None  # days; the period where it is absent
     scaling: Scaling | None = None
     layers: dict[str, LayerEntry]
     bands: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
@@ -345,6 +349,7 @@ def read_family(file_name: str, text: str) -> tuple[Product, ...]:
             geometry=group.geometry,
             resolution=group.resolution,
             period=group.period,
+            covers=group.covers or group.period,
             scaling=group.scaling or family.scaling,
             layers=group.layers,
             bands=group.bands,

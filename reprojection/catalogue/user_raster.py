@@ -92,6 +92,7 @@ class UserRaster(BaseModel):
             geometry="raster",
             resolution=self.resolution,
             period=self.period,
+            covers=self.period,
             scaling=Scaling.ADD,
             layers={one.name: _entry(one) for one in self.layers},
         )

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import h5py
 
+from modis.formats import HDF4_MAGIC
 from reprojection.errors import PointingFileError, UnreadableGranuleError
 
 _LINKS = (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT)  # those that stay within the file
-_SIGNATURE_4 = b"\x0e\x03\x13\x01"
 _SPECIAL_MASK, _SPECIAL = 0xC000, 0x4000  # these bits of a tag say that a special code leads
 _EXTERNAL, _COMPRESSED = 2, 3
 _HEAD = struct.Struct(">HHIH")  # code; of a compressed element also version, length, its stream
@@ -72,7 +72,7 @@ def check_hdf4(path: Path) -> None:
     """
     with path.open("rb") as file:
         descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
-        if os.pread(descriptor, 4, 0) != _SIGNATURE_4:
+        if os.pread(descriptor, 4, 0) != HDF4_MAGIC:
             return  # the library does not read it as HDF4 either
         streams: set[int] = set()
         for tag, number, offset in _special_elements(path, descriptor, size):
@@ -94,7 +94,7 @@ def check_hdf4(path: Path) -> None:
 def _special_elements(path: Path, descriptor: int, size: int) -> list[tuple[int, int, int]]:
     """List tag, reference number and offset of the elements that begin with a special code."""
     found: list[tuple[int, int, int]] = []
-    block, seen, entries = len(_SIGNATURE_4), set[int](), 0
+    block, seen, entries = len(HDF4_MAGIC), set[int](), 0
     while block:
         head = os.pread(descriptor, 6, block)
         if len(head) < 6 or block in seen:

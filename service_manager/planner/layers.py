@@ -287,7 +287,7 @@ def _plan_moment(
                     collection=choice.collection,
                     layer=layer.name,
                     first=day,
-                    last=composite_end(day, wanted.period),
+                    last=composite_end(day, wanted.covers),
                     time=time,
                     cells=cells,
                 )

@@ -36,7 +36,7 @@ class ComparedLayer:
     def pair(self) -> Pair:
         """The comparison as a specification holds it."""
         if isinstance(self.of, ResolvedProduct):
-            choice, period = self.of.choice, self.of.period
+            choice, period = self.of.choice, self.of.covers
             product, collection = choice.name, choice.collection
         else:
             product, collection, period = self.of.name, "", 1

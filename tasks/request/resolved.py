@@ -50,11 +50,11 @@ class ResolvedProduct:
     """One product choice of a request, by its number there.
 
     `entry` is its catalogue entry, None: the catalogue does not know it. `period` counts the days
-    between two granules of one place, `phase` those from January 1st to the first of a year, where
-    no granule tells. `stack` is the number of days of which a granule holds a band each, 1 if it is
-    of one date; then `period` is 1, too. `driver` is the layer by whose values the granules of
-    swaths are chosen; it may be of another choice of the same product and half of the day. `join`
-    says which of its dates a reduction's windows take.
+    between two granules of one place, `covers` those that one covers, `phase` those from January
+    1st to the first of a year, where no granule tells. `stack` is the number of days of which a
+    granule holds a band each, 1 if it is of one date; then `period` is 1, too. `driver` is the
+    layer by whose values the granules of swaths are chosen; it may be of another choice of the same
+    product and half of the day. `join` says which of its dates a reduction's windows take.
     """
 
     number: int
@@ -62,6 +62,7 @@ class ResolvedProduct:
     entry: Product | None = field(repr=False)
     geometry: Geometry
     period: int
+    covers: int
     phase: int
     stack: int
     layers: tuple[ResolvedLayer, ...]
@@ -173,7 +174,8 @@ def _product(
     if geometry == "swath":
         every = _of_equal_reach(every)
     stack = min((known.days_in(name) for name in choice.layers), default=1) if known else 1
-    period = known.period if known and stack == 1 else 1
+    dated = known if stack == 1 else None
+    period, covers = (dated.period, dated.covers) if dated else (1, 1)
     if choice.exact is not None:
         _check_raster(choice, choice.exact, number, request)
     return ResolvedProduct(
@@ -182,11 +184,12 @@ def _product(
         entry=known,
         geometry=geometry,
         period=period,
+        covers=covers,
         phase=known.phase if known and stack == 1 else 0,
         stack=stack,
         layers=tuple(every[name] for name in choice.layers),
         driver=every[alike[0].layers[0]],
-        join=Join.of(choice, period, request),
+        join=Join.of(choice, covers, request),
     )
 
 

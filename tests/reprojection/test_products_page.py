@@ -170,6 +170,7 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
             geometry=geometry,
             resolution=1000,
             period=1,
+            covers=1,
             scaling=Scaling.ADD,
             layers={"Data": LayerEntry()},
         )
