@@ -22,6 +22,7 @@ from reprojection.read.outline import read_outline
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.towers import TOWERS, tower_files
+from swathmill.commands.remake.making import remake
 from tasks.model.categories import Category
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
@@ -92,6 +93,20 @@ def test_each_task_is_there_once_and_gaps_are_those_of_a_person(carried: Carried
         "MOD11A1.061 2012-04-21",
         "daily-et 2012-04-21",
     ]
+
+
+def test_each_raster_is_made_again_from_the_granules_on(carried: Carried) -> None:
+    """By two steps of packages of one's own, shut in, with layers that join in four ways."""
+    rasters = [
+        path
+        for spec in specs(carried.plan, MosaicSpec)
+        for path in [carried.files[spec.key][f"{spec.name}.tif"]]
+    ]
+    assert len(rasters) == 6
+    for path in rasters[:: len(rasters) - 1]:
+        again = remake(path, [carried.mill.archive], [EXAMPLE / "packages"])
+        assert again.equal, again.differences
+        assert again.runs > 1
 
 
 @pytest.mark.parametrize(
