@@ -261,3 +261,42 @@ def test_spans_keep_the_order_of_inputs() -> None:
         (0, 0),
         (1, 0),
     )
+
+
+def test_a_run_keeps_weights_names_and_the_order_of_its_bands() -> None:
+    """Through joining too: the own cell, a neighbour, and then the own cell again."""
+    joiner = LineageJoiner()
+    taken = [
+        Taken(
+            said=cell(day, column, "a"),
+            product="P",
+            collection="006",
+            layer="L",
+            date=str(day),
+            time="",
+            use="static",
+            weight=weight,
+            cell=f"c{column}",
+            window="",
+        )
+        for day, column, weight in ((1, 0, 0.25), (1, 1, 0.25), (2, 0, 1.0))
+    ]
+    found = [joiner.take(one) for one in taken]
+    bands = [(*one, given.weight) for one, given in zip(found, taken, strict=True) if one]
+    own = CellRecord(name="c0", transform=grid(0).transform, width=10, height=10)
+    joiner.run("w", own, bands, LACKS, "")
+    granules = tuple(one for given in taken[1:] for one in given.said.provenance.granules)
+    group = joiner.finish(Provenance(product="", collection="", layer="", granules=granules))
+    for _ in range(2):
+        lineage = group.lineage
+        assert lineage is not None
+        (window,) = lineage.windows
+        assert window.weights == ((0, 0.25),)
+        assert window.runs[0].inputs() == ((0, 0), (0, 1), (1, 0))
+        assert window.runs[0].completeness == LACKS
+        assert [one.use for one in lineage.inputs] == ["static", "static"]
+        assert {one.requested for one in lineage.layers} == {("P", "006", "L")}
+        again = LineageJoiner()
+        step = StepRecord(package="mean", version="1", sha256="5")
+        again.add(group, lineage.model_copy(update={"steps": (step,)}))
+        group = again.finish(group)
