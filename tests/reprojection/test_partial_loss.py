@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -30,14 +31,36 @@ GRID = Grid(crs="EPSG:4326", transform=(0.25, 0.0, 7.0, 0.0, -0.25, 47.0), width
 LAYER, THERMAL = "M05", "M15"
 
 
-@pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    root = tmp_path_factory.mktemp("level1b")
+def write_day(folder: Path) -> list[Path]:
+    """Write a granule of radiances and its granule of geolocation."""
     for name in NAMES:
         entry = catalogue.product(name, "2")
         assert entry is not None
-        write_product(root, entry, "2", date(2023, 1, 1), Tile(18, 4))
-    return sorted(root.glob("*.1030.*"))
+        write_product(folder, entry, "2", date(2023, 1, 1), Tile(18, 4))
+    return sorted(folder.glob("*.1030.*"))
+
+
+def write_night(
+    day: list[Path], folder: Path, change: Callable[[h5py.File], None], time: str = "2242"
+) -> list[Path]:
+    """Write the granules of another time, by night; the change is made to the radiances."""
+    made = []
+    for path in day:
+        made.append(folder / path.name.replace(".1030.", f".{time}."))
+        shutil.copy(path, made[-1])
+        with h5py.File(made[-1], "a") as file:
+            file.attrs["LocalGranuleID"] = made[-1].name.encode()
+            file.attrs["RangeBeginningTime"] = f"{time[:2]}:{time[2:]}:00.000000".encode()
+            file.attrs["RangeEndingTime"] = f"{time[:2]}:{time[2:]}:59.000000".encode()
+            file.attrs["DayNightFlag"] = b"Night"
+            if "observation_data" in file:
+                change(file)
+    return made
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_day(tmp_path_factory.mktemp("level1b"))
 
 
 def without_band(file: h5py.File) -> None:
@@ -52,23 +75,7 @@ def without_values(file: h5py.File) -> None:
 
 @pytest.fixture
 def night(day: list[Path], tmp_path: Path) -> Callable[..., list[Path]]:
-    """Return a maker of the granules of another time; its change is made to the radiances."""
-
-    def make(change: Callable[[h5py.File], None], time: str = "2242") -> list[Path]:
-        made = []
-        for path in day:
-            made.append(tmp_path / path.name.replace(".1030.", f".{time}."))
-            shutil.copy(path, made[-1])
-            with h5py.File(made[-1], "a") as file:
-                file.attrs["LocalGranuleID"] = made[-1].name.encode()
-                file.attrs["RangeBeginningTime"] = f"{time[:2]}:{time[2:]}:00.000000".encode()
-                file.attrs["RangeEndingTime"] = f"{time[:2]}:{time[2:]}:59.000000".encode()
-                file.attrs["DayNightFlag"] = b"Night"
-                if "observation_data" in file:
-                    change(file)
-        return made
-
-    return make
+    return partial(write_night, day, tmp_path)
 
 
 def seen(day: list[Path]) -> Site:
