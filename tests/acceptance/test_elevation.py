@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import runpy
+import shutil
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from reprojection.read.user_raster import convert
 from reprojection.read.user_source import RasterChoices, RasterFile
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
+from swathmill.commands.remake.making import remake
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
 from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReprojectSpec
@@ -92,6 +94,18 @@ def test_each_task_is_there_once_as_a_person_counts(carried: Carried) -> None:
         "MOD11A1.061 2012-04-21",
         "sea-level 2012-04-21",
     ]
+
+
+def test_a_result_is_made_again_with_the_raster_as_it_is_kept(
+    carried: Carried, tmp_path: Path
+) -> None:
+    for task in carried.plan:
+        if task.spec.kind == "collect":
+            for name, path in carried.files[task.key].items():
+                shutil.copy(path, tmp_path / name)
+    spec = specs(carried.plan, MosaicSpec)[0]
+    again = remake(carried.files[spec.key][f"{spec.name}.tif"], [tmp_path], [EXAMPLE / "packages"])
+    assert again.equal, again.differences
 
 
 def test_values_are_those_of_a_plain_computation(carried: Carried) -> None:
