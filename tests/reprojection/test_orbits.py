@@ -9,8 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from modis.tile import TILE_SIZE
+from reprojection.errors import UnknownLayerError
 from reprojection.explain.explain import explain
 from reprojection.grid.grids import modis_tile_grid
+from reprojection.read.completeness import WHOLE, Missing
 from reprojection.reproject import Merge, Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
 from reprojection.write.write import write_cog
@@ -101,3 +103,26 @@ def test_explain_says_what_to_do(maiac: Path, tmp_path: Path) -> None:
     write_cog(reproject([maiac], "Optical_Depth_055", GRID, Options()), tmp_path / "a.tif")
     said = explain(tmp_path / "a.tif", -8.0, 55.0, granules=[maiac])
     assert "like Optical_Depth_055[0]" in str(said)
+
+
+def test_a_tile_without_the_orbit_costs_its_part(maiac: Path, tmp_path: Path) -> None:
+    depth = np.full((2, SIDE, SIDE), 500, np.int16)
+    upper, lower = (0.0, 6 * TILE_SIZE), (TILE_SIZE, 5 * TILE_SIZE)
+    fields = [layer("Optical_Depth_055", depth, FILL, 0.001, (-100, 6000))]
+    granule = wrap_up(
+        GridToWrite(name="grid1km", upper_left=upper, lower_right=lower, fields=fields),
+        "MCD19A2.A2012065.h18v03.061.2012153130500.hdf",
+        "MCD19A2",
+        61,
+    )
+    write_granule(tmp_path / granule.local_name, granule)
+    paths = [maiac, tmp_path / granule.local_name]
+    both = reproject(paths, "Optical_Depth_055[1]", GRID, Options(resampling="nearest"))
+    assert both.completeness == WHOLE
+    third = reproject(paths, "Optical_Depth_055[2]", GRID, Options(resampling="nearest"))
+    alone = reproject(maiac, "Optical_Depth_055[2]", GRID, Options(resampling="nearest"))
+    np.testing.assert_array_equal(third.data, alone.data)
+    (lost,) = third.completeness.missing
+    assert lost == Missing(what=granule.local_name, why="holds no layer Optical_Depth_055[2]")
+    with pytest.raises(UnknownLayerError, match="any of 2 granules"):
+        reproject(paths, "Optical_Depth_055[3]", GRID, Options(resampling="nearest"))
