@@ -133,7 +133,7 @@ def _digests_of(path: Path) -> Digests:
                 content = f"{values.dtype} {values.shape} ".encode() + values.tobytes()
                 digest = hashlib.blake2b(content).hexdigest()
             try:
-                about = str(sorted(dataset.attributes.items()))
+                about = str(sorted(dataset.attributes.items(), key=str))
             except UnreadableGranuleError:
                 about = "refused"
             found[f"{dataset.structure}/{dataset.name}"] = digest, about

@@ -4,11 +4,9 @@ Imported when the first picture is asked for: GDAL takes long to load.
 """
 
 import io
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import rasterio
 from pydantic import ValidationError
 from rasterio.enums import Resampling
@@ -17,7 +15,7 @@ from rasterio.windows import Window
 
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
-from reprojection.grid.crs import from_lonlat
+from reprojection.grid.pixel_at import pixel_at
 from reprojection.read.raster import Description, Raster
 from reprojection.write.write import TAG
 from tasks.errors import SwathmillError
@@ -62,13 +60,10 @@ def read_pixel(
     Return None for a place outside the raster. Raises as `read_picture` does.
     """
     with _opened(reader, result) as (dataset, said):
-        (x,), (y,) = from_lonlat(said.grid.crs, np.array([lon]), np.array([lat]))
-        if not (math.isfinite(x) and math.isfinite(y)):
+        pixel = pixel_at(said.grid.grid(), lon, lat)
+        if pixel is None:
             return None
-        row, column = dataset.index(x, y)
-        if not (0 <= row < dataset.height and 0 <= column < dataset.width):
-            return None
-        data = dataset.read(window=Window(column, row, 1, 1))
+        data = dataset.read(window=Window(pixel.col, pixel.row, 1, 1))
         nodata = _nodata(dataset)
     return said.raster(data, nodata), said
 

@@ -18,8 +18,8 @@ from reprojection.explain.origins import InputOrigin, PixelOrigin, Quality
 from reprojection.explain.run_inputs import RunAtPixel
 from reprojection.explain.source_pixel import counting_pixel, nearest_pixel
 from reprojection.files import AnyPath, as_paths
-from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
+from reprojection.grid.pixel_at import pixel_at
 from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
@@ -151,13 +151,8 @@ def explain(
 
 
 def _pixel(grid: Grid, lon: float, lat: float) -> Pixel:
-    a, b, c, d, e, f = grid.transform
-    for turn in (0.0, 360.0, -360.0):
-        x, y = from_lonlat(grid.crs, np.array([lon + turn]), np.array([lat]))
-        column = (e * (x - c) - b * (y - f)) / (a * e - b * d)
-        row = (a * (y - f) - d * (x - c)) / (a * e - b * d)
-        if 0 <= row[0] < grid.height and 0 <= column[0] < grid.width:
-            return Pixel(int(row[0]), int(column[0]))
+    if (found := pixel_at(grid, lon, lat)) is not None:
+        return found
     raise ChoiceRefusedError(
         f"longitude {lon}, latitude {lat} is outside the raster, whose bounds in its CRS are "
         f"{tuple(grid.bounds)}; write longitude before latitude"
