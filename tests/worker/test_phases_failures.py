@@ -93,11 +93,11 @@ def test_a_package_that_is_damaged_in_storage_is_no_input(mill: Mill, tmp_path: 
     assert (said.category, said.healing) == (Category.CORRUPT_BLOB_READ, 0)
 
 
-def test_a_layer_the_granule_lacks_is_unreadable_input(mill: Mill) -> None:
+def test_a_layer_the_granule_lacks_is_a_choice_refused(mill: Mill) -> None:
     collected = leaf_area(mill.archive, "001")
     mill.make(collected)
     said = failure(mill, cell(collected, "Nonesuch", date(2012, 1, 1)))
-    assert said.category is Category.UNREADABLE_INPUT_FILE
+    assert said.category is Category.CHOICE_REFUSED
     assert "Lai_1km" in said.message
 
 
