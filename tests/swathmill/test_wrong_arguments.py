@@ -90,6 +90,8 @@ CASES = (
         names="from 58 to 50",
     ),
     Case(line="find MCD15A2 --days 2012-01-01 --archive foo://x", names="foo://x"),
+    Case(line="archive check {absent}", names="{absent}"),
+    Case(line="archive check {file}", names="{file}"),
     Case(line="inspect {absent}", names="{absent}"),
     Case(line="inspect {folder}", names="{folder}"),
     Case(line="inspect {file}", names="file is not an HDF file"),
