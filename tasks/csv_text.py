@@ -8,7 +8,8 @@ programs (Parquet, JSON) hold all texts unchanged.
 import re
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# Numbers, and offsets from UTC.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]\d{2}:\d{2}")
 
 
 def cell(value: object) -> object:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from reprojection.read.hdf5_storage import StorageChecks
 from reprojection.read.own_values import open_hdf5
 
 _ROWS = "YDim"
+_LEVELS = 4  # of groups within groups, in which variables of netCDF-4 files may lie
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError, OverflowError)
 
 
@@ -156,12 +157,7 @@ class Hdf5Container:
         variable bears its group's name, too: Cloud_Fraction_Mean.
         """
         root = self._fields(NETCDF, self._file, False)
-        inner = [
-            (str(name), one)
-            for name, item in self._file.items()
-            if isinstance(item, h5py.Group)
-            for one in self._fields(NETCDF, item, False)
-        ]
+        inner = list(self._fields_of_groups(self._file))
         times = Counter(one.name for one in (*root, *(one for _, one in inner)))
         found = root + [
             replace(one, name=f"{group}_{one.name}") if times[one.name] > 1 else one
@@ -188,6 +184,17 @@ class Hdf5Container:
             replace(one, dims=own.get(one.key) or tuple(words.get(dim, dim) for dim in one.dims))
             for one in found
         ]
+
+    def _fields_of_groups(
+        self, group: h5py.Group, levels: int = _LEVELS
+    ) -> Iterator[tuple[str, DataSet]]:
+        """Yield the variables of groups within a group, and in theirs (VNP21: two levels)."""
+        for name, item in group.items():
+            if isinstance(item, h5py.Group):
+                for one in self._fields(NETCDF, item, False):
+                    yield str(name), one
+                if levels > 1:
+                    yield from self._fields_of_groups(item, levels - 1)
 
     def _fields(self, structure: str, group: h5py.Group, on_grid: bool) -> list[DataSet]:
         found = []
@@ -220,9 +227,10 @@ def _dims(item: h5py.Dataset, on_grid: bool) -> tuple[str, ...]:
     """Return dimension names from the attached scales; grids without scales have (YDim, XDim)."""
     names = []
     for axis, dim in enumerate(item.dims):
-        scales = list(dim.keys()) if len(dim) else []
-        label = dim.label or (scales[0] if scales else "")
-        names.append(str(label).rsplit("/", 1)[-1] or f"axis {axis}")
+        # A scale's object bears the dimension's name; its NAME text need not (netCDF-4 writes there
+        # that a dimension has no variable, the same text for dimensions of one length).
+        scale = str(dim[0].name) if len(dim) else ""
+        names.append(str(dim.label or scale).rsplit("/", 1)[-1] or f"axis {axis}")
     if on_grid and len(names) == 2 and not {"YDim", "XDim"} <= set(names):
         return ("YDim", "XDim")
     return tuple(names)

@@ -7,6 +7,7 @@ in global attributes, named as in LAADS's files (VIIRS Level 1B Product User's G
 attributes) or by ACDD (time_coverage_start).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -92,16 +93,25 @@ def _grid(container: Container, lon: DataSet, lat: DataSet, fields: Sequence[Dat
         name=NETCDF,
         width=len(across),
         height=len(down),
-        left=float(across[0] - wide / 2),
-        top=float(down[0] + high / 2),
-        right=float(across[-1] + wide / 2),
-        bottom=float(down[-1] - high / 2),
+        left=_on_earth(float(across[0] - wide / 2), 180.0, wide),
+        top=_on_earth(float(down[0] + high / 2), 90.0, high),
+        right=_on_earth(float(across[-1] + wide / 2), 180.0, wide),
+        bottom=_on_earth(float(down[-1] - high / 2), 90.0, high),
         projection="GCTP_GEO",
         params=(),
         fields=tuple(
             FieldInfo(name=one.name, dtype=str(one.dtype), dims=one.dims) for one in fields
         ),
     )
+
+
+def _on_earth(edge: float, most: float, pixel: float) -> float:
+    """Return an outer edge, or the Earth's own where the two differ by a rounding error.
+
+    Coordinates of pixel centres in float32 put the corner of a global map a rounding beyond a pole.
+    """
+    is_there = abs(abs(edge) - most) <= _EVEN * abs(pixel)
+    return math.copysign(most, edge) if is_there else edge
 
 
 def _centres(container: Container, axis: DataSet) -> npt.NDArray[np.float64]:

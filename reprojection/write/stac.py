@@ -37,7 +37,30 @@ _SCIENTIFIC = "https://stac-extensions.github.io/scientific/v1.0.0/schema.json"
 _COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 _DIGITS = 7
 _EDGE_POINTS = 33
+_VIIRS = {"VNP": "suomi-npp", "VJ1": "noaa-20", "VJ2": "noaa-21"}
+_MODIS = {"MOD": "terra", "MYD": "aqua", "MCD": ""}  # MCD is of both
+_PLATFORMS = {"_SNPP": "suomi-npp", "_NOAA20": "noaa-20", "_NOAA21": "noaa-21"}
+_OF_MODIS = {"MODISA": "aqua", "AQUA": "aqua", "MODIST": "terra", "TERRA": "terra"}
 _NO_DATE = "1970-01-01T00:00:00Z"
+
+
+def _instrument(product: str) -> dict[str, JsonValue]:
+    """Name instrument and platform by the product's name; nothing where it does not say them."""
+    if product.startswith(PREFIX):
+        return {}
+    start, words = product[:3], product.upper()
+    if "MODIS" in words:  # ocean colour, and joint products of both instruments
+        found = next((name for word, name in _OF_MODIS.items() if word in words), "")
+        return {"instruments": ["modis"], **({"platform": found} if found else {})}
+    if start in _MODIS:
+        platform = _MODIS[start]
+        return {"instruments": ["modis"], **({"platform": platform} if platform else {})}
+    if start in _VIIRS:
+        return {"instruments": ["viirs"], "platform": _VIIRS[start]}
+    if "VIIRS" in words:
+        found = next((name for word, name in _PLATFORMS.items() if word in words), "")
+        return {"instruments": ["viirs"], **({"platform": found} if found else {})}
+    return {}
 
 
 def stac_item(
@@ -65,7 +88,7 @@ def stac_item(
         "properties": {
             **_times(said.provenance),
             **_projection(grid),
-            **({} if said.provenance.product.startswith(PREFIX) else {"instruments": ["modis"]}),
+            **_instrument(said.provenance.product),
             "processing:software": _software(said.provenance),
             "swathmill:product": said.provenance.product,
             "swathmill:collection": said.provenance.collection,

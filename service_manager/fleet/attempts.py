@@ -54,6 +54,8 @@ class Attempts:
             self._statistics = history.class_statistics(self._store)
             self._statistics_due = now + self._options.sweep
         found = workers.list_workers(self._store)
+        # After the reading: in one that takes long, attempts would seem older than they are.
+        now = self._clock.monotonic()
         self._monitor.hear(found, now)
         self.workers = tuple(one for one in found if not self._monitor.lost(one.name, now))
         self._forget(found, now)

@@ -85,11 +85,14 @@ class _Document(BaseModel):
 
 def _collection(value: object) -> object:
     """Normalise a collection as people write it: 6, 6.1, "006", "6.1", "061" -> "6", "61"."""
-    text = modis.collection.Collection(str(value))
+    text = modis.collection.Collection(str(value).removeprefix("R"))
     return str(text) if text.isdigit() else value
 
 
-Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]{0,3}$")]
+# Ocean colour has the year of its reprocessing: R2022.0.
+Collection = Annotated[
+    str, BeforeValidator(_collection), Field(pattern=r"^([0-9]{0,3}|(19|20)[0-9]{2})$")
+]
 
 
 class ProductChoice(_Document):

@@ -20,7 +20,7 @@ def test_a_formula_gets_an_apostrophe(text: str) -> None:
     assert cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("value", ["-2.5", "+3", "-1e-5", "-.5", "a=b", "", -2.5, None])
+@pytest.mark.parametrize("value", ["-2.5", "+3", "-1e-5", "-.5", "+01:00", "a=b", "", -2.5, None])
 def test_all_else_stays(value: object) -> None:
     assert cell(value) == value
 
