@@ -176,7 +176,9 @@ def test_the_manifest_and_the_raster_name_the_exact_version(carried: Carried) ->
     group = next(iter(specs(carried.plan, GroupSpec)))
     bands = json.loads(carried.files[group.key]["manifest.json"].read_text("utf-8"))["bands"]
     (band,) = [one for one in bands if one["product"] == "raster:elevation"]
-    assert band["granules"] == [{"name": f"elevation-{collected.checksum}.h5", "produced": ""}]
+    (granule,) = band["granules"]
+    assert granule["name"] == f"elevation-{collected.checksum}.h5"
+    assert granule["sha256"] == collected.checksum
     assert band["collection"] == f"sha256-{collected.checksum[:16]}"
     assert (band["units"], band["kind"], band["layer"]) == ("m", "continuous", "elevation")
 
