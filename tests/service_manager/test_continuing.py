@@ -10,7 +10,7 @@ import pytest
 from archives.errors import ArchiveError
 from service_manager.requests.continuing import DAY, Continuing, continued_id, newest_in
 from service_manager.requests.notify import compose
-from tasks.errors import BlobMissingError
+from tasks.errors import BlobMissingError, StoreError
 from tasks.model.model import RequestOrder, RequestState
 from tasks.request.document import Request, parse_request
 from tasks.storage.clock import ManualClock
@@ -52,6 +52,29 @@ def now(job: Callable[[], None]) -> "Future[None]":
 
 def requests(runtime: Runtime) -> list[RequestRow]:
     return list(request_operations.list_requests(runtime, "ada"))
+
+
+def test_one_whose_successor_was_not_submitted_goes_on_at_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is marked as gone on after that alone: one error of storage does not end it for good."""
+    runtime = at_start()
+    name = standing(runtime)
+    ended(runtime, name)
+    runtime.clock.sleep(7 * DAY)
+    real = request_operations.submit
+
+    def away(*_: object, **__: object) -> str:
+        raise StoreError("storage is away")
+
+    monkeypatch.setattr(request_operations, "submit", away)
+    Continuing(runtime, found("2012-05-06"), now).look()
+    old = request_operations.load(runtime, name)
+    assert (old.standing, old.continued_as) == (7, "")
+    monkeypatch.setattr(request_operations, "submit", real)
+    Continuing(runtime, found("2012-05-06"), now).look()
+    old = request_operations.load(runtime, name)
+    assert (old.standing, old.continued_as) == (0, continued_id(name))
 
 
 def test_it_goes_on_as_a_request_of_the_whole_span_that_stands_in_its_place() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from tasks.errors import FencedError
+from tasks.errors import FencedError, StoreError
 from tasks.storage.clock import ManualClock
 from tasks.tables import manager_lease, request_table
 from tasks.tables.manager_lease import Lease
@@ -137,6 +137,24 @@ def test_the_next_manager_wants_as_many_slots_as_the_last_until_it_has_counted(
     clock.sleep(10.0)
     standby.renew()
     assert row(runtime).wanted_slots == 3
+
+
+def test_what_storage_did_not_answer_confirms_nothing(
+    clock: ManualClock, acting: Leadership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else readiness would say that all is well while storage is away."""
+
+    def away(*_: object) -> None:
+        raise StoreError("storage is away")
+
+    before = acting.confirmed
+    monkeypatch.setattr(manager_lease, "change", away)
+    clock.sleep(LEASE / 2)
+    with pytest.raises(StoreError):
+        acting.renew()
+    with pytest.raises(StoreError):
+        acting.acquire()
+    assert acting.confirmed == before
 
 
 def test_each_answer_of_storage_is_dated(runtime: Runtime, clock: ManualClock) -> None:
