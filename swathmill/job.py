@@ -201,6 +201,9 @@ class Job:
         return cubes
 
 
+_BESIDE = ("crs", "time_bnds", "granules", "provenance")  # variables of a cube that are no layers
+
+
 def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
     """Put cubes side by side; of layers with the same name, each is named after its product."""
     import xarray
@@ -214,7 +217,7 @@ def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
             part["time"].encoding.pop("bounds", None)
         twice = [str(one) for one in part.data_vars if count[str(one)] > 1]
         names = {one: name if name.endswith(one) else f"{name}.{one}" for one in twice}
-        beside = [names.get(one, one) for one in ("crs", "time_bnds", "granules") if one in part]
+        beside = [names.get(one, one) for one in _BESIDE if one in part]
         renamed.append(part.rename(names).set_coords(beside))
     return xarray.merge(renamed, join="outer", compat="override", combine_attrs="drop_conflicts")
 

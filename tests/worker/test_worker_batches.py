@@ -6,7 +6,9 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -67,10 +69,19 @@ def send(stack: Stack, keys: Sequence[str]) -> None:
     app.close()
 
 
+@cache
+def _granule() -> bytes:
+    """The bytes of one granule for all stacks: results name it with its digest."""
+    with TemporaryDirectory() as folder:
+        write_granule(Path(folder) / NAME, small_tile(date="2012001"))
+        return (Path(folder) / NAME).read_bytes()
+
+
 def collected(stack: Stack) -> str:
     """The key of the granule, which a worker has collected."""
     archive = stack.folder / "archive"
-    write_granule(archive / NAME, small_tile(date="2012001"))
+    archive.mkdir(parents=True, exist_ok=True)
+    (archive / NAME).write_bytes(_granule())
     granule = collect_spec(archive / NAME, archive, "MCD15A2", "5")
     stack.world.plan(granule)
     send(stack, [granule.key])

@@ -31,13 +31,15 @@ from tests.worker.processes import Process, Stack, make_stack
 pytestmark = pytest.mark.integration
 TOKEN = "the-token-that-nobody-may-see"
 HALF = 1_000_000
+PRODUCED = "2020300001122"
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A granule of two megabytes; HDF4 does not mind what follows its last element."""
     path = tmp_path_factory.mktemp("granule") / "tile.hdf"
-    write_granule(path, small_tile())
+    about = {"product": "MOD13A2", "collection": 61, "date": "2020001", "produced": PRODUCED}
+    write_granule(path, small_tile((18, 4), **about))  # type: ignore[arg-type]
     return path.read_bytes().ljust(2 * HALF, b"x")
 
 
@@ -66,13 +68,13 @@ def process(stack: Stack, server: FileServer) -> Process:
 
 def plan(stack: Stack, server: FileServer, data: bytes, day: int) -> CollectSpec:
     """A granule of that day on the server, and its collection."""
-    name = f"MOD13A2.A2020{day:03d}.h18v04.061.2020300001122.hdf"
+    name = f"MOD13A2.A2020{day:03d}.h18v04.061.{PRODUCED}.hdf"
     server.files[f"/{name}"] = Served(data=data)
     spec = CollectSpec(
         product="MOD13A2",
         collection="61",
         granule=name,
-        production="2020300001122",
+        production=PRODUCED,
         source=f"laads+{server.url}",
         url=f"{server.url}/{name}",
         size=len(data),
