@@ -271,3 +271,20 @@ def test_a_new_manager_does_not_count_again_what_the_one_before_counted(scene: S
     run_early(after)
     after.process()
     assert counted(after) == len(EARLY) + 1
+
+
+def test_the_cursor_names_only_attempts_whose_events_may_still_exist(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a backlog lasts, too: a property of a row has a limit, and a backlog has none."""
+    monkeypatch.setattr(completion_events, "ROWS", 2)
+    same = alike(12)
+    for spec in same:
+        scene.write(spec)
+        scene.run(spec)
+    named = list[int]()
+    while scene.process().more:
+        named.append(len(history.load_cursor(scene.store).counted))
+    assert counted(scene) == len(same)
+    assert len(named) >= len(same) // 2 - 1
+    assert max(named) <= 2

@@ -1,6 +1,6 @@
 """Whom an order to try again reaches, and which request carries it out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -190,6 +190,27 @@ def test_an_ended_request_is_tried_again_by_one_that_is_linked_with_it(
     assert requests.row("r").retried_as == again.id
     assert again.id.startswith("r-")
     assert requests.retry("r").id == again.id
+
+
+def test_two_calls_at_the_same_moment_lead_to_one_request(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call runs between the first one's reading of the row and its write."""
+    requests.put("r", RequestState.GAPS, "a")
+    change_request, second = request_operations.change_request, list[str]()
+
+    def late(runtime: Runtime, name: str, change: Callable[[RequestRow], RequestRow]) -> RequestRow:
+        found = requests.row(name)
+        if found.retry_of == "" and not found.retried_as and change(found).retried_as:
+            monkeypatch.undo()
+            second.append(requests.retry("r").id)
+        return change_request(runtime, name, change)
+
+    monkeypatch.setattr(request_operations, "change_request", late)
+    first = requests.retry("r").id
+    assert second == [first]
+    made = request_operations.list_requests(requests.runtime, limit=9)
+    assert sorted(row.id for row in made) == sorted(["r", first])
 
 
 def test_a_long_id_leaves_room_for_the_name_of_its_retry(requests: Requests) -> None:
