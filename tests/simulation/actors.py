@@ -4,6 +4,7 @@ it, as it has no child processes; all else is the product's own code."""
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
@@ -63,6 +64,39 @@ def content(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
+class Beside:
+    """Runs calls in other threads of a process, as the manager does beside its rounds."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world = world
+        self._process = process
+        self._busy = False
+
+    def submit(self, call: Callable[[], None]) -> "Future[None]":
+        """Run a call in a thread of its own, as an executor does."""
+        future: Future[None] = Future()
+
+        def run() -> None:
+            call()
+            future.set_result(None)
+
+        self._world.spawn(self._process, run)
+        return future
+
+    def tick(self, call: Callable[[], object]) -> None:
+        """Run a call unless it runs; storage that fails is tried in the next round."""
+        if self._busy:
+            return
+        self._busy = True
+
+        def run() -> None:
+            with suppress(StoreError):
+                call()
+            self._busy = False
+
+        self._world.spawn(self._process, run)
+
+
 class _Stop:
     """In place of a `threading.Event`: never set, and waiting takes simulated time."""
 
@@ -118,8 +152,11 @@ def manager(
     slots: int,
     retention: bool,
     expected: float | None,
+    beside: Sequence[Callable[[], None]] = (),
 ) -> None:
     """A manager's process, with retention beside it when it acts; `slots` are those of a worker.
+
+    `beside` is called in each round as well: mails are sent, standing requests go on.
 
     `expected` seconds are what it takes all tasks for, in place of what is known of their classes:
     so batches come about in short histories, and some take much longer than they should. They take
@@ -140,6 +177,8 @@ def manager(
 
     def each() -> None:
         starving.look()
+        for call in beside:
+            call()
         if not retention or runtime.clock.monotonic() < due[0]:
             return
         due[0] = runtime.clock.monotonic() + 100.0
@@ -516,7 +555,7 @@ class Client:
         def ask() -> None:
             try:
                 rows[:] = [retrying.retry(self.runtime, request_id, retrying.Scope())]
-            except retrying.NothingToRetryError:
+            except (retrying.NothingToRetryError, request_operations.NoSuchRequestError):
                 return
 
         self._insist(ask)
@@ -534,4 +573,4 @@ class Client:
                 return
 
 
-__all__ = ["Client", "DiedError", "Script", "SimWorker", "content", "manager"]
+__all__ = ["Beside", "Client", "DiedError", "Script", "SimWorker", "content", "manager"]

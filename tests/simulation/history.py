@@ -1,12 +1,17 @@
 """One simulated history out of one seed, and what must hold when it is over."""
 
+import datetime as dt
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
 from service_manager.options import ManagerOptions
+from service_manager.requests import continuing
+from service_manager.requests.continuing import Continuing
+from service_manager.requests.notify import Postman
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import Phase, RequestOrder, State
 from tasks.model.plan import Plan
@@ -14,13 +19,14 @@ from tasks.request.document import Request, parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
-from tasks.tables import protocol, restrictions, workers
+from tasks.tables import outbox, protocol, request_operations, restrictions, workers
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.time_limits import TimeLimits
 from tasks.tables.transitions import RetryPolicy
-from tests.simulation.actors import Client, Script, SimWorker, manager
+from tests.simulation.actors import Beside, Client, Script, SimWorker, manager
+from tests.simulation.mail import Mailboxes, SimMailServer
 from tests.simulation.network import (
     BLOBS,
     LATEST,
@@ -42,8 +48,10 @@ from tests.simulation.steps import steps_met
 from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
 
+NEWEST = dt.date(2012, 1, 4)
+"""The last day in the archive, two after that of the requests."""
 STORM = 600.0  # seconds of faults
-CALM = 3000.0  # seconds after them, in which everything must end
+CALM = 1800.0  # seconds after them, in which everything must end
 OPTIONS = ManagerOptions(
     tick=1.0,
     sweep=15.0,
@@ -139,6 +147,10 @@ class History:
         scales = Random(f"scale {self.seed}").random() < 0.25
         self.options = replace(OPTIONS, scale_in=15.0, scale_least=1) if scales else OPTIONS
         self.operates = Random(f"operators {self.seed}").random() < 0.25
+        self.apart = Random(f"mail {self.seed}")
+        self.refuses = self.apart.choice([0.0, 0.1, 0.5])
+        self.mailboxes = Mailboxes()
+        self.stands = Random(f"standing {self.seed}").random() < 0.25
 
     # --- processes ---
 
@@ -172,6 +184,7 @@ class History:
         process = self.process(name)
         runtime = self.runtime(process)
         retention = self.retention
+        beside = self.beside(process, runtime)
 
         def run() -> None:
             manager(
@@ -183,9 +196,22 @@ class History:
                 slots=self.slots,
                 retention=retention,
                 expected=self.expected,
+                beside=beside,
             )
 
         self.world.spawn(process, run)
+
+    def beside(self, process: Process, runtime: Runtime) -> list[Callable[[], None]]:
+        """What a manager's process does beside its rounds: mails, and standing requests."""
+        server = SimMailServer(self.world, process, self.mailboxes, self.refuses, self.apart)
+        postman = Postman(runtime.store, runtime.clock, server.as_server())
+        threads = Beside(self.world, process)
+        goes_on = Continuing(runtime, self.newest, threads.submit, period=20.0)
+        return [partial(threads.tick, postman.deliver), goes_on.tick]
+
+    def newest(self, later: Request) -> dt.date | None:
+        """The archive has the days up to `NEWEST`, and got them one by one."""
+        return later.time.start if later.time.start <= NEWEST else None
 
     def start_worker(self, name: str) -> None:
         process = self.process(name)
@@ -354,6 +380,7 @@ class History:
         client = Client(world=self.world, runtime=self.runtime(process))
         self.client = client
         script: list[tuple[float, str, str]] = []
+        self.asking += 1
         titles = list(self.scenario.plans)
         for i in range(random.randint(1, 5)):
             at = random.choice([0.0, random.uniform(0, STORM * 0.8)])
@@ -379,6 +406,35 @@ class History:
                     client.runtime.clock.sleep(at - self.world.now)
                 self.act(client, name, what)
             client.finished = True
+            self.asking -= 1
+
+        self.world.spawn(process, run)
+        self.another(client, script)
+
+    def another(self, client: Client, script: Sequence[tuple[float, str, str]]) -> None:
+        """Somebody else at the same requests: tries again at the same moments, and cancels then."""
+        random = Random(f"another {self.seed}")
+        process = Process(name="client-another")
+        other = replace(client, runtime=self.runtime(process))
+        mine = [
+            (at + random.uniform(-1, 1), name, "retry")
+            for at, name, what in script
+            if what == "retry" and random.random() < 0.5
+        ]
+        mine += [
+            (at + random.uniform(0, 3), name, "cancel")
+            for at, name, _ in mine
+            if random.random() < 0.3
+        ]
+        self.asking += 1
+
+        def run() -> None:
+            for at, name, what in sorted(mine):
+                if at > self.world.now:
+                    other.runtime.clock.sleep(at - self.world.now)
+                if name in client.submitted:
+                    self.act(other, name, what)
+            self.asking -= 1
 
         self.world.spawn(process, run)
 
@@ -453,6 +509,7 @@ class History:
                 "grid": {"modis": 1000},
                 "on_missing": self.scenario.policies.get(title, "skip"),
                 "notify": "scientist@example.org",
+                "standing": int(self.stands),
             }
         )
 
@@ -480,7 +537,7 @@ class History:
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")
         world.run(world.now + 40)
-        Reckoning(self.watch, self.scenario, self.client).check()
+        Reckoning(self.watch, self.scenario, self.client, self.mailboxes).check()
 
     def settled(self) -> bool:
         return not self.unsettled()
@@ -488,15 +545,28 @@ class History:
     def unsettled(self) -> str:
         """What has not ended."""
         client = self.client
-        if client is None or not client.finished or self.asking:
+        if client is None or self.asking:
             return "the client"
-        live = [name for name in client.submitted if name not in self.watch.ended]
+        live = {name for name in client.submitted if name not in self.watch.ended}
+        live |= self.watch.requests.keys()  # those that went on from a standing one, too
         if live:
-            return f"requests {live}"
+            return f"requests {sorted(live)}"
         left = [r.row for r in task_rows(self.store) if kind_of(r.row) in _PASSING]
         if left:
             return f"rows {left[:5]}"
-        return ""
+        waiting = [mail.request for mail in outbox.unsent(self.store)]
+        if waiting:
+            return f"mails about {waiting}"
+        return self.unsettled_standing()
+
+    def unsettled_standing(self) -> str:
+        """Which standing requests have not gone on, though the archive has later days."""
+        left = [
+            row.id
+            for row in self.watch.ended.values()
+            if row.standing and request_operations.document_of(row).time.end < NEWEST
+        ]
+        return f"standing requests {left}" if left else ""
 
 
 _PASSING = (RowKind.COMPLETION_EVENT, *MARKERS)
@@ -525,6 +595,7 @@ def simulate(
     world = history.world
     if log:
         world.log = []
+    day, continuing.DAY = continuing.DAY, -math.inf  # each is due: clocks here may be years off
     mend = history.mutant.apply()
     violation = ""
     try:
@@ -533,6 +604,7 @@ def simulate(
         violation = str(error)
     finally:
         mend()
+        continuing.DAY = day
         world.calm = True
         world.end()
     return Outcome(

@@ -5,6 +5,7 @@ A change of the product changes the histories, and the search then takes longer;
 `python -m tests.simulation.run --mutants` writes the seeds again.
 """
 
+import datetime as dt
 import heapq
 import itertools
 import json
@@ -19,7 +20,9 @@ from service_manager.fleet.monitor import Monitor
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import plan_writer
 from service_manager.plans.plan_writer import PlanWriter, Written
-from service_manager.requests import lifecycle, release
+from service_manager.requests import ending, lifecycle, release
+from service_manager.requests.continuing import Continuing, continued_id
+from service_manager.requests.notify import Postman
 from service_manager.storage.retention import Retention
 from service_manager.tasks import brake
 from service_manager.tasks.manager_cache import Live, WatchedAttempt
@@ -28,11 +31,23 @@ from tasks.errors import StoreError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
+from tasks.request.document import Request
 from tasks.storage.blobs import split_blob
 from tasks.storage.clock import Clock
-from tasks.storage.store import Delete, Store, Upsert
-from tasks.tables import batch, history, protocol, task_table, transitions, workers
+from tasks.storage.store import Delete, Operation, Store, Upsert
+from tasks.tables import (
+    batch,
+    history,
+    outbox,
+    protocol,
+    request_operations,
+    retrying,
+    task_table,
+    transitions,
+    workers,
+)
 from tasks.tables.request_table import RequestRow
+from tasks.tables.runtime import Runtime, new_id
 from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
@@ -361,6 +376,59 @@ def _wait_by_the_wall() -> Undo:
     return _patch(ReadyTasks, "later", later)
 
 
+def _order_outlives_a_cancel() -> Undo:
+    """A request that is being cancelled does not end while an order to try again waits."""
+
+    def goes_on(stored: RequestRow, live: Live) -> bool:
+        return stored.state is not live.row.state or bool(stored.retry_orders)
+
+    return _patch(ending, "_goes_on", goes_on)
+
+
+def _gone_on_first() -> Undo:
+    """A standing request is marked as gone on before its successor is submitted."""
+    original = Continuing._go_on
+
+    def go_on(self: Continuing, row: RequestRow, document: Request, newest: dt.date) -> None:
+        def mark(current: RequestRow) -> RequestRow:
+            return replace(current, standing=0, continued_as=continued_id(row.id))
+
+        request_operations.change_request(self._runtime, row.id, mark)
+        original(self, row, document, newest)
+
+    return _patch(Continuing, "_go_on", go_on)
+
+
+def _named_twice() -> Undo:
+    """Whoever tries an ended request again names the next one, even if it has a name."""
+
+    def named(runtime: Runtime, row: RequestRow) -> RequestRow:
+        name = f"{row.id[:23]}-{new_id(runtime.random)}"
+        return request_operations.change_request(
+            runtime, row.id, lambda found: replace(found, retried_as=name)
+        )
+
+    return _patch(retrying, "_named", named)
+
+
+def _refused_counts_as_sent() -> Undo:
+    def put_off(self: Postman, mail: outbox.Mail, _error: Exception) -> None:
+        outbox.mark_sent(self._store, self._clock, mail, self._clock.now())
+
+    return _patch(Postman, "_put_off", put_off)
+
+
+def _owners_not_counted() -> Undo:
+    original = history._days
+
+    def days(
+        store: Store, fresh: Sequence[CompletionEvent], _owners: Mapping[str, str]
+    ) -> Iterator[Operation]:
+        return original(store, fresh, {})
+
+    return _patch(history, "_days", days)
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="fencing token ignored", apply=_claim_ignored),
@@ -390,6 +458,11 @@ MUTANTS = (
     Mutant(name="last worker stays drained", apply=_last_stays_drained),
     Mutant(name="workers unread count as lost", apply=_unread_are_gone),
     Mutant(name="back-off by another's clock", apply=_wait_by_the_wall),
+    Mutant(name="order that outlives a cancel", apply=_order_outlives_a_cancel),
+    Mutant(name="standing request gone on too early", apply=_gone_on_first),
+    Mutant(name="retry named twice", apply=_named_twice),
+    Mutant(name="refused mail counts as sent", apply=_refused_counts_as_sent),
+    Mutant(name="owners not counted", apply=_owners_not_counted),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
 )
 

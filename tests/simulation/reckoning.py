@@ -2,22 +2,29 @@
 
 import datetime as dt
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.model.model import RequestState, State, Task, TaskOutcome
+from tasks.model.model import Attempt, RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Plan
 from tasks.model.spec import Spec
 from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Row, Store
 from tasks.tables import history as executions
-from tasks.tables import request_operations, request_table, task_table
+from tasks.tables import outbox, request_operations, request_table, task_table
 from tasks.tables.runtime import memory_runtime
 from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.actors import Client, content
+from tests.simulation.mail import Mailboxes
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
+
+
+def _counted(attempt: Attempt) -> tuple[object, ...]:
+    day = dt.datetime.fromtimestamp(attempt.ended, dt.UTC).date()
+    return day, attempt.phase, attempt.task_class, attempt.category
 
 
 def task_rows(store: Store) -> list[Row]:
@@ -28,15 +35,20 @@ def task_rows(store: Store) -> list[Row]:
 class Reckoning:
     """What must hold when all is over."""
 
-    def __init__(self, watch: Watch, scenario: Scenario, client: Client | None) -> None:
+    def __init__(
+        self, watch: Watch, scenario: Scenario, client: Client | None, mailboxes: Mailboxes
+    ) -> None:
         self.watch = watch
         self.scenario = scenario
         self.client = client
+        self.mailboxes = mailboxes
         self.runtime = replace(memory_runtime(), store=watch.store, blobs=watch.blobs)
 
     def check(self) -> None:
         self.tasks()
         self.attempts()
+        self.mails()
+        self.lines()
         for request in sorted(self.watch.ended):
             self.request(self.watch.ended[request])
 
@@ -68,10 +80,56 @@ class Reckoning:
         }
         if dict(made) != counted:
             self.watch.fail(f"successes {dict(made)} were counted as {counted}")
-        days = executions.executions(self.watch.store, 10_000, dt.date(2040, 1, 1))
-        number = sum(day.count for day in days)
-        if number != len(found):
-            self.watch.fail(f"{len(found)} attempts were counted as {number}")
+        whole = {_counted(a): 0 for a in found}
+        for attempt in found:
+            whole[_counted(attempt)] += 1
+        self.compare("day", whole, self.counts())
+        for worker in {a.worker for a in found}:
+            its = Counter(_counted(a) for a in found if a.worker == worker)
+            self.compare(worker, its, self.counts(worker=worker))
+        owned = sum((self.counts(owner=f"owner{n}") for n in range(2)), start=Counter())
+        self.compare("owner", whole, owned)
+
+    def counts(self, *, owner: str = "", worker: str = "") -> Counter[tuple[object, ...]]:
+        """The executions that the statistics have, of all or of one owner or worker."""
+        first, last = dt.date(1970, 1, 1), dt.date(2200, 1, 1)
+        found = executions.executions_between(
+            self.watch.store, first, last, owner=owner, worker=worker
+        )
+        return Counter({(d.day, d.phase, d.task_class, d.category): d.count for d in found})
+
+    def compare(
+        self,
+        what: str,
+        made: Mapping[tuple[object, ...], int],
+        counted: Mapping[tuple[object, ...], int],
+    ) -> None:
+        """The statistics have each attempt once."""
+        for each in sorted({*made, *counted}, key=str):
+            if made.get(each, 0) != counted.get(each, 0):
+                told = f"{made.get(each, 0)} were counted as {counted.get(each, 0)}"
+                self.watch.fail(f"attempts by {what}, {each}: {told}")
+
+    def mails(self) -> None:
+        """Each mail was taken by the server, and is the same each time it was sent."""
+        for mail in outbox.mails(self.watch.store):
+            taken = self.mailboxes.taken.get(mail.message_id, [])
+            if not taken:
+                self.watch.fail(f"the mail about {mail.request} counts as sent, and was not taken")
+            if len(set(taken)) > 1:
+                self.watch.fail(f"the mail about {mail.request} was sent with several texts")
+
+    def lines(self) -> None:
+        """Of a request comes at most one retry and one that goes on, and who is named exists."""
+        ended = self.watch.ended
+        after = Counter((row.retry_of, row.continues) for row in ended.values())
+        for (retried, continued), number in after.items():
+            if number > 1 and (retried or continued):
+                self.watch.fail(f"request {retried or continued} is followed by {number}")
+        for row in ended.values():
+            for name in filter(None, (row.continued_as,)):
+                if name not in ended:
+                    self.watch.fail(f"request {row.id} names {name}, which does not exist")
 
     def request(self, row: request_table.RequestRow) -> None:
         """A request says exactly what it has and lacks."""
@@ -89,7 +147,7 @@ class Reckoning:
         if row.state is RequestState.FAILED and row.message.startswith("planning was tried"):
             return  # as many managers died or were cut off while it was planned
         told = {**self.watch.released.get(row.id, {}), **interests}
-        title = client.submitted[row.id] if client else ""
+        title = row.title
         plan = self.scenario.plans[title]
         if self.scenario.policies[title] == "fail" and row.state is RequestState.FAILED:
             if not any(w.outcome in ("failed", "gap", "superseded") for w in told.values()):
@@ -123,7 +181,7 @@ class Reckoning:
         ]
         if row.delivered != len(made):
             self.watch.fail(f"request {row.id}: {len(made)} results, {row.delivered} counted")
-        planned = self.scenario.plans.get(self.client.submitted[row.id]) if self.client else None
+        planned = self.scenario.plans.get(row.title)
         total = sum(count.total for count in row.phases.values())
         plain = all(interest.outcome == "done" for interest in told.values())
         if row.phases and plain and planned is not None:
