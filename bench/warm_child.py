@@ -23,6 +23,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from modis.composites import Counted
 from processes import proctree
 from reprojection.grid.grids import Lattice
 from reprojection.sample.sample import write_sample_archive
@@ -137,7 +138,7 @@ class Jobs:
                 layer=layer,
                 day=day,
                 cell="c",
-                weight=1.0,
+                counted=Counted(),
             )
             for day, cell in made
         )

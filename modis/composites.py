@@ -1,7 +1,9 @@
 """The days that composites cover: products of several days, a month or a year."""
 
 from calendar import isleap, monthrange
-from datetime import date, timedelta
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
 
 MONTHLY = range(28, 32)
 """Periods in days that mean a calendar month."""
@@ -26,6 +28,43 @@ def composite_end(start: date, period: int) -> date:
         return start + timedelta(days=366 if _leap_day_follows(start) else 365) - timedelta(days=1)
     end = start + timedelta(days=period - 1)
     return end if period >= _GOES_ON else min(end, date(start.year, 12, 31))
+
+
+def last_day(start: date, period: int, ends: Iterable[datetime]) -> date:
+    """Return the last day that a composite covers, by its granules' own ends in UTC.
+
+    `ends` are those that the granules or their archive state; one within the first day says nothing
+    of a composite, as archives that know a granule by its name alone give it. Without any, it is
+    the day of `composite_end`. An end at midnight is exclusive, unless that is the day expected.
+    Products of one day cover that day: the range dates of some are those of all observations that
+    went into it (MCD43).
+    """
+    if period <= 1:
+        return start
+    expected = composite_end(start, period)
+    said = [_inclusive(end, expected) for end in ends]
+    own = [day for day in said if day > start]
+    return max(own, default=expected)
+
+
+def _inclusive(end: datetime, expected: date) -> date:
+    if end.time() == time() and end.date() != expected:
+        return end.date() - timedelta(days=1)
+    return end.date()
+
+
+class Counted(NamedTuple):
+    """How a window counts one of its inputs.
+
+    Attributes:
+        days: How many of the days that it covers count in the window.
+        share: Those as a share of all days that it covers; a total counts by it.
+        weight: What a mean counts it by: its `days` where the request weighs by days, else 1.
+    """
+
+    days: int = 1
+    share: float = 1.0
+    weight: float = 1.0
 
 
 def _leap_day_follows(start: date) -> bool:

@@ -255,6 +255,7 @@ def write_group(folder: Path) -> None:
                 layer="Lai_1km",
                 date=day.isoformat(),
                 weight=1.0,
+                days=8,
                 units="m2 m-2",
             )
             for number, day in enumerate(_DAYS, 1)

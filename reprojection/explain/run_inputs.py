@@ -59,9 +59,8 @@ class RunAtPixel:
 
     def _inputs(self, number: int) -> tuple[InputOrigin, ...]:
         window = self._lineage.windows[number]
-        weights = dict(window.weights)
         return tuple(
-            self._input(self._lineage.inputs[given], cell, weights.get(given, 1.0))
+            self._input(self._lineage.inputs[given], cell, window.counted(given).weight)
             for run in window.runs
             if self._holds(run.cell)
             for given, cell in run.inputs()

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from modis.composites import Counted
 from reprojection.read.completeness import WHOLE, Completeness
 
 Parameter = str | int | float | bool | None
@@ -132,12 +133,16 @@ class RunRecord(_Model):
 
 
 class WindowRecord(_Model):
-    """A window of time of a step: its runs, and the weights of inputs that are not 1."""
+    """A window of time of a step: its runs, and how inputs count that do not count as one day."""
 
     step: int
     window: str
-    weights: tuple[tuple[int, float], ...] = ()
+    counts: tuple[tuple[int, Counted], ...] = ()
     runs: tuple[RunRecord, ...]
+
+    def counted(self, given: int) -> Counted:
+        """Return how an input counts, by its number."""
+        return dict(self.counts).get(given, Counted())
 
 
 class Lineage(_Model):

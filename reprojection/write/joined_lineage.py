@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
+from modis.composites import Counted
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.lineage import (
     CellRecord,
@@ -63,7 +64,7 @@ class _OpenRun:
 class _OpenWindow:
     step: int
     name: str
-    weights: dict[int, float] = field(default_factory=dict)
+    counts: dict[int, Counted] = field(default_factory=dict)
     runs: dict[int, _OpenRun] = field(default_factory=dict)
 
 
@@ -82,7 +83,7 @@ class Taken:
     date: str
     time: str
     use: str
-    weight: float
+    counted: Counted
     cell: str
     window: str
 
@@ -154,19 +155,19 @@ class LineageJoiner:
         self,
         window: str,
         cell: CellRecord,
-        bands: Sequence[tuple[int, int, float]],
+        bands: Sequence[tuple[int, int, Counted]],
         completeness: Completeness,
         region: str,
     ) -> None:
-        """Add the run that takes `bands` (input, cell, weight); its step is the next one."""
+        """Add the run that takes `bands` (input, cell, how it counts); its step is the next one."""
         number, there = self.open_window(len(self._steps.entries), window)
         chunks: list[tuple[int, list[int]]] = []
-        for given, of, weight in bands:
+        for given, of, counted in bands:
             if not chunks or chunks[-1][0] != of:
                 chunks.append((of, []))
             chunks[-1][1].append(given)
-            if weight != 1.0:
-                there.weights[given] = weight
+            if counted != Counted():
+                there.counts[given] = counted
         there.runs[self.cell(cell)] = _OpenRun(chunks, completeness)
         self._root = number
         self._region = region or self._region
@@ -276,7 +277,7 @@ class _Added:
             for run in given.runs
         }
         number, there = self._joiner.open_window(self._steps[given.step], given.window)
-        there.weights |= {self.input(one): weight for one, weight in given.weights}
+        there.counts |= {self.input(one): counted for one, counted in given.counts}
         there.runs |= runs
         return number
 
@@ -312,7 +313,7 @@ def _closed_window(there: _OpenWindow) -> WindowRecord:
     return WindowRecord(
         step=there.step,
         window=there.name,
-        weights=tuple(sorted(there.weights.items())),
+        counts=tuple(sorted(there.counts.items())),
         runs=tuple(
             RunRecord(
                 cell=cell,

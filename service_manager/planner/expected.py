@@ -186,9 +186,9 @@ def window_days(wanted: ProductLayers, window: Window, seen: Seen) -> list[date]
     join, period = wanted.join, wanted.period
     own = raster_days(wanted, wanted.layout.request)
     if own and not join.chooses:
-        return [day for day, _ in join.pick(window, own)]
+        return [day for day, _ in join.pick(window, join.composites(own))]
     if join.chooses:
-        return [day for day, _ in join.pick(window, seen)] or [window.first]
+        return [day for day, _ in join.pick(window, join.composites(seen))] or [window.first]
     inside = Time(
         start=max(join.needed_from(window.first), join.first), end=min(window.last, join.last)
     )
@@ -197,4 +197,4 @@ def window_days(wanted: ProductLayers, window: Window, seen: Seen) -> list[date]
         if period <= 1
         else starts(period, phase_of(period, seen, wanted.phase), inside, seen)
     )
-    return [day for day, _ in join.pick(window, days)]
+    return [day for day, _ in join.pick(window, join.composites(days))]

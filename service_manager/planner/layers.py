@@ -6,7 +6,7 @@ from datetime import date
 from functools import cached_property, lru_cache
 
 from archives.model import GranuleRecord
-from modis.composites import composite_end
+from modis.composites import last_day
 from modis.tile import Tile
 from reprojection.grid.grids import Grid
 from reprojection.resampling import TRAITS, MethodTraits
@@ -287,7 +287,7 @@ def _plan_moment(
                     collection=choice.collection,
                     layer=layer.name,
                     first=day,
-                    last=composite_end(day, wanted.covers),
+                    last=covered_until(wanted, day, records),
                     time=time,
                     cells=cells,
                 )
@@ -298,6 +298,12 @@ def _plan_moment(
                 for place, key in keys.items()
             ]
     return made
+
+
+def covered_until(wanted: ProductLayers, day: date, records: Sequence[GranuleRecord]) -> date:
+    """Return the last day that a date of a product choice covers, by what its granules state."""
+    ends = (record.end for record in records) if wanted.geometry == "tile" else ()
+    return last_day(day, wanted.covers, ends)
 
 
 def lacking_tiles(

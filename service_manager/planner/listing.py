@@ -46,13 +46,13 @@ class Stretch:
     def digest(self) -> str:
         """Return the SHA-256 of what the archive lists for these days.
 
-        It covers each granule's name, size and checksum.
+        It covers each granule's name, size, checksum and last day.
         """
         found = hashlib.sha256()
         for day in self.days:
             for number, records in day.records.items():
                 every = [one for r in records for one in (r, r.companion) if one is not None]
-                lines = [f"{r.name} {r.size} {r.checksum}" for r in every]
+                lines = [f"{r.name} {r.size} {r.checksum} {r.end.date()}" for r in every]
                 found.update(f"{day.day} {number}\n".encode())
                 found.update("\n".join(lines).encode())
         return found.hexdigest()

@@ -30,7 +30,7 @@ from service_manager.planner.gaps import (
     unserved,
 )
 from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
-from service_manager.planner.layers import Layout, ProductLayers, plan_date
+from service_manager.planner.layers import Layout, ProductLayers, covered_until, plan_date
 from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
 from service_manager.planner.reductions import Groups
@@ -369,16 +369,17 @@ class PlanStream:
         if self._sites is not None and self._only_sites:
             return self._sites.plan_date(wanted, day, band, records, self._locator, draft)
         delivered = self.request.delivers(day)
-        used = groups is not None and wanted.join.wants(day) and groups.takes(wanted)
+        last = covered_until(wanted, day, records)
+        used = groups is not None and wanted.join.wants(day, last) and groups.takes(wanted)
         if not delivered and not (used and groups is not None and groups.is_certain(wanted)):
             there = any(self._locator.touches(record) for record in records)
             if there and used and groups is not None:
-                groups.hold(number, day, band, records)
+                groups.hold(number, day, last, band, records)
             return there or wanted.geometry == "tile"
         mosaics = self.request.makes_rasters and self.request.delivers_layers(day)
         cells = plan_date(wanted, day, band, records, self._locator, draft, mosaics=mosaics)
         if used and cells and groups is not None:
-            groups.add(wanted, day, cells)
+            groups.add(wanted, day, last, cells)
         return cells is not None or wanted.geometry == "tile"
 
     def _expected_span(self, wanted: ProductLayers) -> Time:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from archives.model import GranuleRecord
+from modis.composites import Counted
 from service_manager.planner.chosen import Chosen
 from service_manager.planner.draft import Draft, MadeLayer
 from service_manager.planner.expected import SeenOf, WindowLacks, bands
@@ -31,8 +32,8 @@ from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_layer
 from tasks.request.windows import Window, windows
 
-_Member = tuple[int, date, str, int, bytes, float]
-"""A cell in a window: product choice, day, start of its overpass, layer, task key, weight."""
+_Member = tuple[int, date, str, int, bytes, Counted]
+"""A cell in a window: product choice, day, start of its overpass, layer, task key, its count."""
 
 _Held = tuple[int, Sequence[GranuleRecord]]
 """The granules of a date that is not planned yet, and its band in them."""
@@ -45,14 +46,14 @@ _Roots = dict[str, str]
 
 
 class _Output(NamedTuple):
-    """A raster of an earlier step: the step, its window's first day and name, file, key, weight."""
+    """A raster of an earlier step: the step, its window's first day and name, file, key, count."""
 
     step: int
     day: date
     window: str
     file: str
     key: str
-    weight: float
+    counted: Counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +96,9 @@ class _Course:
         ]
         self._picks: dict[str, list[_Pick]] = {
             window.name: [
-                _Pick(course=one, window=there, weight=weight)
+                _Pick(course=one, window=there, counted=counted)
                 for one, join in joins
-                for there, weight in join.pick(window)
+                for there, counted in join.pick(window)
             ]
             for window in found
         }
@@ -142,11 +143,11 @@ class _Course:
 
 
 class _Pick(NamedTuple):
-    """A window of an earlier step that a window takes, with its weight there."""
+    """A window of an earlier step that a window takes, and how it counts there."""
 
     course: _Course
     window: Window
-    weight: float
+    counted: Counted
 
     def made(self, place: int) -> Mapping[str, str]:
         """Return the rasters of a place, each with the key of its run."""
@@ -182,6 +183,7 @@ class Groups:
         for one in chosen:
             self._courses.append(_Course(resolved, one, self._courses))
         self._days: dict[int, dict[date, _Held | list[_Cell]]] = {}
+        self._lasts: dict[int, dict[date, date]] = {}  # that their composites cover, by first day
         self._gaps: list[Gap] = []
         self._told: list[PlannedWindow] = []
         self._region = area_geojson(resolved.target.area)
@@ -202,13 +204,17 @@ class Groups:
         """Whether a step takes a layer of a product choice."""
         return any(course.chosen.taken(wanted) for course in self._courses)
 
-    def add(self, wanted: ProductLayers, day: date, made: Iterable[Made]) -> None:
-        """Take in the planned cells of a date."""
+    def add(self, wanted: ProductLayers, day: date, last: date, made: Iterable[Made]) -> None:
+        """Take in the planned cells of a date, which covers the days until `last`."""
         self._days.setdefault(wanted.number, {})[day] = _cells(made)
+        self._lasts.setdefault(wanted.number, {})[day] = last
 
-    def hold(self, number: int, day: date, band: int, records: Sequence[GranuleRecord]) -> None:
+    def hold(
+        self, number: int, day: date, last: date, band: int, records: Sequence[GranuleRecord]
+    ) -> None:
         """Take in the granules of a date that is planned when a window takes it."""
         self._days.setdefault(number, {})[day] = band, records
+        self._lasts.setdefault(number, {})[day] = last
 
     def close(
         self, before: date | None, wanted: Sequence[ProductLayers], seen: SeenOf, draft: Draft
@@ -242,8 +248,9 @@ class Groups:
                 default=date.max,
             )
             needed = self._joins[number].needed_from(first) if first < date.max else date.max
-            for day in [day for day in days if day < needed]:
-                del days[day]
+            lasts = self._lasts[number]
+            for day in [day for day in days if day < needed and lasts[day] < first]:
+                del days[day], lasts[day]
 
     def _plan(
         self,
@@ -256,7 +263,9 @@ class Groups:
         """Plan a window of a step; return what it makes and where it makes nothing."""
         chosen = course.chosen
         used = chosen.used(wanted)
-        picked = {one.number: one.join.pick(window, self._days.get(one.number, ())) for one in used}
+        picked = {
+            one.number: one.join.pick(window, self._lasts.get(one.number, {})) for one in used
+        }
         without = [one for one in used if not picked[one.number]]
         lacks = WindowLacks(wanted, chosen, window, seen)
         there = _There(course, window, self._layout, lacks)
@@ -269,10 +278,10 @@ class Groups:
         else:
             self._tell_none(window, without)
             for one in used:
-                for day, weight in picked[one.number]:
+                for day, counted in picked[one.number]:
                     for place, time, layer, key in self._planned(one, day, draft):
                         if chosen.takes(one.number, one.layers[layer]):
-                            member = one.number, day, time, layer, key, weight
+                            member = one.number, day, time, layer, key, counted
                             there.members.setdefault(place, []).append(member)
             there.take_outputs()
             for index in there.places:
@@ -399,7 +408,7 @@ class _There:
             number = pick.course.chosen.number
             for index, made in pick.course.closed[pick.window.name].runs.items():
                 found = [
-                    _Output(number, pick.window.first, pick.window.name, file, key, pick.weight)
+                    _Output(number, pick.window.first, pick.window.name, file, key, pick.counted)
                     for file, key in made.items()
                     if step.takes_output(number, _stem(file))
                 ]
@@ -560,7 +569,7 @@ def _cells(made: Iterable[Made]) -> list[_Cell]:
 
 
 def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
-    number, day, time, layer, _, weight = member
+    number, day, time, layer, _, counted = member
     choice = wanted[number].choice
     return Band(
         product=choice.name,
@@ -568,7 +577,7 @@ def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
         layer=band_layer(choice, wanted[number].layers[layer].name),
         day=day,
         cell=cell,
-        weight=weight,
+        counted=counted,
         time=time,
         use=wanted[number].join.use,
     )
@@ -581,7 +590,7 @@ def _output_band(step: str, cell: str, output: _Output) -> Band:
         layer=_stem(output.file),
         day=output.day,
         cell=cell,
-        weight=output.weight,
+        counted=output.counted,
         window=output.window,
     )
 

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from modis.composites import Counted
 from tasks.model.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.model.classes import sized
 from tasks.model.model import Phase
@@ -327,7 +328,7 @@ class Band(_Model):
     layer: str
     day: date
     cell: str
-    weight: float = 1.0  # days of the composite inside the window, as a share
+    counted: Counted = Counted()
     window: str = ""
     time: str = ""
     use: str = ""
@@ -361,8 +362,8 @@ class GroupSpec(_Spec):
     """
 
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
-    # 4: the lineage of the inputs.
-    algorithm: ClassVar[int] = 4
+    # 4: the lineage of the inputs. 5: days and share of each input beside its weight.
+    algorithm: ClassVar[int] = 5
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation group"

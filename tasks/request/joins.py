@@ -1,18 +1,18 @@
 """Which dates of a product a window of a reduction takes, where products differ in time."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from modis.composites import composite_end, longest_composite
+from modis.composites import Counted, composite_end, longest_composite
 from tasks.request.document import ProductChoice, Request, Time, Use
 from tasks.request.windows import Piece, Window, length, overlap, windows
 
 _DAY = timedelta(days=1)
 _STATIC_BACK = 366  # days: a yearly product has a date in any such time
 
-Picked = tuple[date, float]
-"""A date that a window takes, and its weight there."""
+Picked = tuple[date, Counted]
+"""A date that a window takes, and how it counts there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,10 @@ class Join:
 
     `use` is as in the request, but "covering" where composites count by their days. The archive is
     searched from `first` to `last`. `back` and `ahead` are the days before and after a window in
-    which a date may lie. `weighted`: a composite's weight is the share of its days in the window.
+    which a date may lie. `weighted`: a composite counts in each window by its days there.
+
+    Which days a composite covers is what its granules state (`modis.composites.last_day`); before
+    they are known, `composites` gives what is expected of them.
     """
 
     use: Use
@@ -69,36 +72,50 @@ class Join:
         """Whether a window takes one date among several, instead of all that belong to it."""
         return self.use in ("nearest", "previous", "static")
 
-    def wants(self, day: date) -> bool:
-        """Whether a window may take a date."""
+    def composites(self, days: Iterable[date]) -> dict[date, date]:
+        """Return the last day that each composite is expected to cover, by its first day."""
+        return {day: composite_end(day, self.period) for day in days}
+
+    def wants(self, day: date, last: date | None = None) -> bool:
+        """Whether a window may take a date, whose composite covers the days until `last`."""
         match self.use:
             case "same-day":
                 return self.span.holds(day)
             case "covering":
-                return self._covers(day)
+                end = last or composite_end(day, self.period)
+                return any(overlap((day, end), held) for held in self.span.pieces)
             case "static":
                 return self.first <= day <= self.span.start + timedelta(days=self.ahead)
             case _:
                 return self.first <= day <= self.last
 
-    def pick(self, window: Window, days: Iterable[date]) -> list[Picked]:
-        """Return the dates among `days` that a window takes, in order, with their weights."""
-        there = sorted(day for day in days if self.wants(day))
+    def pick(self, window: Window, days: Mapping[date, date]) -> list[Picked]:
+        """Return the dates that a window takes, in order, and how each counts.
+
+        `days` has the last day that a composite covers by its first day.
+        """
+        there = {day: days[day] for day in sorted(days) if self.wants(day, days[day])}
         if self.chooses:
-            return [(day, 1.0) for day in sorted({*self._choose(window, there)})]
-        if self.use == "same-day":
-            return [(day, 1.0) for day in there if window.shared_days(day, day)]
-        found = []
-        for day in there:
-            end = composite_end(day, self.period)
-            if any(
-                overlap((max(day, first), min(end, last)), held)
-                for first, last in window.pieces
-                for held in self.span.pieces
-            ):
-                share = window.shared_days(day, end) / ((end - day).days + 1)
-                found.append((day, share if self.weighted else 1.0))
-        return found
+            taken = sorted({*self._choose(window, there)})
+        elif self.use == "same-day":
+            taken = [day for day in there if window.shared_days(day, day)]
+        else:
+            taken = [day for day in there if self._shares(window, day, there[day])]
+        return [(day, self._counted(window, day, there[day])) for day in taken]
+
+    def _shares(self, window: Window, day: date, end: date) -> bool:
+        return any(
+            overlap((max(day, first), min(end, last)), held)
+            for first, last in window.pieces
+            for held in self.span.pieces
+        )
+
+    def _counted(self, window: Window, day: date, end: date) -> Counted:
+        covered = (end - day).days + 1
+        if not self.weighted:
+            return Counted(days=covered)
+        inside = window.shared_days(day, end)
+        return Counted(days=inside, share=inside / covered, weight=float(inside))
 
     def needed_from(self, first: date) -> date:
         """Return the earliest date that a window which begins on `first` or later may take."""
@@ -116,14 +133,10 @@ class Join:
         text = f"within {self.back} days before {near.get(self.use, 'the window')}"
         return f"{text} or {self.ahead} days after" if self.ahead else text
 
-    def _covers(self, day: date) -> bool:
-        end = composite_end(day, self.period)
-        return any(overlap((day, end), held) for held in self.span.pieces)
-
-    def _choose(self, window: Window, there: Sequence[date]) -> Iterable[date]:
+    def _choose(self, window: Window, there: Mapping[date, date]) -> Iterable[date]:
         if self.use == "static":
             before = [day for day in there if day <= self.span.start]
-            return before[-1:] or there[:1]
+            return before[-1:] or [*there][:1]
         found = []
         for first, last in window.pieces:
             end = first if self.use == "previous" else last + timedelta(days=self.ahead)
@@ -132,20 +145,21 @@ class Join:
                 found.append(near[-1])
             elif near:
                 middle = first.toordinal() + last.toordinal()
-                found.append(min(near, key=lambda day: abs(self._middle(day) - middle)))
+                found.append(min(near, key=lambda day: abs(_middle(day, there[day]) - middle)))
         return found
 
-    def _middle(self, day: date) -> int:
-        """Return twice the middle of a composite, as an ordinal."""
-        return day.toordinal() + composite_end(day, self.period).toordinal()
+
+def _middle(first: date, last: date) -> int:
+    """Return twice the middle of some days, as an ordinal."""
+    return first.toordinal() + last.toordinal()
 
 
 class StepJoin:
     """Which windows of an earlier step go to the windows of a later one.
 
     A window takes those that begin in it; if the earlier step's are longer (a climatology's month
-    for a day), those that share a day with it. With `weight: days`, shorter ones count by the share
-    of their days in it. A window that began before `time` begins on its first day.
+    for a day), those that share a day with it. With `weight: days`, shorter ones count by their
+    days in it. A window that began before `time` begins on its first day.
     """
 
     def __init__(self, earlier: str, later: str, request: Request) -> None:
@@ -162,8 +176,8 @@ class StepJoin:
                 self._of_day.update(dict.fromkeys(days, window))
                 self._days[window.name] = self._days.get(window.name, 0) + len(days)
 
-    def pick(self, window: Window) -> list[tuple[Window, float]]:
-        """Return the earlier step's windows that a window takes, in order, with their weights."""
+    def pick(self, window: Window) -> list[tuple[Window, Counted]]:
+        """Return the earlier step's windows that a window takes, in order, and how each counts."""
         shared: dict[str, int] = {}
         found: dict[str, Window] = {}
         for day in _days(window.pieces, self._span):
@@ -172,10 +186,12 @@ class StepJoin:
                 found[one.name] = one
                 shared[one.name] = shared.get(one.name, 0) + 1
         ordered = sorted(found.values(), key=lambda one: (one.first, one.name))
-        return [
-            (one, shared[one.name] / self._days[one.name] if self._weighted else 1.0)
-            for one in ordered
-        ]
+        return [(one, self._counted(shared[one.name], self._days[one.name])) for one in ordered]
+
+    def _counted(self, inside: int, covered: int) -> Counted:
+        if not self._weighted:
+            return Counted(days=covered)
+        return Counted(days=inside, share=inside / covered, weight=float(inside))
 
 
 def _days(pieces: Iterable[Piece], span: Time) -> Iterator[date]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from modis.composites import Counted
 from reprojection.read.completeness import Completeness, Missing
 from reprojection.read.lineage import (
     CellRecord,
@@ -16,6 +17,8 @@ from reprojection.write.joined_lineage import LineageJoiner, Taken
 
 EMPTY = Provenance(product="", collection="", layer="", granules=())
 LACKS = Completeness(share=0.5, missing=(Missing(what="a tile", why="it is away"),))
+
+HALF = Counted(4, 0.5, 4.0)
 
 
 def granule(day: int, tile: str, layer: str = "L") -> SourceGranule:
@@ -80,7 +83,7 @@ def run(window: str, column: int, taken: list[tuple[Description, str, str]]) -> 
     joiner, bands = LineageJoiner(), []
     granules: set[SourceGranule] = set()
     for number, (one, of, made_in) in enumerate(taken):
-        weight = 0.5 if number == 0 else 1.0
+        counted = HALF if number == 0 else Counted()
         found = joiner.take(
             Taken(
                 said=one,
@@ -90,13 +93,13 @@ def run(window: str, column: int, taken: list[tuple[Description, str, str]]) -> 
                 date=one.provenance.start,
                 time="",
                 use="same-day",
-                weight=weight,
+                counted=counted,
                 cell=f"c{column}",
                 window=made_in,
             )
         )
         assert found is not None
-        bands.append((*found, weight))
+        bands.append((*found, counted))
         granules.update(one.provenance.granules)
     where = grid(column)
     record = CellRecord(name=f"c{column}", transform=where.transform, width=10, height=10)
@@ -129,7 +132,6 @@ def read(said: Provenance) -> Iterator[tuple[str, str, str, str, tuple[str, ...]
     lineage = said.lineage
     assert lineage is not None
     for window in lineage.windows:
-        weights = dict(window.weights)
         for one in window.runs:
             for number, of in one.inputs():
                 given = lineage.inputs[number]
@@ -142,7 +144,7 @@ def read(said: Provenance) -> Iterator[tuple[str, str, str, str, tuple[str, ...]
                     lineage.cells[one.cell].name,
                     f"{label} {given.date} {before}",
                     names,
-                    weights.get(number, 1.0),
+                    window.counted(number).weight,
                 )
 
 
@@ -215,7 +217,7 @@ def test_a_raster_without_lineage_gives_none() -> None:
         date="1",
         time="",
         use="",
-        weight=1.0,
+        counted=Counted(),
         cell="c",
         window="",
     )
@@ -275,14 +277,14 @@ def test_a_run_keeps_weights_names_and_the_order_of_its_bands() -> None:
             date=str(day),
             time="",
             use="static",
-            weight=weight,
+            counted=counted,
             cell=f"c{column}",
             window="",
         )
-        for day, column, weight in ((1, 0, 0.25), (1, 1, 0.25), (2, 0, 1.0))
+        for day, column, counted in ((1, 0, HALF), (1, 1, HALF), (2, 0, Counted()))
     ]
     found = [joiner.take(one) for one in taken]
-    bands = [(*one, given.weight) for one, given in zip(found, taken, strict=True) if one]
+    bands = [(*one, given.counted) for one, given in zip(found, taken, strict=True) if one]
     own = CellRecord(name="c0", transform=grid(0).transform, width=10, height=10)
     joiner.run("w", own, bands, LACKS, "")
     granules = tuple(one for given in taken[1:] for one in given.said.provenance.granules)
@@ -291,7 +293,7 @@ def test_a_run_keeps_weights_names_and_the_order_of_its_bands() -> None:
         lineage = group.lineage
         assert lineage is not None
         (window,) = lineage.windows
-        assert window.weights == ((0, 0.25),)
+        assert window.counts == ((0, HALF),)
         assert window.runs[0].inputs() == ((0, 0), (0, 1), (1, 0))
         assert window.runs[0].completeness == LACKS
         assert [one.use for one in lineage.inputs] == ["static", "static"]

@@ -70,6 +70,10 @@ class Shelf:
         raise AssertionError(f"planning must not open {record.name}, least of all write {to}")
 
 
+COVERED = {"MCD12Q1": 366, "MOD10A1": 1, "MOD13A2": 16}
+"""Days that a tile covers, if not 8."""
+
+
 def tile_granule(
     day: dt.date, h: int, v: int, product: str = "MCD15A2", collection: str = "5", made: str = "1"
 ) -> GranuleRecord:
@@ -80,7 +84,7 @@ def tile_granule(
         product=product,
         collection=Collection(collection),
         start=start,
-        end=start + dt.timedelta(days=8),
+        end=start + dt.timedelta(days=COVERED.get(product, 8)),
         tile=Tile(h, v),
         boundary=None,
         production_time=f"{made:0>13}",

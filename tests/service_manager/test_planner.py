@@ -183,11 +183,11 @@ def test_days_of_composites_are_shared_over_months() -> None:
     reduction = {"package": "monthly-mean", "group_by": ["cell", "month"]}
     by_day = made(composites(), reduction=reduction, weight="days")
     january = next(g for g in specs(by_day, GroupSpec) if g.window == "2012-01")
-    weights = {band.day: band.weight for band in january.bands}
+    weights = {band.day: band.counted.share for band in january.bands}
     assert weights[dt.date(2012, 1, 1)] == 1.0
     assert weights[dt.date(2012, 1, 25)] == pytest.approx(7 / 8)  # 25 to 31 January
     february = next(g for g in specs(by_day, GroupSpec) if g.window == "2012-02")
-    weights = {band.day: band.weight for band in february.bands}
+    weights = {band.day: band.counted.share for band in february.bands}
     assert weights[dt.date(2012, 1, 25)] == pytest.approx(1 / 8)
     assert {g.window for g in specs(by_day, GroupSpec)} == {f"2012-0{m}" for m in range(1, 5)}
 

@@ -25,7 +25,7 @@ STACKS = [
 
 def weights(found: Any, window: str) -> dict[dt.date, float]:
     group = next(g for g in specs(found, GroupSpec) if g.window == window)
-    return {band.day: band.weight for band in group.bands}
+    return {band.day: band.counted.share for band in group.bands}
 
 
 def test_the_composite_that_covers_the_first_day_counts_by_its_days() -> None:

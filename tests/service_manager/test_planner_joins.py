@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,15 @@ def test_a_composite_that_began_before_the_first_day_counts_by_its_days(make: Ma
     span = {"start": "2012-01-04", "end": "2012-02-03"}
     found = make(there, LEAF, requires="any", window="month", time=span, weight="days")
     january, february = specs(found, GroupSpec)
-    weights = {band.day.isoformat(): band.weight for band in january.bands}
+    weights = {band.day.isoformat(): band.counted.weight for band in january.bands}
     assert weights == {
-        "2012-01-01": 1.0,
-        "2012-01-09": 1.0,
-        "2012-01-17": 1.0,
-        "2012-01-25": 7 / 8,
+        "2012-01-01": 8.0,
+        "2012-01-09": 8.0,
+        "2012-01-17": 8.0,
+        "2012-01-25": 7.0,
     }
-    weights = {band.day.isoformat(): band.weight for band in february.bands}
-    assert weights == {"2012-01-25": 1 / 8, "2012-02-02": 1.0}
+    weights = {band.day.isoformat(): band.counted.weight for band in february.bands}
+    assert weights == {"2012-01-25": 1.0, "2012-02-02": 8.0}
     assert found.gaps == ()
     lacking = make(
         there[2:], LEAF, requires="any", window="month", time=span, weight="days", deliver="both"
@@ -359,3 +360,18 @@ def test_joins_without_a_reduction_are_refused(change: dict[str, Any], words: st
 def test_looks_that_mean_nothing_are_refused(looks: dict[str, Any]) -> None:
     with pytest.raises(RequestRefusedError, match="has no meaning"):
         parse_request(document(LEAF | looks))
+
+
+def test_a_composite_is_taken_by_the_days_that_its_granule_states(make: Make) -> None:
+    """16 days every 8 days, whatever the catalogue expects of the product (LEAF: 8)."""
+    there = [
+        replace(record, end=record.start + dt.timedelta(days=16, seconds=-1))
+        for record in records(leaf=days("2012-01-01", "2012-01-09", 8))
+    ]
+    span = {"start": "2012-01-01", "end": "2012-01-31"}
+    found = make(there, LEAF, requires="any", window="8-day", time=span, weight="days")
+    counts = {
+        group.window: [(band.day.day, band.counted.days) for band in group.bands]
+        for group in specs(found, GroupSpec)
+    }
+    assert counts == {"2012-001": [(1, 8)], "2012-009": [(1, 8), (9, 8)], "2012-017": [(9, 8)]}

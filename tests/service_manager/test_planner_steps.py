@@ -273,11 +273,13 @@ def test_a_window_counts_where_it_begins_or_by_its_days(
     found = make(there, LEAF, reduction=[eight, MONTHLY], weight=weight)
     groups = [g for g in specs(found, GroupSpec) if len(g.window) == 7 and g.window[5:] < "03"]
     assert {group.window: len(group.bands) for group in groups} == expected
-    weights = {band.window: band.weight for group in groups for band in group.bands}
-    assert weights["2012-009"] == 1.0
+    weights = {band.window: band.counted.weight for group in groups for band in group.bands}
+    assert weights["2012-009"] == (8.0 if weight == "days" else 1.0)
     if weight == "days":
-        january, february = ({band.window: band.weight for band in group.bands} for group in groups)
-        assert (january["2012-025"], february["2012-025"]) == (7 / 8, 1 / 8)
+        january, february = (
+            {band.window: band.counted.weight for band in group.bands} for group in groups
+        )
+        assert (january["2012-025"], february["2012-025"]) == (7.0, 1.0)
 
 
 def test_a_longer_window_goes_to_all_that_it_covers(make: Make) -> None:

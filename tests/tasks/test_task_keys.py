@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from modis.composites import Counted
 from tasks.model.spec import (
     Band,
     CollectSpec,
@@ -48,7 +49,16 @@ CELL = ReprojectSpec(
 )
 FOLLOWER = CELL.model_copy(update={"driver": Driver(layer="AOD", resampling="nearest")})
 MADE = (Input(key=CELL.key, file="cell.tif"),)
-BANDS = (Band(product="MOD13A2", collection="6", layer="NDVI", day=DAY, cell="r1c1", weight=0.1),)
+BANDS = (
+    Band(
+        product="MOD13A2",
+        collection="6",
+        layer="NDVI",
+        day=DAY,
+        cell="r1c1",
+        counted=Counted(1, 0.1, 0.1),
+    ),
+)
 GROUP = GroupSpec(
     inputs=MADE, group="r1c1 2012-01", cell="r1c1", window="2012-01", grid=GRID, bands=BANDS
 )
@@ -87,9 +97,9 @@ KEYS = (
     "86762ceb1b35273c00c403849b83c83e0f8ca347162d1c716051f18d7ebd2406",
     "86762ceb2b35278a56591e2ed1ff1d0a9a0024f6747c9b9a530302628c4a06f8",
     "86762ceb5b3527aae3d719efc17743bfefa98ae991a19c56d008d7f8bb49432e",
-    "86762ceb3b352757bc70f0ae6d24fa67eb50c818b4dde0e482c33050750b1b17",
-    "86762ceb3b3527f29fe75884bb4ae294ae0d9f7812d1391bbc4357260f04b0a6",
-    "86762ceb4b3527333e9b1570dfa3c3cbdccbff38aa1d06dbbc1cded300b5a6e4",
+    "86762ceb3b35270fc1a68c04ef78f1fb2155d0480807ca22cfc316bb6ec58626",
+    "86762ceb3b3527ca21aa31f18972368946209b9f054e5ad5f3c2f9612e9049de",
+    "86762ceb4b352781e70ab2c88e72360ad65c02feb85f9d6eb8a82d0620b0a9ab",
     "d0266ee56a54cbd0266ee50a54cb803b4874b380197d6cca3be1e4cbe6da798a",
     "86762ceb7b3527ad1281744255b3eca66ee6b754795d24e18cd418aa6df56e5b",
     "86762ceb8b3527b94bb0c67858124b2926f2d132a35da81e8bcfa155d247b89b",

@@ -15,6 +15,7 @@ from pyhdf.SD import SD
 from zarr.storage import ZipStore
 
 import worker.phases.cube
+from modis.composites import Counted
 from tasks.model.packages import SHIPPED, load_package, pack
 from tasks.model.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
@@ -52,7 +53,7 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
                     layer=layer,
                     day=when,
                     cell="h17v03",
-                    weight=0.5 if day == "001" else 1.0,
+                    counted=Counted(4, 0.5, 4.0) if day == "001" else Counted(8, 1.0, 8.0),
                 )
             )
     group = GroupSpec(
@@ -87,7 +88,7 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
     outputs = mill.make(reduction)
     assert [file.name for file in outputs] == ["Lai_1km_mean.tif", "Fpar_1km_mean.tif"]
     values = np.where(stored == nodata, np.nan, stored * scale)
-    weights = np.array([0.5, 1, 1])[:, None, None] * ~np.isnan(values)
+    weights = np.array([4, 8, 8])[:, None, None] * ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         expected = np.nansum(values * weights, axis=0) / weights.sum(axis=0)
     with rasterio.open(mill.fetch(outputs[0])) as mean:
@@ -122,7 +123,9 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
         path = granule(mill.archive, one["name"])
         assert one["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     (window,) = lineage["windows"]
-    assert window["weights"] == [[0, 0.5], [3, 0.5]]
+    assert window["counts"] == [
+        [number, [4, 0.5, 4.0] if number in (0, 3) else [8, 1.0, 8.0]] for number in range(6)
+    ]
     (step,) = lineage["steps"]
     assert step["sha256"] == archive.digest
     assert [step["package"], step["version"]] == ["monthly-mean", load_package(MEAN).version]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from rasterio.windows import Window
 from shapely import MultiPolygon, Polygon, from_geojson
 
+from modis.composites import Counted
 from reprojection.read.completeness import Completeness, Missing
 from reprojection.read.lineage import CellRecord
 from reprojection.read.raster import Description, Pixels, Provenance, SourceGranule
@@ -53,7 +54,7 @@ class FurtherBand(_Model):
 
 
 class ManifestBand(_Model):
-    """One band of a stack: its position, its content, and its weight.
+    """One band of a stack: its position, its content, and how it counts.
 
     `start` and `end` are those of its granules, ISO 8601 in UTC; `date` is the nominal start day.
     `kind` and `units` describe the layer, `codes` gives the meanings of single stored values.
@@ -62,7 +63,9 @@ class ManifestBand(_Model):
     value. `completeness` is the share of its expected granules that it was made from. Of an output
     of an earlier step, `step` and `window` are its step and window, `layer` is the output and
     `date` the first day of the window. Of a single overpass, `overpass` is its start in UTC, the
-    same in all cells: 2012-04-13T10:35.
+    same in all cells: 2012-04-13T10:35. `days` is how many of the days that it covers count in the
+    window, `share` those as a share of all that it covers. A mean counts it by `weight`: its days
+    where the request weighs by days, else 1; a total takes it times its `share`.
     """
 
     file: str
@@ -72,6 +75,8 @@ class ManifestBand(_Model):
     layer: str
     date: str
     weight: float
+    share: float = 1.0
+    days: int = 1
     start: str = ""
     end: str = ""
     granules: tuple[SourceGranule, ...] = ()
@@ -217,7 +222,7 @@ def group_lineage(
     if spec.grid is None:
         return None
     joiner = LineageJoiner()
-    bands: list[tuple[int, int, float]] = []
+    bands: list[tuple[int, int, Counted]] = []
     granules: set[SourceGranule] = set()
     for index, band in enumerate(spec.bands):
         opened = open_raster(paths[index])
@@ -229,14 +234,14 @@ def group_lineage(
             date=band.day.isoformat(),
             time=band.time,
             use=band.use,
-            weight=band.weight,
+            counted=band.counted,
             cell=band.cell,
             window=band.window,
         )
         found = joiner.take(taken)
         if found is None:
             return None
-        bands.append((*found, band.weight))
+        bands.append((*found, band.counted))
         granules.update(opened.said.provenance.granules)
     cell = CellRecord(
         name=spec.cell,
@@ -352,7 +357,9 @@ def _described(
         collection=band.collection,
         layer=band.layer,
         date=band.day.isoformat(),
-        weight=band.weight,
+        weight=band.counted.weight,
+        share=band.counted.share,
+        days=band.counted.days,
         start=said.start,
         end=said.end,
         granules=said.granules,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+from modis.composites import Counted
 from reprojection.explain.made_with import options_from
 from reprojection.grid.grids import Grid
 from reprojection.read.isolation import run_in_fork
@@ -208,14 +209,12 @@ class _Workshop:
         record = self._lineage.windows[window]
         step = self._lineage.steps[record.step]
         (run,) = (one for one in record.runs if one.cell == cell)
-        weights = dict(record.weights)
         bands, paths = [], []
         for number, of in run.inputs():
             given = self._lineage.inputs[number]
             layer = self._lineage.layers[given.layer]
-            bands.append(
-                self._band(given, layer, self._lineage.cells[of], weights.get(number, 1.0))
-            )
+            counted = record.counted(number)
+            bands.append(self._band(given, layer, self._lineage.cells[of], counted))
             paths.append(
                 self._piece(number, of)
                 if given.window is None
@@ -231,7 +230,7 @@ class _Workshop:
         return self._reduce(step, group, scratch)
 
     def _band(
-        self, given: InputRecord, layer: LayerRecord, cell: CellRecord, weight: float
+        self, given: InputRecord, layer: LayerRecord, cell: CellRecord, counted: Counted
     ) -> Band:
         product, collection, name = layer.requested or (
             layer.product,
@@ -245,7 +244,7 @@ class _Workshop:
             layer=name,
             day=date.fromisoformat(given.date),
             cell=cell.name,
-            weight=weight,
+            counted=counted,
             window=window,
             time=given.time,
             use=given.use,

@@ -2,8 +2,8 @@
 
 INPUT_DIR holds manifest.json and one GeoTIFF per layer with one band per day. For each layer
 OUTPUT_DIR gets `<layer>_mean.tif`: one float32 band in physical units, NaN where no day has a
-value. The file is read in blocks of rows, so memory does not grow with the raster or the number of
-days.
+value. A date counts with its `weight` in the manifest. The file is read in blocks of rows, so
+memory does not grow with the raster or the number of days.
 """
 # ruff: noqa: T201 - a package prints to the attempt's log, which its owner reads
 
@@ -22,12 +22,13 @@ def main() -> None:
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     manifest = json.loads((source / "manifest.json").read_text("utf-8"))
     for file in dict.fromkeys(band["file"] for band in manifest["bands"]):
-        bands = [band["band"] for band in manifest["bands"] if band["file"] == file]
-        mean(source / file, target / f"{Path(file).stem}_mean.tif", bands)
-        print(f"{file}: mean of {len(bands)} days")
+        weights = {b["band"]: b["weight"] for b in manifest["bands"] if b["file"] == file}
+        mean(source / file, target / f"{Path(file).stem}_mean.tif", weights)
+        print(f"{file}: mean of {len(weights)} dates")
 
 
-def mean(source: Path, target: Path, bands: list[int]) -> None:
+def mean(source: Path, target: Path, weights: dict[int, float]) -> None:
+    first = min(weights)
     with rasterio.open(source) as stack:
         profile = {
             "driver": "GTiff",
@@ -46,23 +47,25 @@ def mean(source: Path, target: Path, bands: list[int]) -> None:
         }
         with rasterio.open(target, "w", **profile) as out:
             out.set_band_description(1, f"{source.stem} mean")
-            if stack.units[bands[0] - 1]:
-                out.set_band_unit(1, stack.units[bands[0] - 1])
+            if stack.units[first - 1]:
+                out.set_band_unit(1, stack.units[first - 1])
             for row in range(0, stack.height, ROWS):
                 rows = Window(0, row, stack.width, min(ROWS, stack.height - row))
-                out.write(block_mean(stack, bands, rows), 1, window=rows)
+                out.write(block_mean(stack, weights, rows), 1, window=rows)
 
 
-def block_mean(stack: rasterio.DatasetReader, bands: list[int], rows: Window) -> np.ndarray:
+def block_mean(
+    stack: rasterio.DatasetReader, weights: dict[int, float], rows: Window
+) -> np.ndarray:
     total = np.zeros((int(rows.height), int(rows.width)))
-    count = np.zeros(total.shape, np.int32)
-    for band in bands:
+    count = np.zeros(total.shape)
+    for band, weight in weights.items():
         stored = stack.read(band, window=rows, masked=True)
         valid = ~np.ma.getmaskarray(stored)
         value = stored.data.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
         valid &= np.isfinite(value)
-        total[valid] += value[valid]
-        count += valid
+        total[valid] += weight * value[valid]
+        count += weight * valid
     result = np.full(total.shape, np.nan, np.float32)
     np.divide(total, count, out=result, where=count > 0, casting="same_kind")
     return result

@@ -2,7 +2,7 @@
 
 INPUT_DIR holds manifest.json and one GeoTIFF per layer with one band per day. For each layer
 OUTPUT_DIR gets `<layer>_mean.tif`: one float32 band in physical units, NaN where no day has a
-value. A day counts with its `weight` in the manifest: the share of a composite's days in the month.
+value. A date counts with its `weight` in the manifest: the days of a composite in the month.
 The file is read in blocks of rows, so memory does not grow with the raster or the number of days.
 """
 # ruff: noqa: T201 - a package prints to the attempt's log, which its owner reads
@@ -25,7 +25,7 @@ def main() -> None:
         weights = {b["band"]: b["weight"] for b in manifest["bands"] if b["file"] == file}
         name = f"{Path(file).stem}_mean.tif"
         weighted_mean(source / file, target / name, weights, manifest["window"])
-        print(f"{file}: mean of {len(weights)} days, weights {sorted(set(weights.values()))}")
+        print(f"{file}: mean of {len(weights)} dates, weights {sorted(set(weights.values()))}")
 
 
 def weighted_mean(source: Path, target: Path, weights: dict[int, float], month: str) -> None:
@@ -60,13 +60,13 @@ def block_mean(
 ) -> np.ndarray:
     total = np.zeros((int(rows.height), int(rows.width)))
     weight = np.zeros(total.shape)
-    for band, share in sorted(weights.items()):
+    for band, own in sorted(weights.items()):
         stored = stack.read(band, window=rows, masked=True)
         valid = ~np.ma.getmaskarray(stored)
         value = stored.data.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
         valid &= np.isfinite(value)
-        total[valid] += share * value[valid]
-        weight[valid] += share
+        total[valid] += own * value[valid]
+        weight[valid] += own
     result = np.full(total.shape, np.nan, np.float32)
     np.divide(total, weight, out=result, where=weight > 0, casting="same_kind")
     return result

@@ -1,7 +1,7 @@
 """Sum each layer over the dates of a group: `total.py INPUT_DIR OUTPUT_DIR`.
 
 For each layer OUTPUT_DIR gets `<layer>_sum.tif`, the sum of the values that are there, each times
-its weight, and `<layer>_dates.tif`, how many dates have a value. A pixel without any has no sum.
+its share, and `<layer>_dates.tif`, how many dates have a value. A pixel without any has no sum.
 """
 # ruff: noqa: T201 - a package prints to the attempt's log, which its owner reads
 
@@ -26,7 +26,7 @@ def main() -> None:
                 stored = stack.read(number, masked=True).astype(np.float64)
                 value = stored * stack.scales[number - 1] + stack.offsets[number - 1]
                 there = ~np.ma.getmaskarray(value) & np.isfinite(value.data)
-                total[there] += band["weight"] * value.data[there]
+                total[there] += band["share"] * value.data[there]
                 dates += there
             total[dates == 0] = np.nan
             profile, unit = dict(stack.profile), stack.units[0]

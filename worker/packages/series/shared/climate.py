@@ -1,9 +1,10 @@
 """Compute what is usual in each month, or how far one month is from it.
 
 `climate.py climatology INPUT_DIR OUTPUT_DIR`: the mean of each calendar month over all its years,
-each year with the mean of its own days, in twelve bands. `climate.py anomaly ...`: for the month
-that the parameter `month` names (2012-07), its mean less that of the same month in the other years,
-and that in standard deviations of the other years (at least two). NaN where there is no value.
+each year with the mean of its own days by their weights, in twelve bands. `climate.py anomaly ...`:
+for the month that the parameter `month` names (2012-07), its mean less that of the same month in
+the other years, and that in standard deviations of the other years (at least two). NaN where there
+is no value.
 """
 
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from series import Group, Layer, empty_pixels, raster, read_group, refuse
+from series import Group, Layer, empty_pixels, raster, read_group, refuse, weighted_mean
 
 NAMES = "January February March April May June July August September October November December"
 MONTHS = NAMES.split()
@@ -26,7 +27,7 @@ def monthly(layer: Layer, values: np.ndarray, month: int) -> dict[int, np.ndarra
         year: np.array([(day.year, day.month) == (year, month) for day in layer.days])
         for year in sorted(years)
     }
-    return {year: np.nanmean(values[days], axis=0) for year, days in chosen.items()}
+    return {year: weighted_mean(values[days], layer.weights[days]) for year, days in chosen.items()}
 
 
 def climatology(layer: Layer, values: np.ndarray) -> np.ndarray:

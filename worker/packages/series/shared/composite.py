@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from over_time import Compute, statistic
-from series import Group, empty_pixels, raster, read_group
+from series import Group, Layer, empty_pixels, raster, read_group
 
 SEASONS = {12: "DJF", 3: "MAM", 6: "JJA", 9: "SON"}
 
@@ -61,13 +61,15 @@ def main() -> None:
             for rows in group.blocks(3 * len(layer.days) + len(wanted)):
                 values = layer.values(rows)
                 with empty_pixels():
-                    write(np.stack([_one(compute, values, of == one) for one in wanted]), rows)
+                    write(
+                        np.stack([_one(compute, layer, values, of == one) for one in wanted]), rows
+                    )
 
 
-def _one(compute: Compute, values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _one(compute: Compute, layer: Layer, values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     if not chosen.any():
         return np.full(values.shape[1:], np.nan)
-    return compute(values[chosen])
+    return compute(values[chosen], layer.weights[chosen])
 
 
 if __name__ == "__main__":

@@ -31,12 +31,16 @@ def refuse(problem: str) -> NoReturn:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A layer of a group: its stack, and the days of its bands in order of time."""
+    """A layer of a group: its stack, and its bands in order of time.
+
+    `days` are the first days of the bands, `weights` what a mean counts each by.
+    """
 
     label: str
     path: Path
     numbers: tuple[int, ...]
     days: tuple[dt.date, ...]
+    weights: np.ndarray
     units: str
 
     def one(self, number: int, rows: Window) -> np.ndarray:
@@ -113,6 +117,7 @@ def read_group(source: Path, target: Path) -> Group:
                 path=source / file,
                 numbers=tuple(band["band"] for band in bands),
                 days=tuple(dt.date.fromisoformat(band["date"]) for band in bands),
+                weights=np.array([band["weight"] for band in bands], np.float64),
                 units=units,
             )
         )
@@ -123,6 +128,16 @@ def read_group(source: Path, target: Path) -> Group:
         target=target,
         shape=shape,
     )
+
+
+def weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the mean over the days of those with a value, each by its weight; else NaN."""
+    if (weights == weights[:1]).all():
+        return np.nanmean(values, axis=0)
+    there = np.isfinite(values)
+    own = weights[:, np.newaxis, np.newaxis]
+    with np.errstate(invalid="ignore"):
+        return np.where(there, values * own, 0.0).sum(axis=0) / (there * own).sum(axis=0)
 
 
 @contextmanager
