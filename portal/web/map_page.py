@@ -2,8 +2,8 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import quote
 
@@ -25,6 +25,7 @@ from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Description, Raster
+from reprojection.write.band_statistics import BandStatistics
 from tasks.request import windows
 from tasks.storage.blobs import SigningBlobs
 from tasks.tables.request_table import RequestRow
@@ -50,6 +51,7 @@ _SHOWN = (2.0, 98.0)  # percentiles at the ends of the scale
 _MOST_VALUES = 64  # classes or bit patterns in a legend
 _MOST_DATES = 400  # of a series that is drawn; its file has all
 _BINS = 24
+_PARTS = ("least", "25th percentile", "median", "75th percentile", "greatest")
 
 Lon = Annotated[float, Query(ge=-360, le=360)]
 Lat = Annotated[float, Query(ge=-90, le=90)]
@@ -206,17 +208,21 @@ def statistics_part(
     """Render the histogram and the statistics of a band of a layer on a date."""
     row, found = asked.row, asked.found
     day = found.nearest(date)
-    raster, said = portal.pictures.small(
-        portal.results.reader(portal.runtime, row), _current(portal, row, found.rasters[day]), band
+    reader, result = (
+        portal.results.reader(portal.runtime, row),
+        _current(portal, row, found.rasters[day]),
     )
+    raster, said = portal.pictures.small(reader, result, band)
+    whole = portal.pictures.statistics(reader, result, band)
     legend = _legend(portal, row, found, band)
+    reduced = raster.data.shape[1:] != (said.grid.height, said.grid.width)
     return portal.pages.part(
         "statistics.html",
         layer=found,
         date=day,
         said=said,
-        reduced=raster.data.shape[1:] != (said.grid.height, said.grid.width),
-        stats=_statistics(raster, legend),
+        reduced=reduced and whole is None,
+        stats=_statistics(raster, legend) if whole is None else _of_all(whole, raster, legend),
     )
 
 
@@ -435,6 +441,31 @@ def _series(
     return Series(dates=dates, values=tuple(values))
 
 
+def _of_all(whole: BandStatistics, raster: Raster, legend: Legend) -> Statistics:
+    """Take the numbers of all pixels; only the histogram is that of the picture."""
+    shape = _statistics(raster, legend)
+    if whole.counts:
+        counts, total = dict(whole.counts), max(whole.valid, 1)
+        classes = tuple(
+            (f"{entry.value} {entry.text}".strip(), counts.get(entry.value, 0) / total)
+            for entry in legend.entries
+        )
+        return replace(shape, valid=whole.share, classes=classes)
+    if whole.mean is None or not whole.quartiles:
+        return replace(shape, valid=whole.share)
+    value = legend.said.physical
+    ends = sorted(value(end) for end in (whole.least or 0.0, whole.greatest or 0.0))
+    quartiles = sorted(map(value, whole.quartiles))
+    deviation = abs(legend.said.scale) * (whole.deviation or 0.0)
+    facts = [("mean", value(whole.mean)), ("standard deviation", deviation)]
+    facts += zip(_PARTS, (ends[0], *quartiles, ends[1]), strict=True)
+    return replace(shape, valid=whole.share, facts=_in_text(facts))
+
+
+def _in_text(facts: Iterable[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, f"{value:.5g}") for name, value in facts)
+
+
 def _statistics(raster: Raster, legend: Legend) -> Statistics:
     values = _known(raster)
     valid = values.size / raster.data[0].size
@@ -448,12 +479,11 @@ def _statistics(raster: Raster, legend: Legend) -> Statistics:
     edges = legend.low, legend.high
     counts, _ = np.histogram(np.clip(values, *edges), _BINS, edges)
     parts = np.percentile(values, (0, 25, 50, 75, 100))
-    names = ("least", "25th percentile", "median", "75th percentile", "greatest")
     facts = [("mean", values.mean()), ("standard deviation", values.std())]
-    facts += list(zip(names, parts, strict=True))
+    facts += list(zip(_PARTS, parts, strict=True))
     return Statistics(
         valid=valid,
-        facts=tuple((name, f"{value:.5g}") for name, value in facts),
+        facts=_in_text(facts),
         bins=tuple((counts / max(counts.max(), 1)).tolist()),
         edges=edges,
         classes=(),

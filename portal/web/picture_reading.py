@@ -17,7 +17,8 @@ from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.read.raster import Description, Raster
-from reprojection.write.write import TAG
+from reprojection.write.band_statistics import BandStatistics
+from reprojection.write.write import TAG, statistics_in
 from tasks.errors import SwathmillError
 
 _READ_BYTES = 2**18  # per call to storage
@@ -50,6 +51,17 @@ def read_picture(
     if chosen.role != "data":
         said = said.model_copy(update={"kind": "class", "units": ""})
     return said.model_copy(update={"bands": (chosen,)}).raster(data, nodata), said
+
+
+def read_statistics(reader: ResultReader, result: ResultFile, band: int) -> BandStatistics | None:
+    """Read what a raster's file says of all pixels of a band, which counts from 0.
+
+    None where the file says nothing. Raises as `read_picture` does.
+    """
+    with _opened(reader, result) as (dataset, _):
+        if band >= dataset.count:
+            raise refused(result, f"it has no band {band + 1}")
+        return statistics_in(dataset)[band]
 
 
 def read_pixel(

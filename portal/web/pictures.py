@@ -13,6 +13,7 @@ import numpy as np
 from portal.core.layers import is_raster
 from portal.core.results import ResultFile, ResultReader
 from reprojection.read.raster import Description, Raster
+from reprojection.write.band_statistics import BandStatistics
 
 SMALL, LARGE = 144, 1024
 """Longest side in pixels: of a thumbnail beside a file's name, of a picture on its own page."""
@@ -33,7 +34,9 @@ class Shown:
     nodata: float | int | None
     low: float | None
     high: float | None
-    valid: float  # share of pixels with a value, counted in the picture
+    valid: (
+        float  # share of pixels with a value; of a file that does not tell, counted in the picture
+    )
 
 
 class Pictures:
@@ -73,6 +76,15 @@ class Pictures:
         with self._drawing:
             return _read(reader, result, SAMPLED, band)
 
+    def statistics(
+        self, reader: ResultReader, result: ResultFile, band: int
+    ) -> BandStatistics | None:
+        """Read what the file says of all pixels of a band; None if nothing; raise as `png` does."""
+        with self._drawing:
+            from portal.web.picture_reading import read_statistics
+
+            return read_statistics(reader, result, band)
+
     def pixel(
         self, reader: ResultReader, result: ResultFile, lon: float, lat: float
     ) -> tuple[Raster, Description] | None:
@@ -86,6 +98,7 @@ class Pictures:
         """Return a raster's description and the ends of its scale; raise as `png` does."""
         with self._drawing:
             raster, said = _read(reader, result, LARGE)
+        exact = result.file.valid_share
         values = raster.values(0)
         known = values[np.isfinite(values)]
         low, high = (float(v) for v in np.percentile(known, _SHOWN)) if known.size else (None, None)
@@ -94,7 +107,7 @@ class Pictures:
             nodata=raster.nodata,
             low=low,
             high=high,
-            valid=known.size / values.size,
+            valid=known.size / values.size if exact is None else exact,
         )
 
 

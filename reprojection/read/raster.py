@@ -236,6 +236,10 @@ class Description(BaseModel):
     completeness: Completeness = Field(default=WHOLE, exclude_if=lambda said: said == WHOLE)
     """The JSON omits it if the raster lacks nothing."""
 
+    def physical(self, stored: float) -> float:
+        """Return what a stored value of a band of values is worth, in `units`."""
+        return stored * self.scale + self.offset
+
     def layer_record(self) -> LayerRecord:
         """Return what it says of its layer, for the lineages of rasters that are made of it."""
         own = self.provenance

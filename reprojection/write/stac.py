@@ -24,7 +24,8 @@ from reprojection.grid.crs import is_plain_lonlat, parse_crs
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Provenance
+from reprojection.read.raster import Description, Provenance
+from reprojection.write.band_statistics import BandStatistics
 from reprojection.write.meanings import CLASSIFICATION, product_of, stac_classification
 from reprojection.write.write import Opened, open_raster
 
@@ -273,6 +274,23 @@ def _doi(said: Provenance) -> str:
     return product.doi(said.collection) if product else ""
 
 
+def _statistics(found: BandStatistics | None, said: Description) -> dict[str, JsonValue]:
+    """Return the common metadata `statistics` of a band of values, in its units."""
+    if found is None or found.mean is None:
+        return {}
+    ends = sorted(said.physical(one) for one in (found.least, found.greatest) if one is not None)
+    return {
+        "statistics": {
+            "minimum": ends[0],
+            "maximum": ends[1],
+            "mean": said.physical(found.mean),
+            "stddev": abs(said.scale) * (found.deviation or 0.0),
+            "count": found.pixels,
+            "valid_percent": 100 * found.share,
+        }
+    }
+
+
 def _band(opened: Opened, number: int) -> dict[str, JsonValue]:
     said, band = opened.said, opened.said.bands[number]
     about: dict[str, JsonValue] = {"name": band.name, "data_type": opened.dtype.name}
@@ -282,4 +300,5 @@ def _band(opened: Opened, number: int) -> dict[str, JsonValue]:
         about |= {"raster:scale": said.scale, "raster:offset": said.offset}
         if said.units:
             about["unit"] = said.units
+        about |= _statistics(opened.statistics[number], said)
     return about | stac_classification(said, band.role, opened.dtype)

@@ -23,6 +23,7 @@ from reprojection.errors import BadFormatError, GridError
 from reprojection.files import AnyPath
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Description, Pixels, Raster
+from reprojection.write.band_statistics import BandStatistics, band_statistics, read_statistics
 from reprojection.write.meanings import class_tags
 from reprojection.write.overviews import averaged, picked
 from reprojection.write.tiff import TILE, deflate_halves, write_tiff
@@ -37,6 +38,7 @@ def write_cog(
     path: AnyPath,
     *,
     overviews: bool = True,
+    statistics: bool = True,
     compress: Compression = "deflate",
     threads: int = 1,
 ) -> None:
@@ -52,6 +54,9 @@ def write_cog(
         overviews: Whether halved levels are added, True by default. They average continuous values,
             leaving nodata out, and pick single pixels of everything else (with "zstd", of all
             bands if one of them is not of values).
+        statistics: Whether bands of values and of classes say what all their pixels hold, True by
+            default (`band_statistics`): least, greatest, mean and standard deviation as GDAL keeps
+            them, quartiles, and how often each class occurs.
         compress: "deflate" (the default), "none", "zstd", which GDAL writes, or "quick" for a file
             that is soon read again: DEFLATE where it about halves the pixels, otherwise none.
         threads: How many threads compress, 1 by default. The bytes do not depend on it.
@@ -63,14 +68,14 @@ def write_cog(
     beside = whole.with_name(f"{whole.name}.part")
     try:
         if compress == "zstd":
-            _write_by_gdal(raster, beside, overviews=overviews)
+            _write_by_gdal(raster, beside, overviews=overviews, statistics=statistics)
         else:
             with beside.open("w+b") as file:
                 quick = compress == "quick"
                 write_tiff(
                     file,
                     _levels(raster) if overviews else [list(raster.data)],
-                    _template(raster),
+                    _template(raster, statistics=statistics),
                     deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
                     threads=threads,
                 )
@@ -108,21 +113,21 @@ def _profile(raster: Raster) -> dict[str, object]:
     }
 
 
-def _template(raster: Raster) -> bytes:
+def _template(raster: Raster, *, statistics: bool) -> bytes:
     """Make a GeoTIFF of one pixel with all of a raster's metadata."""
     with MemoryFile() as memory:
         with memory.open(**_profile(raster), width=1, height=1) as dataset:
-            _describe(dataset, raster)
+            _describe(dataset, raster, statistics=statistics)
         return bytes(memory.getbuffer())
 
 
-def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
+def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool, statistics: bool) -> None:
     plain = raster.kind == "continuous" and all(band.role == "data" for band in raster.bands)
     height, width = raster.grid.shape
     with rasterio.Env(GDAL_NUM_THREADS="1"), MemoryFile() as memory:
         with memory.open(**_profile(raster), width=width, height=height) as dataset:
             dataset.write(raster.data)
-            _describe(dataset, raster)
+            _describe(dataset, raster, statistics=statistics)
         with memory.open() as dataset, MemoryFile() as packed:
             rasterio.shutil.copy(
                 dataset,
@@ -139,7 +144,7 @@ def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
             path.write_bytes(packed.getbuffer())
 
 
-def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
+def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster, *, statistics: bool) -> None:
     said = raster.description()
     dataset.update_tags(
         **{TAG: said.model_dump_json(), "TIFFTAG_SOFTWARE": said.provenance.software}
@@ -152,6 +157,8 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
         dataset.set_band_description(number, band.name)
         if names := class_tags(said, band.role):
             dataset.update_tags(number, **names)
+        if statistics and (found := band_statistics(raster, number - 1)) is not None:
+            dataset.update_tags(number, **found.tags())
     if raster.colours and raster.data.dtype == np.uint8 and len(raster.bands) == 1:
         dataset.write_colormap(1, dict(raster.colours))
     else:
@@ -160,12 +167,16 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """The file of a raster, whose description is read and whose pixels are not."""
+    """The file of a raster, whose description is read and whose pixels are not.
+
+    `statistics` has those of each band that the file holds, else None.
+    """
 
     path: Path
     said: Description
     nodata: float | int | None
     dtype: np.dtype[np.generic]
+    statistics: tuple[BandStatistics | None, ...]
 
 
 def open_raster(path: Path) -> Opened:
@@ -197,7 +208,15 @@ def _opened(path: Path, dataset: "rasterio.io.DatasetReader") -> Opened:
     if nodata is not None and dtype.kind != "f":
         nodata = int(nodata)
     said = Description.model_validate_json(text)
-    return Opened(path=path, said=said, nodata=nodata, dtype=dtype)
+    return Opened(
+        path=path, said=said, nodata=nodata, dtype=dtype, statistics=statistics_in(dataset)
+    )
+
+
+def statistics_in(dataset: "rasterio.io.DatasetReader") -> tuple[BandStatistics | None, ...]:
+    """Read the statistics of each band that a raster's file holds, without its pixels."""
+    pixels = dataset.width * dataset.height
+    return tuple(read_statistics(dataset.tags(number), pixels) for number in dataset.indexes)
 
 
 def read_raster(path: AnyPath) -> Raster:

@@ -268,6 +268,9 @@ class MosaicSpec(_Spec):
     The files are `<name>.tif` and its STAC item `<name>.json`.
     """
 
+    # The version of all, and 1: the statistics of all pixels.
+    algorithm: ClassVar[int] = ALGORITHM + 1
+
     phase: ClassVar[Phase] = Phase.AGGREGATION
     kind: Literal["mosaic"] = "mosaic"
     name: str  # file name without ending

@@ -12,7 +12,9 @@ import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rasterio.io import MemoryFile
 
 from portal.core.layers import Arranged, matrix, result_layers, selected
 from portal.core.results import ResultFile
@@ -193,6 +195,31 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
     assert value in point
     assert "2 of 2 dates have a value" in point
     assert "outside the results" in outside
+
+
+def test_statistics_are_of_all_pixels_not_of_the_picture(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    name = submitted(runtime)
+    data = raster_bytes(tmp_path, width=1300, height=900)
+    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        at = {"layer": LAYER, "date": "2012-01-01"}
+        said = client.get(f"/requests/{name}/map/statistics", params=at).text
+    with MemoryFile(data) as file, file.open() as dataset:
+        stored = dataset.read(1, masked=True).compressed()
+        pixels = dataset.width * dataset.height
+    values = 0.1 * stored.astype(np.float64)
+    for what, value in (
+        ("mean", values.mean()),
+        ("standard deviation", values.std()),
+        ("median", np.median(values)),
+        ("greatest", values.max()),
+    ):
+        assert f"<dt>{what}</dt><dd>{value:.5g}</dd>" in said
+    assert f"{100 * values.size / pixels:.1f}% of pixels have a value" in said
+    assert "reduced" not in said
 
 
 def test_each_band_has_a_legend_and_statistics_of_its_own(

@@ -79,7 +79,7 @@ def adopt(found: Found, data: Pixels, to: Path, origin: OutputOrigin) -> float:
         provenance=_provenance(to, origin),
         completeness=origin.manifest.said,
     )
-    write_cog(raster, to, overviews=False, compress="quick")
+    write_cog(raster, to, overviews=False, statistics=False, compress="quick")
     return raster.valid_share
 
 

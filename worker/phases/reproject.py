@@ -110,7 +110,7 @@ def with_lineage(
 
 def write_cell(raster: Raster, to: Path) -> None:
     """Write a cell, which is soon read again."""
-    write_cog(raster, to, overviews=False, compress="quick")
+    write_cog(raster, to, overviews=False, statistics=False, compress="quick")
 
 
 def cell_of(spec: ReprojectSpec) -> Cell:

@@ -1,0 +1,184 @@
+"""Statistics of a band over all its pixels, kept in its file where GDAL keeps its own.
+
+The items STATISTICS_* are those of GDAL, of stored values (`gdalinfo`, QGIS read them); further
+items hold quartiles and how often each class occurs. They are of pixels, not of areas: on a grid of
+degrees a pixel near a pole counts as much as one at the equator.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.read.raster import Raster
+
+_DIGITS = 9  # sums of floats may differ between machines after these
+_ROWS = 256
+_COUNTED = 2  # bytes: integers of so many are counted by value
+_CLASSES = 256  # counts of more values than these are of no use to people
+
+QUARTILES, COUNTS = "SWATHMILL_QUARTILES", "SWATHMILL_COUNTS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandStatistics:
+    """What all pixels of a band hold.
+
+    Attributes:
+        pixels: How many pixels the band has.
+        valid: How many of them have a value.
+        least: The least stored value; None, as all that follow, without any, and of classes.
+        greatest: The greatest.
+        mean: Their mean.
+        deviation: Their standard deviation, of the pixels as a whole (as GDAL's).
+        quartiles: The values below which 25%, 50% and 75% lie, by linear interpolation.
+        counts: How many pixels have each value, of a class layer with at most 256 values.
+    """
+
+    pixels: int
+    valid: int
+    least: float | None = None
+    greatest: float | None = None
+    mean: float | None = None
+    deviation: float | None = None
+    quartiles: tuple[float, ...] = ()
+    counts: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def share(self) -> float:
+        """The share of pixels with a value."""
+        return self.valid / self.pixels if self.pixels else 0.0
+
+    def tags(self) -> dict[str, str]:
+        """Return them as metadata items of the band."""
+        found = {"STATISTICS_VALID_PERCENT": _text(100 * self.share)}
+        if self.mean is not None:
+            found |= {
+                "STATISTICS_MINIMUM": _text(self.least),
+                "STATISTICS_MAXIMUM": _text(self.greatest),
+                "STATISTICS_MEAN": _text(self.mean),
+                "STATISTICS_STDDEV": _text(self.deviation),
+                QUARTILES: json.dumps([float(_text(one)) for one in self.quartiles]),
+            }
+        if self.counts:
+            found[COUNTS] = json.dumps({str(value): count for value, count in self.counts})
+        return found
+
+
+def read_statistics(tags: Mapping[str, str], pixels: int) -> BandStatistics | None:
+    """Read what `tags` wrote; None where a file has none, or another program's alone."""
+    if "STATISTICS_VALID_PERCENT" not in tags or not {QUARTILES, COUNTS} & tags.keys():
+        return None
+    counts = {int(k): int(n) for k, n in json.loads(tags.get(COUNTS, "{}")).items()}
+    share = float(tags["STATISTICS_VALID_PERCENT"]) / 100
+    valid = sum(counts.values()) or round(share * pixels)
+    return BandStatistics(
+        pixels=pixels,
+        valid=valid,
+        least=_number(tags, "STATISTICS_MINIMUM"),
+        greatest=_number(tags, "STATISTICS_MAXIMUM"),
+        mean=_number(tags, "STATISTICS_MEAN"),
+        deviation=_number(tags, "STATISTICS_STDDEV"),
+        quartiles=tuple(json.loads(tags.get(QUARTILES, "[]"))),
+        counts=tuple(sorted(counts.items())),
+    )
+
+
+def band_statistics(raster: Raster, band: int) -> BandStatistics | None:
+    """Compute the statistics of a band of values or of classes.
+
+    None of a band of counts, of numbers of granules or of reasons, and of bit fields, whose values
+    are many and mean nothing as numbers.
+    """
+    role, continuous = raster.bands[band].role, raster.kind == "continuous"
+    if raster.bands[band].is_index or (role == "data" and raster.kind == "bitfield"):
+        return None
+    plane = raster.data[band]
+    values = continuous and role == "data"
+    if plane.dtype.kind in "iu" and plane.dtype.itemsize <= _COUNTED:
+        numbers, counts = _counts(plane)
+        if raster.nodata is not None:
+            kept = numbers != raster.nodata
+            numbers, counts = numbers[kept], counts[kept]
+        return _of_counts(numbers, counts, plane.size, values=values)
+    return _of_values(plane[raster.valid(band)], plane.size) if values else None
+
+
+def _counts(plane: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the values that occur in integers of one or two bytes, and how often each does."""
+    unsigned = np.ascontiguousarray(plane).view(f"u{plane.dtype.itemsize}")
+    size = 1 << 8 * plane.dtype.itemsize
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(plane), _ROWS):
+        counts += np.bincount(unsigned[start : start + _ROWS].ravel(), minlength=size)
+    numbers = np.arange(size, dtype=unsigned.dtype).view(plane.dtype).astype(np.int64)
+    order = np.argsort(numbers, kind="stable")
+    numbers, counts = numbers[order], counts[order]
+    return numbers[counts > 0], counts[counts > 0]
+
+
+def _of_counts(
+    numbers: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], pixels: int, *, values: bool
+) -> BandStatistics:
+    valid = int(counts.sum())
+    if not values:
+        listed = zip(numbers.tolist(), counts.tolist(), strict=True)
+        few = tuple(listed) if len(numbers) <= _CLASSES else ()
+        return BandStatistics(pixels=pixels, valid=valid, counts=few)
+    if not valid:
+        return BandStatistics(pixels=pixels, valid=0)
+    # Whole numbers: the sums are exact.
+    total = sum(n * c for n, c in zip(numbers.tolist(), counts.tolist(), strict=True))
+    squares = sum(n * n * c for n, c in zip(numbers.tolist(), counts.tolist(), strict=True))
+    until = np.cumsum(counts)
+
+    def at(place: int) -> float:
+        return float(numbers[np.searchsorted(until, place, side="right")])
+
+    return BandStatistics(
+        pixels=pixels,
+        valid=valid,
+        least=float(numbers[0]),
+        greatest=float(numbers[-1]),
+        mean=total / valid,
+        deviation=((squares * valid - total * total) / (valid * valid)) ** 0.5,
+        quartiles=tuple(_between(at, (valid - 1) * part / 4, valid) for part in (1, 2, 3)),
+    )
+
+
+def _between(at: Callable[[int], float], place: float, valid: int) -> float:
+    """Interpolate between the two values around a place in the order of all."""
+    low = int(place)
+    first, second = at(low), at(min(low + 1, valid - 1))
+    return first + (second - first) * (place - low)
+
+
+def _of_values(found: npt.NDArray[np.generic], pixels: int) -> BandStatistics:
+    values = found[np.isfinite(found)]
+    valid = values.size
+    if not valid:
+        return BandStatistics(pixels=pixels, valid=0)
+    mean = float(values.mean(dtype=np.float64))
+    around = values - np.float64(mean)
+    places = [(valid - 1) * part / 4 for part in (1, 2, 3)]
+    wanted = {near for place in places for near in (int(place), min(int(place) + 1, valid - 1))}
+    ordered = np.partition(values, sorted({0, valid - 1, *wanted}))
+    return BandStatistics(
+        pixels=pixels,
+        valid=valid,
+        least=float(ordered[0]),
+        greatest=float(ordered[-1]),
+        mean=mean,
+        deviation=float(np.multiply(around, around, out=around).mean() ** 0.5),
+        quartiles=tuple(_between(lambda at: float(ordered[at]), place, valid) for place in places),
+    )
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.{_DIGITS}g}"
+
+
+def _number(tags: Mapping[str, str], name: str) -> float | None:
+    return float(tags[name]) if name in tags else None

@@ -1,0 +1,127 @@
+"""What a raster's file says of all its pixels is what all its pixels say."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from shutil import which
+
+import numpy as np
+import pytest
+import rasterio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from reprojection.grid.grids import Grid
+from reprojection.read.raster import Band, Pixels, Provenance, Raster
+from reprojection.write.band_statistics import band_statistics
+from reprojection.write.stac import stac_item
+from reprojection.write.write import open_raster, write_cog
+
+SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 20))
+PLANES = st.sampled_from(["uint8", "int8", "int16", "uint16", "int32", "float32"]).flatmap(
+    lambda name: arrays.arrays(np.dtype(name), SHAPES)
+)
+
+
+def raster(plane: Pixels, nodata: float | int | None, kind: str = "continuous") -> Raster:
+    height, width = plane.shape
+    return Raster(
+        data=plane[np.newaxis],
+        grid=Grid(crs="EPSG:4326", transform=(0.1, 0, 5, 0, -0.1, 50), width=width, height=height),
+        nodata=nodata,
+        kind=kind,  # type: ignore[arg-type]
+        bands=(Band(name="v"),),
+        provenance=Provenance(product="P", collection="1", layer="L", granules=()),
+        scale=0.5,
+        offset=10.0,
+        units="K",
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(plane=PLANES, masked=st.booleans())
+def test_statistics_are_those_of_all_pixels(plane: Pixels, masked: bool) -> None:
+    nodata = (np.nan if plane.dtype.kind == "f" else int(plane[0, 0])) if masked else None
+    found = band_statistics(raster(plane, nodata), 0)
+    assert found is not None
+    values = plane[raster(plane, nodata).valid(0)].astype(np.float64)
+    values = values[np.isfinite(values)]
+    assert (found.pixels, found.valid) == (plane.size, values.size)
+    if not values.size:
+        assert found.mean is found.least is None
+        return
+    assert (found.least, found.greatest) == (values.min(), values.max())
+    near = 1e-9 * max(1.0, float(np.abs(values).max()))
+    assert found.mean == pytest.approx(values.mean(), rel=1e-9, abs=near)
+    assert found.deviation == pytest.approx(values.std(), rel=1e-6, abs=1e3 * near)
+    assert found.quartiles == pytest.approx(np.percentile(values, (25, 50, 75)), rel=1e-9, abs=near)
+
+
+def test_they_are_where_gdal_and_stac_have_theirs(tmp_path: Path) -> None:
+    """Over a raster with overviews, whose smallest has another mean."""
+    random = np.random.default_rng(7)
+    plane = random.integers(0, 3000, (700, 1100)).astype(np.int16)
+    plane[:, 1] = -1
+    plane[random.random(plane.shape) < 0.7] = -1
+    path = tmp_path / "a.tif"
+    write_cog(raster(plane, -1), path)
+    valid = plane[plane >= 0].astype(np.float64)
+    with rasterio.open(path) as dataset:
+        tags = dataset.tags(1)
+        assert dataset.overviews(1)
+    assert float(tags["STATISTICS_MEAN"]) == pytest.approx(valid.mean(), rel=1e-8)
+    assert float(tags["STATISTICS_STDDEV"]) == pytest.approx(valid.std(), rel=1e-8)
+    assert float(tags["STATISTICS_MINIMUM"]) == valid.min()
+    assert float(tags["STATISTICS_VALID_PERCENT"]) == pytest.approx(100 * valid.size / plane.size)
+    (found,) = open_raster(path).statistics
+    assert found is not None
+    assert found.valid == valid.size
+    item = json.loads(json.dumps(stac_item(path)))
+    said = item["assets"]["data"]["bands"][0]["statistics"]
+    assert said["mean"] == pytest.approx(valid.mean() * 0.5 + 10)
+    assert said["stddev"] == pytest.approx(valid.std() * 0.5)
+    assert (said["minimum"], said["count"]) == (valid.min() * 0.5 + 10, plane.size)
+    if which("gdalinfo"):  # an independent program reads the same
+        done = subprocess.run(
+            ["gdalinfo", "-json", str(path)], capture_output=True, check=True, text=True
+        )
+        band = json.loads(done.stdout)["bands"][0]
+        assert band["mean"] == pytest.approx(valid.mean(), rel=1e-6)
+
+
+def test_classes_are_counted_and_have_no_mean(tmp_path: Path) -> None:
+    plane = np.array([[1, 1, 2], [255, 9, 1]], np.uint8)
+    path = tmp_path / "classes.tif"
+    write_cog(raster(plane, 255, "class"), path)
+    (found,) = open_raster(path).statistics
+    assert found is not None
+    assert (found.counts, found.mean, found.valid) == (((1, 3), (2, 1), (9, 1)), None, 5)
+    assert "statistics" not in json.dumps(stac_item(path))
+
+
+def test_what_means_nothing_as_a_number_has_none(tmp_path: Path) -> None:
+    plane = np.arange(6, dtype=np.uint16).reshape(2, 3)
+    bits = raster(plane, 65535, "bitfield")
+    assert band_statistics(bits, 0) is None
+    counted = replace(
+        raster(plane, 65535),
+        data=np.stack([plane, plane]),
+        bands=(Band(name="v"), Band(name="n", role="count")),
+    )
+    path = tmp_path / "counted.tif"
+    write_cog(counted, path)
+    first, second = open_raster(path).statistics
+    assert first is not None
+    assert second is None
+
+
+def test_a_file_that_another_program_described_says_nothing(tmp_path: Path) -> None:
+    """Its statistics may be those of an overview (`gdalinfo -approx_stats`)."""
+    path = tmp_path / "plain.tif"
+    write_cog(raster(np.ones((2, 2), np.int16), -1), path, statistics=False)
+    assert open_raster(path).statistics == (None,)
+    with rasterio.open(path, "r+", IGNORE_COG_LAYOUT_BREAK="YES") as dataset:
+        dataset.update_tags(1, STATISTICS_MEAN="3", STATISTICS_VALID_PERCENT="50")
+    assert open_raster(path).statistics == (None,)
