@@ -26,6 +26,7 @@ from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import Floats, to_lonlat, wrap_longitude
 from reprojection.grid.grids import Grid
+from reprojection.grid.pixel_at import pixels_at
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets
 from reprojection.read import qa
@@ -147,14 +148,31 @@ class Places:
         self.lat = np.array([one.lat for one in sites])
         self.polygons = [n for n, one in enumerate(sites) if one.area is not None]
         self.in_grid = lru_cache(_GRIDS)(self._find_in_grid)
+        self.pixels = lru_cache(1)(self._find_pixels)
 
-    def _find_in_grid(self, space: SourceSpace, grid: Grid) -> "_Spots | None":
-        x, y = space.pixels(self.lon, self.lat)
-        x = space.near(grid, x)
-        known = np.isfinite(x) & np.isfinite(y)
+    def _find_pixels(self, space: SourceSpace, wholes: tuple[Grid, ...]) -> tuple[Whole, Whole]:
+        """Return the rows and columns in a space of the sites' pixels.
+
+        Each is that of the first of some grids which holds the site (`pixel_at`).
+        """
+        rows = np.full(self.lon.shape, -(2**40))
+        columns, held = rows.copy(), np.zeros(self.lon.shape, np.bool_)
+        for number, whole in enumerate(wholes):
+            left, top = space.offset(whole)
+            row, column = pixels_at(whole, self.lon, self.lat)
+            inside = (row >= 0) & (row < whole.height) & (column >= 0) & (column < whole.width)
+            mine = ~held & (inside | (number == 0))
+            rows = np.where(mine, row + top, rows)
+            columns = np.where(mine, column + left, columns)
+            held |= inside
+        return rows, columns
+
+    def _find_in_grid(
+        self, space: SourceSpace, grid: Grid, wholes: tuple[Grid, ...]
+    ) -> "_Spots | None":
+        row, column = self.pixels(space, wholes)
         left, top = space.offset(grid)
-        row = np.floor(np.where(known, y, -1e9)).astype(np.int64) - top
-        column = np.floor(np.where(known, x, -1e9)).astype(np.int64) - left
+        row, column = row - top, column - left
         rows, columns = row[:, None] + _AROUND[:, 0], column[:, None] + _AROUND[:, 1]
         inside = (rows >= 0) & (rows < grid.height) & (columns >= 0) & (columns < grid.width)
         areas = {n: _in_area(self.sites[n], grid) for n in self.polygons}
@@ -260,13 +278,17 @@ class Cell:
     rows: Callable[[int, int], Floats]
 
 
-def read_cells(layer: str, cells: Sequence[Cell], places: Places) -> list[Readings]:
+def read_cells(
+    layer: str, cells: Sequence[Cell], places: Places, wholes: Sequence[Grid] = ()
+) -> list[Readings]:
     """Read rasters of one layer and date at sites, as `read_sites` reads granules.
 
     Args:
         layer: The layer's name.
         cells: Rasters whose grids have one lattice and no pixel in common.
         places: Where to read.
+        wholes: The grids of the rasters that the cells are parts of; by default the cells' own. A
+            site has the pixel that it has there, by the rule of `pixel_at`.
 
     Returns:
         The readings of each raster that holds a site.
@@ -274,7 +296,8 @@ def read_cells(layer: str, cells: Sequence[Cell], places: Places) -> list[Readin
     Raises:
         GridError: the grids have no common lattice.
     """
-    return _Reader(places, mask=True).in_cells(layer, cells)
+    whole = tuple(wholes) or tuple(cell.grid for cell in cells)
+    return _Reader(places, mask=True).in_cells(layer, cells, whole)
 
 
 class _Scaled(Protocol):
@@ -421,7 +444,7 @@ class _Reader:
         areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
         about: list[tuple[GranuleHeader, _Spots, Quality | None, Times]] = []
         for place, grid in zip(places, grids, strict=True):
-            spots = self._places.in_grid(space, grid)
+            spots = self._places.in_grid(space, grid, tuple(grids))
             if spots is None:
                 continue
             with opened(place.path) as (granule, _):
@@ -464,7 +487,9 @@ class _Reader:
         day = np.datetime64(place.start.date(), "ms")
         return np.where(pixels.why == Reason.VALID, day + minutes, unknown)
 
-    def in_cells(self, layer: str, cells: Sequence[Cell]) -> list[Readings]:
+    def in_cells(
+        self, layer: str, cells: Sequence[Cell], wholes: tuple[Grid, ...]
+    ) -> list[Readings]:
         """Read rasters of one lattice, whose pixels go on from one to the other."""
         space = SourceSpace.of(cells[0].grid)
         stored = np.full((len(self._sites), len(_AROUND)), np.nan)
@@ -472,7 +497,7 @@ class _Reader:
         areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
         about: list[tuple[Cell, _Spots]] = []
         for cell in cells:
-            spots = self._places.in_grid(space, cell.grid)
+            spots = self._places.in_grid(space, cell.grid, wholes)
             if spots is None:
                 continue
             first, last = spots.extent

@@ -23,7 +23,7 @@ from reprojection.grid.sinusoidal import tiles_touching
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.granules import collected, tile_of
-from service_manager.planner.layers import NOT_THERE, ProductLayers
+from service_manager.planner.layers import NOT_THERE, ProductLayers, grid_spec
 from service_manager.planner.located import Locator, Reach
 from tasks.errors import RequestRefusedError
 from tasks.model.absence import Absent, bounded
@@ -81,6 +81,7 @@ class SitesPlan:
         self._spec = SitesSpec(sites=sites_text(sites))
         self._comparison = comparison_of(resolved)
         self._made: list[PlannedRaster] = []
+        self._wholes = tuple(grid_spec(part.grid) for part in resolved.target.parts)
         self._cells, self._outside = _cells_with(sites, [cell.grid for cell in cells])
 
     @classmethod
@@ -125,6 +126,7 @@ class SitesPlan:
                 day=first,
                 last=last,
                 time=time,
+                wholes=self._wholes,
             )
             key = draft.add(spec)
             draft.rasters.append(PlannedRaster(key=key, file=_ROWS_FILE, folder=FOLDER, day=first))

@@ -476,8 +476,12 @@ class SampleSpec(_Spec):
 
     Inputs are cells, or runs of a step with one of their rasters each, then the sites. `layers`
     runs parallel to the rasters. The value stands for the days from `day` to `last`. `time` is the
-    start of the overpass, HH:MM in UTC; empty: of the whole day.
+    start of the overpass, HH:MM in UTC; empty: of the whole day. `wholes` are the grids of the
+    rasters that the cells are parts of.
     """
+
+    # The version of all, and 1: pixels on corners are those of the whole raster.
+    algorithm: ClassVar[int] = ALGORITHM + 1
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation sample"
@@ -488,6 +492,7 @@ class SampleSpec(_Spec):
     day: date
     last: date
     time: str = ""
+    wholes: tuple[GridSpec, ...] = ()
 
     @property
     def amount(self) -> int:

@@ -14,7 +14,8 @@ import shapely
 from numpy.typing import NDArray
 
 from reprojection.grid.crs import from_lonlat
-from reprojection.grid.grids import Grid
+from reprojection.grid.grids import Grid, Lattice
+from reprojection.grid.pixel_at import pixel_at
 from reprojection.read import hdf4_data
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
@@ -178,6 +179,50 @@ def test_rasters_that_pass_180_are_read_on_both_sides() -> None:
     assert found["east"][0] == 1937
     assert "far" not in found
     assert found["both"] == (1819, pytest.approx(1869.5), 8)
+
+
+def test_a_site_on_a_corner_has_the_pixel_of_its_raster() -> None:
+    """All round coordinates on a grid of 0.01 degrees, read from cells cut out of the raster."""
+    whole = Lattice(crs="EPSG:4326", resolution=0.01).snap((-8.0, 50.5, 6.0, 58.5))
+    numbers = np.arange(whole.pixels, dtype=np.float64).reshape(whole.shape)
+    random = np.random.default_rng(3)
+    sites = [
+        Site(
+            name=str(n),
+            lon=round(random.uniform(-8, 6), 2),
+            lat=round(random.uniform(50.5, 58.5), 2),
+        )
+        for n in range(2000)
+    ]
+    a, b, c, d, e, f = whole.transform
+
+    def cut(row: int, col: int) -> Cell:
+        side = 350
+        mine = numbers[row : row + side, col : col + side]
+        grid = Grid(
+            crs=whole.crs,
+            transform=(a, b, c + col * a, d, e, f + row * e),
+            width=mine.shape[1],
+            height=mine.shape[0],
+        )
+        return Cell(
+            name=f"{row} {col}",
+            grid=grid,
+            units="",
+            continuous=True,
+            rows=lambda first, last: mine[first:last],
+        )
+
+    cells = [cut(r, c) for r in range(0, whole.height, 350) for c in range(0, whole.width, 350)]
+    found = {
+        n: value
+        for part in reading.read_cells("x", cells, Places(sites), [whole])
+        for n, value in zip(part.site.tolist(), part.value.tolist(), strict=True)
+    }
+    for n, site in enumerate(sites):
+        pixel = pixel_at(whole, site.lon, site.lat)
+        expected = None if pixel is None else float(pixel.row * whole.width + pixel.col)
+        assert found.get(n) == expected, site
 
 
 def test_quality_is_decoded(sample_archive: Path) -> None:

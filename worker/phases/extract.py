@@ -35,7 +35,7 @@ from tasks.run.classify import AttemptError
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.flat import physical
-from worker.phases.reproject import qa_rule
+from worker.phases.reproject import grid_of, qa_rule
 
 SITES, ROWS = "sites.json", "rows.parquet"
 
@@ -85,7 +85,7 @@ def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
                 for path in fetched.get(index, ())
             ]
             if cells:
-                found = read_cells(layer, cells, places)
+                found = read_cells(layer, cells, places, [grid_of(one) for one in spec.wholes])
                 parts += [(layer, _timed(spec, one)) for one in found]
     path = context.folder("rows") / ROWS
     _store(_rows(spec, parts), path)
