@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from reprojection.files import AnyPath
 from swathmill.errors import ArgumentError, JobFailedError
 from tasks.model.model import RequestState
+from tasks.request import windows
 
 if TYPE_CHECKING:
     import xarray
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from swathmill.client import Client, RequestStatus, ResultFile
 
 _DATE = re.compile(r"\d{4}(-\d{2}){0,2}(T\d{4})?")
+_WINDOW = re.compile(windows.NAME)
+_ALL_YEARS = "0000"
 _MADE = (RequestState.COMPLETE, RequestState.GAPS)
 
 
@@ -114,6 +117,7 @@ class Job:
             folder: Where the files' own folders are made.
             layers: Only this layer or these, by the names of their folders; by default all files.
             since: Only files of this date or a later one, such as "2012-04-01"; "" means any.
+                Windows count by their first day, those of all years always.
             until: Only files of this date or an earlier one; "" means any.
 
         Raises:
@@ -128,8 +132,7 @@ class Job:
             one
             for one in self.results()
             if (not layers or PurePosixPath(one.name).parent.name in wanted)
-            and (not since or _date(one.name) >= since)
-            and (not until or _date(one.name)[: len(until)] <= until)
+            and _lies(_date(one.name), since, until)
         ]
         return [self.client.download(one, folder) for one in chosen]
 
@@ -201,7 +204,9 @@ class Job:
         return cubes
 
 
-_BESIDE = ("crs", "time_bnds", "granules", "provenance")  # variables of a cube that are no layers
+_BOUNDS = ("time_bnds", "climatology_bounds")
+# Variables of a cube that are no layers.
+_BESIDE = ("crs", *_BOUNDS, "inputs_time", "granules", "provenance")
 
 
 def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
@@ -213,8 +218,9 @@ def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
     renamed = []
     for name, part in parts.items():
         if len(parts) > 1:  # each layer has its own, under another name
-            part["time"].attrs.pop("bounds", None)
-            part["time"].encoding.pop("bounds", None)
+            for about in (part["time"].attrs, part["time"].encoding):
+                about.pop("bounds", None)
+                about.pop("climatology", None)
         twice = [str(one) for one in part.data_vars if count[str(one)] > 1]
         names = {one: name if name.endswith(one) else f"{name}.{one}" for one in twice}
         beside = [names.get(one, one) for one in _BESIDE if one in part]
@@ -223,18 +229,30 @@ def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
 
 
 def _date(name: str) -> str:
-    """Return the date in a file's name, such as 2012-04-14, 2012-04-14T1035 or 2012-04, or ""."""
+    """Return the date in a file's name, such as 2012-04-14, 2012-04-14T1035 or 2012-04, or "".
+
+    Of another window it is where that begins; of one of all years the year is 0000.
+    """
     last = PurePosixPath(name).stem.rpartition(".")[2]
+    if _WINDOW.fullmatch(last):
+        return windows.begin(last)
     return last if _DATE.fullmatch(last) else ""
 
 
+def _lies(date: str, since: str, until: str) -> bool:
+    """Tell whether a date is one of those asked for; what is of all years always is."""
+    if date.startswith(_ALL_YEARS):
+        return True
+    return (not since or date >= since) and (not until or date[: len(until)] <= until)
+
+
 def _times(paths: Iterable[Path]) -> list[datetime] | None:
-    """Return the times that the names of files have, or None if one has none.
+    """Return the times that the names of files have, or None if one has none, or is of all years.
 
     The layers of a day are of one date then, even if their granules started at different times.
     """
     dates = [_date(path.name) for path in paths]
-    if not all(dates):
+    if not all(dates) or any(date.startswith(_ALL_YEARS) for date in dates):
         return None
     starts = [date if "T" in date else f"{date}-01-01"[:10] for date in dates]
     return [datetime.fromisoformat(start).replace(tzinfo=UTC) for start in starts]

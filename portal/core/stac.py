@@ -30,6 +30,7 @@ from portal.core.downloads import MEDIA_TYPES
 from portal.core.problems import GoneError
 from portal.core.results import ResultFile, ResultIndex, ResultReader
 from reprojection.write.stac import as_geojson, cut_at_antimeridian, outline_box
+from tasks.request import windows
 from tasks.request.document import Request
 from tasks.request.regions import region_area
 from tasks.tables import request_operations
@@ -41,7 +42,7 @@ FILE_INFO = "https://stac-extensions.github.io/file/v2.1.0/schema.json"
 _PROJECTION = "https://stac-extensions.github.io/projection/"
 PROJECTION = f"{_PROJECTION}v1.2.0/schema.json"
 UNDATED = "all"
-_DATED = re.compile(r"\d{4}(-[0-9A-Za-z]+)*")  # of an overpass 2012-04-13T1035
+_DATED = re.compile(rf"{windows.NAME}|\d{{4}}-\d\d-\d\dT\d{{4}}")  # a window or an overpass
 _READERS = 8  # sidecars read at once
 _REMEMBERED = 16  # requests whose items are remembered
 _SHARED = (  # said once for an item if all its assets say the same
@@ -256,9 +257,17 @@ def _span(parts: Sequence[_Part], request: Request) -> tuple[dt.datetime, dt.dat
     spans = [_span_of(part) for part in parts if part.properties]
     if spans:
         return min(first for first, _ in spans), max(last for _, last in spans)
-    day, second = dt.timedelta(days=1), dt.timedelta(seconds=1)
-    first = dt.datetime.combine(request.time.start, dt.time(), dt.UTC)
-    return first, dt.datetime.combine(request.time.end, dt.time(), dt.UTC) + day - second
+    return _request_span(request)
+
+
+def _request_span(request: Request) -> tuple[dt.datetime, dt.datetime]:
+    """Return the first and the last second of a request's days and of its steps' windows."""
+    spans = [(request.time.start, request.time.end)]
+    spans += [windows.enclosing(step.window_kind, request.time) for step in request.steps]
+    return (
+        dt.datetime.combine(min(first for first, _ in spans), dt.time(), dt.UTC),
+        dt.datetime.combine(max(last for _, last in spans), dt.time(23, 59, 59), dt.UTC),
+    )
 
 
 def _span_of(part: _Part) -> tuple[dt.datetime, dt.datetime]:
@@ -330,8 +339,7 @@ def collection(row: RequestRow, base: str) -> Object:
     request = request_operations.document_of(row)
     here = f"{base}/collections/{row.id}"
     area = cut_at_antimeridian(region_area(request.region))
-    last = dt.datetime.combine(request.time.end, dt.time(23, 59, 59), dt.UTC)
-    first = dt.datetime.combine(request.time.start, dt.time(), dt.UTC)
+    first, last = _request_span(request)
     products: list[JsonValue] = [
         f"{one.name}.{Collection(one.collection).padded}" if one.collection else one.name
         for one in request.products

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from modis.composites import Counted
 from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.window_time import WindowTime
 
 Parameter = str | int | float | bool | None
 Kind = Literal["continuous", "class", "bitfield"]
@@ -66,8 +67,8 @@ class InputRecord(_Model):
         date: Its nominal first day.
         time: Start of its overpass, HH:MM in UTC; empty: it is of the whole day.
         use: Which dates of it a window takes, as in a request.
-        start: Start of its first granule, ISO 8601 in UTC.
-        end: End of its last granule.
+        start: Start of its first granule, or of its window, ISO 8601 in UTC.
+        end: End of its last granule, or of its window.
         window: Number of the window whose runs made it; None: it is made of granules.
         pieces: Its cells.
         lacking: The completeness of each cell that is not complete.
@@ -133,10 +134,14 @@ class RunRecord(_Model):
 
 
 class WindowRecord(_Model):
-    """A window of time of a step: its runs, and how inputs count that do not count as one day."""
+    """A window of time of a step: its days, runs, and how inputs count that do not as one day.
+
+    `window` is its name. There is no `time` where the group did not say it.
+    """
 
     step: int
     window: str
+    time: WindowTime | None = Field(default=None, exclude_if=lambda time: time is None)
     counts: tuple[tuple[int, Counted], ...] = ()
     runs: tuple[RunRecord, ...]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.lineage import Kind, LayerRecord, Lineage, Parameter
 from reprojection.read.qa import Reason
+from reprojection.read.window_time import WindowTime
 
 __all__ = [
     "Band",
@@ -79,14 +80,17 @@ class Provenance:
 
     `beside` are other granules that were read: those that say where the pixels of a swath lie, and
     those of other layers of the same run. There is a `lineage` if a request made the raster.
+
+    `start` and `end` are those of the granules; of a reduction those of its `window`, and `taken`
+    are the start of the first and the end of the last input.
     """
 
     product: str
     collection: str
     layer: str
     granules: tuple[SourceGranule, ...]
-    start: str = ""  # start of the first granule, ISO 8601, UTC
-    end: str = ""  # end of the last granule
+    start: str = ""  # the first second, ISO 8601, UTC
+    end: str = ""  # the last second
     parameters: tuple[tuple[str, Parameter], ...] = ()
     operation: str = ""  # PROJ's name of the coordinate operation
     accuracy: float | None = None  # PROJ's accuracy of that operation in metres
@@ -94,6 +98,10 @@ class Provenance:
     software: str = ""
     beside: tuple[SourceGranule, ...] = ()
     lineage: Lineage | None = None
+    window: Annotated[WindowTime | None, Field(exclude_if=lambda time: time is None)] = None
+    taken: Annotated[tuple[str, str] | None, Field(exclude_if=lambda both: both is None)] = None
+    cell_method: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
+    """How the values came of those of the window, by the names of CF (Appendix E); "": unknown."""
 
     @property
     def files(self) -> tuple[SourceGranule, ...]:

@@ -1,12 +1,11 @@
 """Write rasters of several dates as one cube over time: CF NetCDF or Zarr, for xarray.
 
 Conventions: CF-1.11, sections 2.6.2 (description of the contents), 3.5 (flags), 4 (coordinates),
-5.6 (grid mapping), 7.1 (bounds) and 8.1 (packed data); ACDD-1.3 for the licence. Rasters are
-written one after the other, so memory holds one of them. The optional packages netCDF4 (NetCDF) or
-zarr (Zarr) are needed.
+5.6 (grid mapping), 7.1 (bounds), 7.3 (cell methods), 7.4 (climatologies) and 8.1 (packed data);
+ACDD-1.3 for the licence. Rasters are written one after the other, so memory holds one of them. The
+optional packages netCDF4 (NetCDF) or zarr (Zarr) are needed.
 """
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.crs import parse_crs
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Description, Pixels, Provenance
+from reprojection.read.window_time import granule_bounds
 from reprojection.write.meanings import cf_flags, identifier, product_of
 from reprojection.write.write import Opened, open_raster, read_raster
 
@@ -30,6 +30,7 @@ Format = Literal["netcdf", "zarr"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK = 512
+_TIME_UNITS = "days since 1970-01-01 00:00:00"
 _PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 _LICENCE = "Data of NASA's EOSDIS are shared openly, without restriction; cite them by their DOI."
 
@@ -44,6 +45,10 @@ _CF_UNITS = {
 _SINCE = re.compile(
     r"(\w+) since (\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d\d:\d\d:\d\d))?", re.IGNORECASE
 )
+
+
+# Methods that give of parts of the values what they give of all; of means that is usual to say.
+_BY_PARTS = ("maximum", "mean", "minimum", "sum")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +83,13 @@ def write_cube(
 ) -> None:
     """Write rasters of one layer and grid as one cube over time.
 
-    `times` are by default the times at which the rasters' granules started. `completeness` is that
-    of the whole cube. If it lacks anything, a variable `completeness` along time holds the share of
-    each date, and attributes name what is missing.
+    `times` are by default the times at which the rasters' granules or windows started.
+    `completeness` is that of the whole cube. If it lacks anything, a variable `completeness` along
+    time holds the share of each date, and attributes name what is missing.
 
     `out` is a file for NetCDF, a folder for Zarr. Raises ChoiceRefusedError for rasters that differ
-    in layer, grid, type or scale, for rasters without a time or with equal times, and if the
-    package that writes the format is not installed.
+    in layer, grid, type, scale or cell method, for climatologies among others, for rasters without
+    a time or with equal times, and if the package that writes the format is not installed.
     """
     if not paths:
         raise ChoiceRefusedError("no raster was given; a cube needs at least one")
@@ -136,18 +141,38 @@ def _agree(opened: Sequence[Opened]) -> None:
                 ((one.said.scale, one.said.offset), (first.said.scale, first.said.offset)),
                 (one.dtype, first.dtype),
                 (repr(one.nodata), repr(first.nodata)),
+                (_over_time(one.said), _over_time(first.said)),
             )
         )
         if not alike:
             raise ChoiceRefusedError(
                 f"{one.path.name} and {first.path.name} do not fit in one cube: layer, grid, "
-                "number and roles of bands, type, nodata, scale and units must agree"
+                "number and roles of bands, type, nodata, scale, units, cell method and whether "
+                "it is a climatology must agree"
             )
 
 
 def _roles(one: Opened) -> list[str]:
     """List the role of each band; band names may contain the date and need not agree."""
     return [band.role for band in one.said.bands]
+
+
+def _over_time(said: Description) -> tuple[str, bool]:
+    """Return the cell method of a raster, and whether it is of a window of all years."""
+    window = said.provenance.window
+    return said.provenance.cell_method, window is not None and window.recurs
+
+
+def _cell_methods(said: Description) -> dict[str, Attribute]:
+    """Return the attribute of CF 7.3, of a climatology in the form of CF 7.4."""
+    method, recurs = _over_time(said)
+    if not method:
+        return {}
+    if not recurs:
+        return {"cell_methods": f"time: {method}"}
+    text = f"time: {method} within years time: {method} over years"
+    together = "" if method in _BY_PARTS else " (comment: of the values of all years together)"
+    return {"cell_methods": text + together}
 
 
 def _start(one: Opened) -> datetime:
@@ -181,7 +206,8 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
     mapping = {key: _plain(value) for key, value in crs.to_cf().items()}
     mapping["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
     wide = np.dtype(np.float64)
-    bounds = _bounds(opened, axis)
+    climatology = _over_time(said)[1]
+    bounds = "climatology_bounds" if climatology else "time_bnds"
     variables = [
         _Variable(
             name="time",
@@ -191,14 +217,19 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
             attributes={
                 "standard_name": "time",
                 "axis": "T",
-                "units": "days since 1970-01-01 00:00:00",
+                "units": _TIME_UNITS,
                 "calendar": "standard",
-                "bounds": "time_bnds",
+                "climatology" if climatology else "bounds": bounds,
             },
         ),
         _Variable(
-            name="time_bnds", dims=("time", "bnds"), dtype=wide, values=bounds, attributes={}
+            name=bounds,
+            dims=("time", "bnds"),
+            dtype=wide,
+            values=_bounds(opened, axis),
+            attributes={"units": _TIME_UNITS, "calendar": "standard"} if climatology else {},
         ),
+        *_inputs(opened, axis),
         _Variable(
             name="y",
             dims=("y",),
@@ -229,7 +260,7 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
         if band.role == "data":
             if (said.scale, said.offset) != (1.0, 0.0):
                 about |= {"scale_factor": said.scale, "add_offset": said.offset}
-            about |= _quantity(said)
+            about |= _quantity(said) | _cell_methods(said)
         about |= cf_flags(said, band.role, opened[0].dtype)
         variables.append(
             _Variable(
@@ -359,15 +390,45 @@ def _texts(name: str, texts: npt.NDArray[np.bytes_], meaning: str) -> _Variable:
 
 
 def _bounds(opened: Sequence[Opened], axis: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return when the granules of each date begin and end; the date itself if a raster has none."""
-    found = np.array([[day, day] for day in axis])
-    for row, one in zip(found, opened, strict=True):
-        said = one.said.provenance
-        for moment in (said.start, said.end):
-            with contextlib.suppress(ValueError):
-                days = (datetime.fromisoformat(moment) - _EPOCH).total_seconds() / 86400.0
-                row[:] = min(row[0], days), max(row[1], days)
-    return found
+    """Return the bounds of each date: those of its window, else of its granules."""
+    return np.array([_bounds_of(one, day) for one, day in zip(opened, axis, strict=True)])
+
+
+def _bounds_of(one: Opened, day: float) -> tuple[float, float]:
+    said = one.said.provenance
+    if said.window is not None:
+        return said.window.bounds
+    first, last = _covered(said.start, said.end, day)
+    return min(first, day), max(last, day)
+
+
+def _covered(start: str, end: str, day: float) -> tuple[float, float]:
+    """Return what granules cover; the date itself if they do not say it."""
+    try:
+        return granule_bounds(start, end)
+    except ValueError:
+        return day, day
+
+
+def _inputs(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variable]:
+    """Make the variable with what the inputs of each window cover, if there are windows."""
+    taken = [one.said.provenance.taken for one in opened]
+    if not any(taken):
+        return []
+    spans = [_covered(*(both or ("", "")), day) for both, day in zip(taken, axis, strict=True)]
+    return [
+        _Variable(
+            name="inputs_time",
+            dims=("time", "bnds"),
+            dtype=np.dtype(np.float64),
+            values=np.array(spans),
+            attributes={
+                "long_name": "begin of the first and end of the last input of the window",
+                "units": _TIME_UNITS,
+                "calendar": "standard",
+            },
+        )
+    ]
 
 
 def _netcdf(out: Path, about: Mapping[str, Attribute], sizes: Mapping[str, int]) -> _Writer:

@@ -17,6 +17,7 @@ from reprojection.read.lineage import (
     WindowRecord,
 )
 from reprojection.read.raster import Description, Provenance, SourceGranule
+from reprojection.read.window_time import WindowTime
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Entry = TypeVar("_Entry")
@@ -64,6 +65,7 @@ class _OpenRun:
 class _OpenWindow:
     step: int
     name: str
+    time: WindowTime | None
     counts: dict[int, Counted] = field(default_factory=dict)
     runs: dict[int, _OpenRun] = field(default_factory=dict)
 
@@ -97,7 +99,7 @@ class LineageJoiner:
         self._layers: _Table[LayerRecord, LayerRecord] = _Table()
         self._steps: _Table[StepRecord, StepRecord] = _Table()
         self._inputs: _Table[_InputKey, _OpenInput] = _Table()
-        self._windows: _Table[tuple[int, str], _OpenWindow] = _Table()
+        self._windows: _Table[tuple[int, str, WindowTime | None], _OpenWindow] = _Table()
         self._root: int | None = None
 
     def add(self, said: Provenance, lineage: Lineage) -> "_Added":
@@ -158,9 +160,10 @@ class LineageJoiner:
         bands: Sequence[tuple[int, int, Counted]],
         completeness: Completeness,
         region: str,
+        time: WindowTime | None = None,
     ) -> None:
         """Add the run that takes `bands` (input, cell, how it counts); its step is the next one."""
-        number, there = self.open_window(len(self._steps.entries), window)
+        number, there = self.open_window(len(self._steps.entries), window, time)
         chunks: list[tuple[int, list[int]]] = []
         for given, of, counted in bands:
             if not chunks or chunks[-1][0] != of:
@@ -193,9 +196,9 @@ class LineageJoiner:
         number = self._inputs.number(key, _OpenInput(key))
         return number, self._inputs.entries[number]
 
-    def open_window(self, step: int, name: str) -> tuple[int, _OpenWindow]:
-        """Return a window by its step and name, with its number."""
-        number = self._windows.number((step, name), _OpenWindow(step, name))
+    def open_window(self, step: int, name: str, time: WindowTime | None) -> tuple[int, _OpenWindow]:
+        """Return a window by its step, name and days, with its number."""
+        number = self._windows.number((step, name, time), _OpenWindow(step, name, time))
         return number, self._windows.entries[number]
 
     def finish(self, said: Provenance, *, joined: bool = False, clip: str = "") -> Provenance:
@@ -276,7 +279,7 @@ class _Added:
             )
             for run in given.runs
         }
-        number, there = self._joiner.open_window(self._steps[given.step], given.window)
+        number, there = self._joiner.open_window(self._steps[given.step], given.window, given.time)
         there.counts |= {self.input(one): counted for one, counted in given.counts}
         there.runs |= runs
         return number
@@ -313,6 +316,7 @@ def _closed_window(there: _OpenWindow) -> WindowRecord:
     return WindowRecord(
         step=there.step,
         window=there.name,
+        time=there.time,
         counts=tuple(sorted(there.counts.items())),
         runs=tuple(
             RunRecord(

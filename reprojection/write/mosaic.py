@@ -1,6 +1,7 @@
 """Join cells into one raster on a region's grid."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,21 +100,15 @@ def _common(said: Description) -> tuple[str, str]:
 
 def _together(parts: Sequence[Provenance], clip: str) -> Provenance:
     granules = sorted({source for part in parts for source in part.granules}, key=lambda s: s.name)
-    starts = [part.start for part in parts if part.start]
-    ends = [part.end for part in parts if part.end]
-    first = parts[0]
-    made = Provenance(
-        product=first.product,
-        collection=first.collection,
-        layer=first.layer,
+    taken = [part.taken for part in parts if part.taken is not None]
+    made = replace(
+        parts[0],
         granules=tuple(granules),
-        start=min(starts, default=""),
-        end=max(ends, default=""),
-        parameters=first.parameters,
-        operation=first.operation,
-        accuracy=first.accuracy,
-        scaling=first.scaling,
-        software=first.software,
+        start=_first(part.start for part in parts),
+        end=max(part.end for part in parts),
+        beside=(),
+        lineage=None,
+        taken=(_first(one for one, _ in taken), max(one for _, one in taken)) if taken else None,
     )
     joiner = LineageJoiner()
     for part in parts:
@@ -121,6 +116,10 @@ def _together(parts: Sequence[Provenance], clip: str) -> Provenance:
             return made
         joiner.add(part, part.lineage)
     return joiner.finish(made, joined=True, clip=clip)
+
+
+def _first(moments: Iterable[str]) -> str:
+    return min(filter(None, moments), default="")
 
 
 def _empty(

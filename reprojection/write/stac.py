@@ -96,6 +96,7 @@ def stac_item(
             "swathmill:layer": said.provenance.layer,
             "swathmill:granules": [source.name for source in said.provenance.granules],
             **_lineage(said.provenance),
+            **_window(said.provenance),
             "swathmill:parameters": dict(said.provenance.parameters),
             **({"sci:doi": doi} if doi else {}),
             **_completeness(said.completeness),
@@ -218,6 +219,18 @@ def _times(said: Provenance) -> dict[str, JsonValue]:
     if not said.end or said.end == start:
         return {"datetime": start}
     return {"datetime": None, "start_datetime": start, "end_datetime": said.end}
+
+
+def _window(said: Provenance) -> dict[str, JsonValue]:
+    """Return the days of the window, and what its inputs cover; empty for a layer."""
+    if said.window is None:
+        return {}
+    first, last = said.taken or ("", "")
+    return {
+        "swathmill:window": said.window.model_dump(mode="json"),
+        **({"swathmill:inputs_start": first} if first else {}),
+        **({"swathmill:inputs_end": last} if last else {}),
+    }
 
 
 def _projection(grid: Grid) -> dict[str, JsonValue]:

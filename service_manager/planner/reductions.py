@@ -496,6 +496,7 @@ class _There:
             ),
             halo=inputs.halo,
             region=region if inputs.region else "",
+            time=self.window.time,
         )
 
     def _around(self, index: int, halo: int) -> Iterator[tuple[str, int]]:

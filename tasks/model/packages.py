@@ -73,15 +73,39 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+CellMethod = Literal[
+    "maximum",
+    "maximum_absolute_value",
+    "mean",
+    "mean_absolute_value",
+    "mean_of_upper_decile",
+    "median",
+    "mid_range",
+    "minimum",
+    "minimum_absolute_value",
+    "mode",
+    "point",
+    "range",
+    "root_mean_square",
+    "standard_deviation",
+    "sum",
+    "sum_of_squares",
+    "variance",
+]
+"""What statistics are called in CF-1.11, Appendix E."""
+
+
 class Output(_Model):
     """One file the package writes into OUTPUT_DIR; `{layer}` stands for each layer's label.
 
     A `raster` is a GeoTIFF on the group's grid, which is mosaicked over the cells; a `file` is
-    handed over as it is.
+    handed over as it is. `cell_method` says how a raster's values come of those of the window, by
+    the names of CF (Appendix E): its cube has it as `cell_methods`.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.{}-]{1,120}$")
     kind: Literal["raster", "file"]
+    cell_method: CellMethod | Literal[""] = ""
 
     @field_validator("name")
     @classmethod

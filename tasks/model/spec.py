@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from modis.composites import Counted
+from reprojection.read.window_time import WindowTime
 from tasks.model.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.model.classes import sized
 from tasks.model.model import Phase
@@ -295,6 +296,9 @@ class CubeSpec(_Spec):
     single overpasses; else it is empty.
     """
 
+    # 2: bounds of windows are their own, and end where the next begins.
+    algorithm: ClassVar[int] = 2
+
     phase: ClassVar[Phase] = Phase.AGGREGATION
     kind: Literal["cube"] = "cube"
     name: str  # file name without ending
@@ -360,13 +364,15 @@ class GroupSpec(_Spec):
     The files are `manifest.json` and, for each layer, a GeoTIFF with one band per day, so that the
     artifact stands alone. `bands` runs parallel to `inputs`.
 
-    With a `halo` of pixels around the cell, bands of neighbouring cells are among them. With a
-    `region`, GeoJSON in longitude and latitude, there is a mask of it, too.
+    `window` is the window's name, `time` has its days; a plan of an earlier build has none. With a
+    `halo` of pixels around the cell, bands of neighbouring cells are among them. With a `region`,
+    GeoJSON in longitude and latitude, there is a mask of it, too.
     """
 
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
     # 4: the lineage of the inputs. 5: days and share of each input beside its weight.
-    algorithm: ClassVar[int] = 5
+    # 6: the days of the window.
+    algorithm: ClassVar[int] = 6
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation group"
@@ -378,6 +384,7 @@ class GroupSpec(_Spec):
     bands: tuple[Band, ...]
     halo: int = 0
     region: str = ""
+    time: WindowTime | None = None
 
     @property
     def own(self) -> tuple[int, ...]:

@@ -16,7 +16,9 @@ from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cached_property
 
+from reprojection.read.window_time import WindowTime
 from tasks.request.document import Time
 
 _SEASONS = ("DJF", "MAM", "JJA", "SON")
@@ -32,6 +34,12 @@ class Window:
 
     name: str
     pieces: tuple[Piece, ...]
+    recurs: bool = False
+
+    @cached_property
+    def time(self) -> WindowTime:
+        """Its days, as results tell them."""
+        return WindowTime(days=self.pieces, recurs=self.recurs)
 
     @property
     def first(self) -> date:
@@ -69,8 +77,14 @@ def windows(kind: str, span: Time) -> tuple[Window, ...]:
     for name, piece in _pieces(kind, span):
         if any(overlap(piece, held) for held in span.pieces):
             pieces.setdefault(name, []).append(piece)
-    found = [Window(name=name, pieces=tuple(own)) for name, own in pieces.items()]
+    recurs = kind.endswith("-of-year")
+    found = [Window(name=name, pieces=tuple(own), recurs=recurs) for name, own in pieces.items()]
     return tuple(sorted(found, key=lambda window: window.last))
+
+
+def enclosing(kind: str, span: Time) -> Piece:
+    """Return the first and the last day of all windows of a request's time."""
+    return _around(span.start, kind, span)[1], _around(span.end, kind, span)[2]
 
 
 def _pieces(kind: str, span: Time) -> Iterator[tuple[str, Piece]]:

@@ -1,7 +1,7 @@
 """Cubes of rasters that are alike in what they hold and not in what their bands are called."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ import xarray
 
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.raster import Band, Raster
+from reprojection.read.window_time import WindowTime, granule_bounds
 from reprojection.write.cube import write_cube
 from reprojection.write.write import write_cog
 from tests.reprojection.raster_samples import plain
@@ -67,3 +68,67 @@ def test_other_numbers_of_bands_and_other_units_are_refused(tmp_path: Path) -> N
         paths = written(tmp_path, monthly(1), other)
         with pytest.raises(ChoiceRefusedError, match="do not fit in one cube"):
             write_cube(paths, tmp_path / "cube", times=TIMES)
+
+
+def of_window(*days: tuple[str, str], recurs: bool = False, method: str = "") -> Raster:
+    """A reduction's raster of a window of these days."""
+    raster = monthly(1)
+    parts = tuple((date.fromisoformat(first), date.fromisoformat(last)) for first, last in days)
+    said = replace(
+        raster.provenance, window=WindowTime(days=parts, recurs=recurs), cell_method=method
+    )
+    return replace(raster, provenance=said)
+
+
+def test_bounds_of_a_window_reach_to_the_last_day_there_is(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, of_window(("2012-01-01", "9999-12-31")))
+    write_cube([path], tmp_path / "cube.nc", times=TIMES[:1])
+    with xarray.open_dataset(tmp_path / "cube.nc", decode_times=False) as cube:
+        assert cube["time_bnds"].values.tolist() == [[15340.0, 2932897.0]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        of_window(("2012-02-01", "2012-02-29"), method="sum"),
+        of_window(("2012-02-01", "2012-02-29"), method="mean", recurs=True),
+    ],
+)
+def test_other_cell_methods_and_climatologies_are_refused(tmp_path: Path, other: Raster) -> None:
+    paths = written(tmp_path, of_window(("2012-01-01", "2012-01-31"), method="mean"), other)
+    with pytest.raises(ChoiceRefusedError, match="do not fit in one cube"):
+        write_cube(paths, tmp_path / "cube", times=TIMES)
+
+
+def test_a_climatology_of_means_says_so_and_one_of_no_known_method_says_none(
+    tmp_path: Path,
+) -> None:
+    days = (("2011-01-01", "2011-01-31"), ("2012-01-01", "2012-01-31"))
+    for method, said in (
+        ("mean", "time: mean within years time: mean over years"),
+        ("", None),
+    ):
+        paths = written(tmp_path, of_window(*days, recurs=True, method=method))
+        write_cube(paths, tmp_path / f"{method}.nc", times=TIMES[:1])
+        with xarray.open_dataset(tmp_path / f"{method}.nc") as cube:
+            assert cube["Height"].attrs.get("cell_methods") == said
+            assert cube["time"].attrs["climatology"] == "climatology_bounds"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hours"),
+    [
+        ("2012-01-25T00:00:00Z", "2012-02-01T23:59:59Z", 8 * 24),
+        ("2012-01-25T00:00:00Z", "2012-01-25T23:59:59.999999Z", 24),
+        ("2012-01-25T10:30:00Z", "2012-01-25T10:35:00Z", 1 / 12),
+        ("2012-01-25T10:30:00Z", "2012-01-25T23:59:58Z", 13.5 - 2 / 3600),
+        ("2012-01-25T00:00:00Z", "2012-01-26T00:00:00Z", 24),
+        ("2012-01-25T00:00:00Z", "", 0),
+    ],
+)
+def test_days_of_granules_end_with_the_midnight_after_them(
+    start: str, end: str, hours: float
+) -> None:
+    first, last = granule_bounds(start, end)
+    assert first == pytest.approx(15364 + (10.5 / 24 if "10:30" in start else 0))
+    assert (last - first) * 24 == pytest.approx(hours, abs=1e-6)

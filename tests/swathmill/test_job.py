@@ -1,18 +1,23 @@
 """A request held by a Python program: submitted, watched, downloaded and opened in xarray."""
 
 import asyncio
+import datetime as dt
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from portal.core import tokens
+from reprojection.read.window_time import WindowTime
+from reprojection.write.write import write_cog
 from swathmill import AsyncClient, AsyncJob, Client, Job, read_raster
 from swathmill.client import RequestStatus
 from swathmill.errors import ArgumentError, JobFailedError
+from swathmill.job import _date, _lies
 from tasks.model.model import RequestState
 from tests.portal.scripted import (
     SECRET,
@@ -25,6 +30,7 @@ from tests.portal.scripted import (
     settings,
 )
 from tests.portal.submissions import DOCUMENT, submitted
+from tests.reprojection.raster_samples import plain
 from tests.waiting import run_async
 
 ADA = "ada@example.org"
@@ -182,3 +188,45 @@ def test_address_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyP
     client = Client()
     assert (client.url, client.token) == ("https://portal.example.org", "the-token")
     assert "the-token" not in repr(client)
+
+
+def windowed(folder: Path, name: str, days: tuple[str, str], *, recurs: bool) -> None:
+    """Write the raster of a window, whose name says which."""
+    raster = plain(np.full((6, 8), 1, np.uint8))
+    parts = (tuple(map(dt.date.fromisoformat, days)),)
+    time = WindowTime.model_validate({"days": parts, "recurs": recurs})
+    said = replace(raster.provenance, window=time, start=time.start, end=time.end)
+    write_cog(replace(raster, provenance=said), folder / f"Height.{name}.tif")
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "recurs"),
+    [
+        ("2012-041", ("2012-02-10", "2012-02-17"), False),
+        ("2012-DJF", ("2011-12-01", "2012-02-29"), False),
+        ("month-02", ("2011-02-01", "2012-02-29"), True),
+        ("2012-01-04_2012-02-03", ("2012-01-04", "2012-02-03"), False),
+    ],
+)
+def test_rasters_of_windows_are_opened_with_the_bounds_of_the_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, days: tuple[str, str], recurs: bool
+) -> None:
+    windowed(tmp_path, name, days, recurs=recurs)
+    status = RequestStatus(id="r", state=RequestState.COMPLETE)
+    job = Job(client=Client(url="https://portal.example"), status=status)
+    monkeypatch.setattr(Job, "download", lambda *_, **__: [*tmp_path.glob("*.tif")])
+    opened = job.to_xarray()
+    assert [*opened.data_vars] == ["Height"]
+    assert str(opened.time.values[0])[:10] == days[0]
+    bounds = opened["climatology_bounds" if recurs else "time_bnds"].values[0]
+    after = dt.date.fromisoformat(days[1]) + dt.timedelta(days=1)
+    assert [str(one)[:10] for one in bounds] == [days[0], str(after)]
+
+
+def test_windows_are_chosen_by_their_first_day_and_climatologies_always() -> None:
+    names = ("2012-041", "2012-DJF", "month-02", "day-041", "2012-02-10", "sites")
+    dates = [_date(f"mean/Height/Height.{name}.tif") for name in names]
+    assert [_lies(one, "2012-02-01", "") for one in dates] == [True, False, True, True, True, False]
+    assert [_lies(one, "", "2012-01-31") for one in dates] == [
+        *(False, True, True, True, False, True)
+    ]

@@ -1,6 +1,7 @@
 """Windows of time: their names, their pieces, the days that none leaves out."""
 
 import datetime as dt
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from modis.composites import composite_end
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Time, dump_request, parse_request
-from tasks.request.windows import overlap, windows
+from tasks.request.windows import Window, enclosing, overlap, windows
 
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 YEAR = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 12, 31))
 KINDS = (
     "date",
@@ -88,6 +90,67 @@ def test_each_day_is_in_one_window_and_each_window_has_a_day(
     assert [w.last for w in found] == sorted(w.last for w in found)
     assert all(window.shared_days(span.start, span.end) for window in found)
     assert sum(window.shared_days(span.start, span.end) for window in found) == days
+
+
+SPANS = st.builds(
+    lambda start, days: Time(start=start, end=start + dt.timedelta(days=days - 1)),
+    st.dates(dt.date(2010, 1, 1), dt.date(2012, 12, 31)),
+    st.integers(1, 800),
+)
+
+
+def midnights(window: Window) -> tuple[dt.datetime, dt.datetime]:
+    """The bounds of a window by CF, as times."""
+    first, last = window.time.bounds
+    return EPOCH + dt.timedelta(days=first), EPOCH + dt.timedelta(days=last)
+
+
+@given(span=SPANS, kind=st.sampled_from([kind for kind in KINDS if "of-year" not in kind]))
+def test_bounds_of_windows_touch_without_overlap_or_gap(span: Time, kind: str) -> None:
+    """From the first midnight to the midnight after the last day; the last second before that."""
+    found = windows(kind, span)
+    for before, after in pairwise(found):
+        assert midnights(before)[1] == midnights(after)[0]
+    for window in found:
+        first, last = midnights(window)
+        assert first == dt.datetime.fromisoformat(window.time.start)
+        assert last == dt.datetime.fromisoformat(window.time.end) + dt.timedelta(seconds=1)
+        assert not window.time.recurs
+    assert enclosing(kind, span) == (found[0].first, found[-1].last)
+    assert found[0].first <= span.start <= span.end <= found[-1].last
+
+
+@given(span=SPANS, kind=st.sampled_from([kind for kind in KINDS if "of-year" in kind]))
+def test_days_of_climatologies_touch_and_their_bounds_go_from_first_to_last_year(
+    span: Time, kind: str
+) -> None:
+    found = windows(kind, span)
+    parts = sorted(part for window in found for part in window.time.days)
+    for (_, before), (after, _) in pairwise(parts):
+        assert after - before == dt.timedelta(days=1)
+    for window in found:
+        first, last = midnights(window)
+        assert first.date() == min(first for first, _ in window.time.days)
+        assert last.date() == max(last for _, last in window.time.days) + dt.timedelta(days=1)
+        assert window.time.recurs
+    assert enclosing(kind, span) == (parts[0][0], parts[-1][1])
+
+
+@given(kind=st.sampled_from([kind for kind in KINDS if kind != "all" and "of-year" not in kind]))
+def test_bounds_of_a_window_do_not_depend_on_the_time_of_the_request(kind: str) -> None:
+    """Of a part of a month too they are the month."""
+    every = {window.name: window.time for window in windows(kind, YEAR)}
+    part = Time(start=dt.date(2012, 2, 10), end=dt.date(2012, 4, 20))
+    summers = Time(start=YEAR.start, end=YEAR.end, every={"from": "06-10", "to": "08-20"})
+    for span in (part, summers):
+        for window in windows(kind, span):
+            assert window.time == every[window.name]
+
+
+def test_the_last_day_there_is_has_bounds() -> None:
+    (window,) = windows("year", Time(start=dt.date.max, end=dt.date.max))
+    assert window.time.end == "9999-12-31T23:59:59Z"
+    assert window.time.bounds[1] - window.time.bounds[0] == 365.0
 
 
 def test_of_a_season_of_each_year_there_are_only_its_windows() -> None:

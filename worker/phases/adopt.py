@@ -200,13 +200,18 @@ def _wanted(names: Sequence[str], manifest: Manifest, most_bytes: int) -> Wanted
 def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
     bands = origin.bands
     sources = {source for band in bands for source in band.granules}
+    time = origin.manifest.time
+    taken = (
+        min((band.start for band in bands if band.start), default=""),
+        max((band.end for band in bands), default=""),
+    )
     made = Provenance(
         product=_one([band.product for band in bands]),
         collection=_one([band.collection for band in bands]),
         layer=path.stem,
         granules=tuple(sorted(sources, key=lambda source: source.name)),
-        start=min((band.start for band in bands if band.start), default=""),
-        end=max((band.end for band in bands if band.end), default=""),
+        start=taken[0] if time is None else time.start,
+        end=taken[1] if time is None else time.end,
         parameters=(
             ("package", origin.spec.package),
             ("package_sha256", origin.spec.digest),
@@ -214,8 +219,17 @@ def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
             *sorted(origin.spec.parameters.items()),
         ),
         software=f"swathmill {version('swathmill')}",
+        window=time,
+        taken=None if time is None else taken,
+        cell_method=_method(path.name, origin),
     )
     return made if origin.lineage is None else _with_lineage(made, origin, origin.lineage)
+
+
+def _method(name: str, origin: OutputOrigin) -> str:
+    """Return how the package says that an output's values come of those of the window."""
+    labels = dict.fromkeys(Path(band.file).stem for band in origin.manifest.bands)
+    return dict(origin.package.expand_outputs(labels))[name].cell_method
 
 
 def _with_lineage(made: Provenance, origin: OutputOrigin, group: Provenance) -> Provenance:

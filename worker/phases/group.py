@@ -20,6 +20,7 @@ from modis.composites import Counted
 from reprojection.read.completeness import Completeness, Missing
 from reprojection.read.lineage import CellRecord
 from reprojection.read.raster import Description, Pixels, Provenance, SourceGranule
+from reprojection.read.window_time import WindowTime
 from reprojection.write.joined_lineage import LineageJoiner, Taken
 from reprojection.write.mosaic import inside_polygon
 from reprojection.write.write import open_raster
@@ -56,7 +57,8 @@ class FurtherBand(_Model):
 class ManifestBand(_Model):
     """One band of a stack: its position, its content, and how it counts.
 
-    `start` and `end` are those of its granules, ISO 8601 in UTC; `date` is the nominal start day.
+    `start` and `end` are those of its granules or of its window, ISO 8601 in UTC; `date` is the
+    nominal start day.
     `kind` and `units` describe the layer, `codes` gives the meanings of single stored values.
     A stored value is worth `stored * scale + offset`; with `applied` the file has these values
     already, and scale and offset are 1 and 0. `valid_share` is the share of its pixels that have a
@@ -102,16 +104,17 @@ class ManifestBand(_Model):
 class Manifest(_Model):
     """The document a package reads: the group, its grid, its bands.
 
-    The grid has a `halo` of so many pixels on each side around the cell, which are cut off the
-    outputs. `region` is the file with the mask of the request's region: 1 inside, 0 outside.
-    If expected inputs are missing, it holds the share of inputs that exist, the names of missing
-    ones, and the number of missing ones without a name here.
+    `time` has the days of the window. The grid has a `halo` of so many pixels on each side around
+    the cell, which are cut off the outputs. `region` is the file with the mask of the request's
+    region: 1 inside, 0 outside. If expected inputs are missing, it holds the share of inputs that
+    exist, the names of missing ones, and the number of missing ones without a name here.
     """
 
     version: Literal[1] = 1
     group: str
     cell: str
     window: str
+    time: WindowTime | None = Field(default=None, exclude_if=lambda time: time is None)
     grid: GridSpec | None
     halo: int = 0
     region: str = ""
@@ -249,7 +252,7 @@ def group_lineage(
         width=spec.grid.width,
         height=spec.grid.height,
     )
-    joiner.run(spec.window, cell, bands, said, spec.region)
+    joiner.run(spec.window, cell, bands, said, spec.region, spec.time)
     ordered = tuple(sorted(granules, key=lambda one: one.name))
     return joiner.finish(Provenance(product="", collection="", layer="", granules=ordered))
 
@@ -333,6 +336,7 @@ def manifest(
         group=spec.group,
         cell=spec.cell,
         window=spec.window,
+        time=spec.time,
         grid=spec.grid.widened(spec.halo) if spec.grid is not None else None,
         halo=spec.halo,
         region=REGION if spec.region else "",

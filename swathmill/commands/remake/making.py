@@ -15,7 +15,14 @@ from modis.composites import Counted
 from reprojection.explain.made_with import options_from
 from reprojection.grid.grids import Grid
 from reprojection.read.isolation import run_in_fork
-from reprojection.read.lineage import CellRecord, InputRecord, LayerRecord, Lineage, StepRecord
+from reprojection.read.lineage import (
+    CellRecord,
+    InputRecord,
+    LayerRecord,
+    Lineage,
+    StepRecord,
+    WindowRecord,
+)
 from reprojection.read.raster import Description, SourceGranule
 from reprojection.reproject import keep_granules
 from reprojection.write.mosaic import mosaic
@@ -220,7 +227,7 @@ class _Workshop:
                 if given.window is None
                 else self._output(given.window, of, layer.layer)
             )
-        spec = self._group(record.window, self._lineage.cells[cell], step, bands)
+        spec = self._group(record, self._lineage.cells[cell], step, bands)
         self.runs += 1
         scratch = self._folder / f"run-{window}-{cell}"
         scratch.mkdir()
@@ -251,13 +258,14 @@ class _Workshop:
         )
 
     def _group(
-        self, window: str, cell: CellRecord, step: StepRecord, bands: Sequence[Band]
+        self, window: WindowRecord, cell: CellRecord, step: StepRecord, bands: Sequence[Band]
     ) -> GroupSpec:
         return GroupSpec(
             inputs=tuple(Input(key=_NO_TASK, name=str(number)) for number in range(len(bands))),
-            group=f"{cell.name} {window}",
+            group=f"{cell.name} {window.window}",
             cell=cell.name,
-            window=window,
+            window=window.window,
+            time=window.time,
             grid=GridSpec(
                 crs=self._said.grid.crs,
                 transform=cell.transform,
