@@ -388,12 +388,12 @@ class PlanStream:
         It begins earlier for composites that cover the first day asked for.
         """
         span, join = self.request.time, wanted.join
-        if join.use != "covering":
+        if join.use != "covering" or span.every is not None:
             return span
         first = next(
             day for day in Time(start=join.first, end=span.start).each_day() if join.wants(day)
         )
-        return Time(start=first, end=span.end) if span.every is None else span
+        return Time(start=first, end=span.end)
 
     def _tiles(self, wanted: ProductLayers, records: Sequence[GranuleRecord]) -> frozenset[Tile]:
         if wanted.geometry != "tile":

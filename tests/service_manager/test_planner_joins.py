@@ -375,3 +375,13 @@ def test_a_composite_is_taken_by_the_days_that_its_granule_states(make: Make) ->
         for group in specs(found, GroupSpec)
     }
     assert counts == {"2012-001": [(1, 8)], "2012-009": [(1, 8), (9, 8)], "2012-017": [(9, 8)]}
+
+
+def test_composites_that_cover_a_season_of_each_year_are_planned(make: Make) -> None:
+    """Also where the request's time begins before the first season."""
+    span = {"start": "2011-06-01", "end": "2012-12-31", "every": {"from": "02-01", "to": "02-10"}}
+    leaf = days("2012-01-01", "2012-02-26", 8)
+    found = make(
+        records(leaf=leaf), LEAF | {"use": "covering"}, window="date", requires="any", time=span
+    )
+    assert [*bands(found)] == [str(day) for day in days("2012-02-01", "2012-02-10")]
