@@ -16,6 +16,7 @@ from reprojection.read.outline import Ring, outline
 from reprojection.read.qa import Reason, reasons
 
 _COLDEST = 150.0  # kelvin: colder than any cloud or ground
+_DIFFERENCES = ("err", "std", "dev", "diff", "uncert", "bias", "delta")  # in names: no temperatures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +204,8 @@ def _layer_report(granule: Granule, layer: Layer) -> LayerReport:
 
 def _doubts(layer: Layer, highest: float | None) -> tuple[str, ...]:
     """Say what cannot be right of values, though the file says so."""
+    if any(word in layer.name.lower() for word in _DIFFERENCES):
+        return ()
     kelvin = layer.units.strip().lower() in ("k", "kelvin", "kelvins", "degrees kelvin")
     if kelvin and highest is not None and highest < _COLDEST:
         return (f"its values, {highest:g} K at most, are too cold for the Earth",)

@@ -11,6 +11,8 @@ from rich.text import Text
 from reprojection.catalogue.layers import LayerKind
 from reprojection.read.inspect import GranuleReport, GridReport, LayerReport, inspect
 from reprojection.read.isolation import ReadingProcess
+from reprojection.read.strict import hold_strictly
+from swathmill.commands.options import print_json
 from swathmill.commands.paths import input_files
 from swathmill.console import PlainConsole
 
@@ -26,9 +28,21 @@ def register(app: typer.Typer) -> None:
 def inspect_file(
     file: Annotated[Path, typer.Argument(help="Granule, HDF4-EOS or HDF5-EOS.")],
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Name, in place of the report, all that does not agree with the catalogue or with "
+            "itself: names, ranges, lengths, dates, quality layers, structure, values. Exit code 1 "
+            "if there is anything.",
+        ),
+    ] = False,
 ) -> None:
     """Show a granule's layers, grids, value ranges and valid shares."""
     input_files([file], "FILE")
+    if strict:
+        _held_strictly(file, as_json=as_json)
+        return
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
     with ReadingProcess() as reader:
         report = reader.run(inspect, file)
@@ -40,6 +54,22 @@ def inspect_file(
         console.print(text, markup=False)
         return
     _show(console, report)
+
+
+def _held_strictly(file: Path, *, as_json: bool) -> None:
+    """Print what is wrong with a granule, a line each; exit with 1 if anything is."""
+    with ReadingProcess() as reader:
+        found = reader.run(hold_strictly, file)
+    console = PlainConsole()
+    if as_json:
+        print_json({"file": file, "wrong": list(found)})
+    else:
+        for line in found:
+            console.print(line, markup=False, soft_wrap=True)
+        if not found:
+            console.print(f"{file.name} agrees with the catalogue and with itself", markup=False)
+    if found:
+        raise typer.Exit(1)
 
 
 def _show(console: PlainConsole, report: GranuleReport) -> None:

@@ -4,6 +4,7 @@ Only what is certain is refused. Days and places are looked at as coarsely as `h
 the planner, which lists the granules themselves, has the last word.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ from tasks.holdings.holdings import Held, Holdings
 from tasks.refusal_wording import listed, nearest
 from tasks.request.checks import check_bands, is_listed, nearest_names
 from tasks.request.document import ProductChoice, Request
-from tasks.request.resolved import ResolvedProduct, ResolvedRequest
+from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Target
 
 _COARSEST = 10_000.0  # metres: no layer of MODIS has larger pixels
@@ -52,6 +53,7 @@ def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
     for product in archived:
         _check_product(product.number, product.choice, held)
         _check_layers(product, held)
+        _check_quality(product, held)
     found = {
         product.number: item
         for product in archived
@@ -75,6 +77,7 @@ def lacking(resolved: ResolvedRequest, held: Holdings) -> Iterator[RequestRefuse
         try:
             _check_product(product.number, product.choice, held)
             _check_layers(product, held)
+            _check_quality(product, held)
         except RequestRefusedError as error:
             yield error
         found = _of(product.choice, held)
@@ -166,6 +169,31 @@ def _check_layers(product: ResolvedProduct, held: Holdings) -> None:
                 f"{named(found)} has no layer {layer!r}.",
                 nearest_names(base, found.layers),
             )
+
+
+def _check_quality(product: ResolvedProduct, held: Holdings) -> None:
+    """Refuse a rule over a quality layer that granules with the layer do not have."""
+    found = _of(product.choice, held)
+    if found is None or not found.layers:
+        return
+    for layer in product.layers:
+        if not layer.qa or split_index(layer.name)[0] not in found.layers:
+            continue
+        for name in _quality_layers(layer):
+            if name not in found.layers and split_index(name)[0] not in found.layers:
+                raise RequestRefusedError(
+                    "qa",
+                    f"{named(found)} has no quality layer {name!r}, which the rule for "
+                    f"{layer.name} needs.",
+                    "Leave qa out, or write a rule over one of its layers: "
+                    + nearest_names(name, found.layers),
+                )
+
+
+def _quality_layers(layer: ResolvedLayer) -> list[str]:
+    if layer.qa.startswith("{"):
+        return [*json.loads(layer.qa)]
+    return [layer.entry.qa] if layer.entry is not None and layer.entry.qa else []
 
 
 def _no_day(request: Request, found: Sequence[Held]) -> RequestRefusedError:

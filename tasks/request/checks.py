@@ -372,6 +372,12 @@ def _check_rule(
 
 def _check_bits(field: str, name: str, values: tuple[int, ...], entry: LayerEntry) -> None:
     if name == "value":
+        known = {**entry.classes, **entry.codes}
+        if entry.classes and not known.keys() & {*values}:
+            has = ", ".join(f"{value} ({text})" for value, text in sorted(known.items()))
+            raise RequestRefusedError(
+                field, f"no pixel has {listed([*map(str, values)])}.", f"There are: {has}."
+            )
         return
     bits = named_bits(entry.bits, name)
     if bits is None:

@@ -138,6 +138,15 @@ def test_let_through(changes: dict[str, Any]) -> None:
         ({"qa": {"FparLai_QC": {"MODLAND": []}}}, "qa.FparLai_QC.MODLAND", "no value", "List"),
         ({"qa": {"FparLai_QC": {"value": []}}}, "qa.FparLai_QC.value", "no value", "List"),
         ({"qa": {"FparLai_QC": {}}}, "qa.FparLai_QC", "no field", "Name one"),
+        (
+            {
+                "products": product("MCD12Q1", "LC_Type1", collection="6"),
+                "qa": {"QC": {"value": [77]}},
+            },
+            "qa.QC.value",
+            "no pixel has 77",
+            "0 (classified land)",
+        ),
         ({"qa": {}}, "qa", "is empty", "Leave it out"),
         ({"qa": "best", "mask": False}, "qa", "mask: false keeps", "one of the two"),
         ({"qa": "best", "products": product("NEWPROD", "a")}, "qa", "does not know", "Write"),

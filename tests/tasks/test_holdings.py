@@ -121,3 +121,22 @@ def test_swaths_over_a_pole_are_near_all_that_is_near_it() -> None:
     swaths = held(tiles=frozenset(), cells=frozenset({Square(0, 17)}))
     grid = {"crs": "EPSG:3413", "resolution": 5000}
     check(swaths, region={"bbox": [20, 85, 30, 89]}, grid=grid)
+
+
+LAYERS: dict[str, tuple[int, ...]] = {"Lai_1km": (), "FparExtra_QC": ()}
+
+
+@pytest.mark.parametrize("rule", ["best", {"FparLai_QC": {"MODLAND": [0]}}])
+def test_a_rule_over_a_quality_layer_that_granules_lack_is_refused(rule: object) -> None:
+    """The request was accepted, fetched, and failed in each cell."""
+    with pytest.raises(RequestRefusedError, match="no quality layer 'FparLai_QC', which the rule"):
+        check(held(layers=LAYERS), qa=rule)
+    check(held(layers={**LAYERS, "FparLai_QC": ()}), qa=rule)
+    check(held(layers=LAYERS), qa={"FparExtra_QC": {"LANDSEA": [0]}})
+    check(held(layers={}), qa=rule)  # nothing is known of the granules
+    told = [
+        *lacking(
+            resolve(parse_request({**PLAIN, "qa": rule})), Holdings(products=(held(layers=LAYERS),))
+        )
+    ]
+    assert ["quality layer" in str(one) for one in told] == [True]

@@ -1,0 +1,90 @@
+"""Hold a granule against the catalogue's entry of its product, and against itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from modis.composites import composite_end
+from reprojection.catalogue import Product
+from reprojection.catalogue.layers import LayerKind
+from reprojection.errors import ReprojectionError
+from reprojection.read.granule import Granule, open_granule
+from reprojection.read.inspect import GranuleReport, inspect
+from reprojection.read.soundness import other_than_named
+
+
+def hold_strictly(path: Path) -> tuple[str, ...]:
+    """Read a whole granule and name all that is wrong with it, a line each.
+
+    Raises BadFormatError and UnreadableGranuleError as `inspect` does.
+    """
+    found = inspect(path)
+    with open_granule(path) as granule:
+        return (*disagreements(granule), *doubtful_values(granule, found))
+
+
+def disagreements(granule: Granule) -> Iterator[str]:
+    """Yield what a granule's header says otherwise than the catalogue, or cannot mean.
+
+    Names of layers and of their quality, ranges, lengths, dates, units and attributes: one line
+    each. Pixels are not read; `doubtful_values` is about them.
+    """
+    other = other_than_named(granule.path, granule)
+    if other:
+        yield f"the file is named {granule.path.name} and holds {other}; give it its own name"
+    entry = granule.entry
+    if entry is None:
+        known = granule.product or "a product without a name"
+        yield f"the catalogue has no entry for {known} of collection {granule.collection or '?'}"
+    else:
+        yield from _of_entry(granule, entry)
+    for name, layer in granule.layers.items():
+        yield from (f"{name}: {note}" for note in layer.notes)
+        if layer.qa is not None and layer.qa not in granule.layers:
+            yield f"{name}: its quality layer {layer.qa} is not in the file"
+        if layer.scale_problem and layer.kind is LayerKind.CONTINUOUS:
+            yield f"{name}: values are as stored: {layer.scale_problem}"
+
+
+def _of_entry(granule: Granule, entry: Product) -> Iterator[str]:
+    if entry.covers > 1 and granule.start is not None and granule.end is not None:
+        first, last = granule.start.date(), granule.end.date()
+        expected = composite_end(first, entry.covers)
+        if last != expected:
+            yield f"it covers {first} to {last}; the catalogue says until {expected}"
+    whole = entry.geometry != "tile" or all(one.tile is not None for one in granule.grids.values())
+    for name in entry.layer_names if whole else ():  # a part that was cut out may lack some
+        if name not in granule.layers and name not in granule.others:
+            yield f"{name}: the catalogue names it, and the file does not have it"
+    for name, layer in granule.layers.items():
+        lengths = entry.bands_of(name)
+        mine = tuple(size for _, size in layer.bands)
+        if lengths and mine and lengths != mine:
+            yield f"{name}: it has {mine} bands; the catalogue says {lengths}"
+
+
+def doubtful_values(granule: Granule, report: GranuleReport) -> Iterator[str]:
+    """Yield what a granule's pixels cannot mean: one line each.
+
+    `report` is that of `inspect`, which has read them: chunk indices and every value.
+    """
+    for one in report.layers:
+        if one.problem:
+            yield f"{one.name}: {one.problem}"
+        headers = granule.layers[one.name].notes
+        yield from (f"{one.name}: {note}" for note in one.notes if note not in headers)
+        yield from _unnamed(granule, one.name)
+
+
+def _unnamed(granule: Granule, name: str) -> Iterator[str]:
+    """Yield the values of a class layer with a legend that the legend does not name."""
+    layer = granule.layers[name]
+    if layer.kind is not LayerKind.CLASS or not layer.classes or layer.bands:
+        return
+    try:
+        found = set(granule.read(layer).ravel().tolist())
+    except ReprojectionError:
+        return  # told as the layer's problem
+    odd = sorted(found - layer.classes.keys() - layer.codes.keys() - {*layer.fills})
+    if odd:
+        shown = ", ".join(str(value) for value in odd[:5])
+        yield f"{name}: its legend does not name {shown}{' and others' if len(odd) > 5 else ''}"

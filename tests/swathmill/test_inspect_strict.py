@@ -1,0 +1,104 @@
+"""`swathmill inspect --strict`: what does not agree with the catalogue, a line each."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from modis.tile import TILE_SIZE
+from reprojection.read.strict import hold_strictly
+from reprojection.sample.hdfeos_write import (
+    FieldToWrite,
+    GranuleToWrite,
+    GridToWrite,
+    write_granule,
+)
+from swathmill.cli import application
+
+SIZE = TILE_SIZE
+DAY = dt.datetime(2012, 1, 1, tzinfo=dt.UTC)
+
+
+def inspect(path: Path, *more: str) -> tuple[int, str]:
+    said = CliRunner().invoke(application(), ["inspect", "--strict", str(path), *more])
+    return said.exit_code, said.stdout
+
+
+def leaf_area(
+    folder: Path, *, name: str = "", days: int = 8, **fields: dict[str, Any] | None
+) -> Path:
+    """A tile MCD15A2 of 100 pixels a side; `fields` changes attributes, None leaves a layer out."""
+    side = 100
+    names = ("Fpar_1km", "Lai_1km", "FparLai_QC", "FparExtra_QC", "FparStdDev_1km", "LaiStdDev_1km")
+    layers = []
+    for one in names:
+        attributes = fields.get(one, {})
+        if attributes is None:
+            continue
+        values = attributes.pop("values", np.full((side, side), 20, np.uint8))
+        layers.append(
+            FieldToWrite(
+                name=one,
+                values=values,
+                dims=("YDim", "XDim"),
+                typed={"_FillValue": 255},
+                attributes=attributes,
+            )
+        )
+    path = folder / (name or "MCD15A2.A2012001.h18v04.005.2012017000000.hdf")
+    granule = GranuleToWrite(
+        local_name="MCD15A2.A2012001.h18v04.005.2012017000000.hdf",
+        product="MCD15A2",
+        collection=5,
+        start=DAY,
+        end=DAY + dt.timedelta(days=days, seconds=-1),
+        produced=DAY,
+        day_night="Day",
+        ring=((0.0, 40.0), (0.0, 50.0), (15.0, 50.0), (13.0, 40.0)),
+        structure=GridToWrite(
+            name="MOD_Grid_MOD15A2",
+            upper_left=(0.0, 5 * SIZE),
+            lower_right=(SIZE, 4 * SIZE),
+            fields=layers,
+        ),
+    )
+    write_granule(path, granule)
+    return path
+
+
+def test_a_granule_that_agrees_says_so(tmp_path: Path) -> None:
+    code, said = inspect(leaf_area(tmp_path))
+    assert (code, "agrees with the catalogue and with itself" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"Lai_1km": {"valid_range": "from nothing to much"}},
+            "Lai_1km: ",
+        ),
+        ({"FparLai_QC": None}, "Lai_1km: its quality layer FparLai_QC is not in the file"),
+        (
+            {"LaiStdDev_1km": None},
+            "LaiStdDev_1km: the catalogue names it, and the file does not have it",
+        ),
+        ({"days": 16}, "it covers 2012-01-01 to 2012-01-16; the catalogue says until 2012-01-08"),
+        ({"name": "MCD15A2.A2012009.h18v04.005.2012017000000.hdf"}, "give it its own name"),
+    ],
+)
+def test_each_disagreement_is_a_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    (found,) = {one for one in hold_strictly(leaf_area(tmp_path, **changes)) if line in one}
+    assert "\n" not in found
+
+
+def test_the_command_ends_with_1_if_anything_is_wrong(tmp_path: Path) -> None:
+    path = leaf_area(tmp_path, LaiStdDev_1km=None, days=16)
+    code, said = inspect(path)
+    assert (code, len(said.splitlines())) == (1, 2)
+    code, said = inspect(path, "--json")
+    assert (code, json.loads(said)["wrong"]) == (1, [*hold_strictly(path)])
