@@ -137,11 +137,13 @@ def lacking(interests: Sequence[Interest], planned: Sequence[Gap]) -> tuple[Gap,
     if stopped:
         what = f"{len(stopped):,} more runs of the reduction"
         own.append(Gap(what=what, reason=_reason(min(stopped, key=order))))
-    if not own and not later:  # an input had been made, and could not be made again
+    # An input had been made and could not be made again, or was made since by another request.
+    if not own and not later:
+        inner = {TaskOutcome.SUPERSEDED} if planned else {TaskOutcome.SUPERSEDED, TaskOutcome.GAP}
         own = [
             Gap(what=interest.name, reason=interest.message or _LOST)
             for interest in sorted(interests, key=order)
-            if interest.outcome is TaskOutcome.SUPERSEDED
+            if interest.outcome in inner
         ]
     return (*planned, *later, *own)
 

@@ -238,6 +238,13 @@ def test_what_is_lacking_is_listed_by_phase_then_name(
     assert ending.lacking(interests, [NO_GRANULE]) == (NO_GRANULE, *gaps)
 
 
+def test_a_gap_is_named_though_its_cause_was_mended_for_another_request() -> None:
+    """The input that failed was made since; the cell without it stays a gap of this one."""
+    gap = replace(interest("c", GAP), message="g: not there")
+    found = ending.lacking([result("a"), interest("g", DONE), gap], [])
+    assert found == (Gap(what="c", reason="g: not there"),)
+
+
 # --- what is written ---
 
 
