@@ -22,6 +22,7 @@ from matplotlib import pyplot
 
 from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import Grid, Lattice
+from reprojection.read.window_time import WindowTime
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import GridToWrite, write_granule
 from reprojection.sample.sample import tile_granules
@@ -68,14 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         tiles = sorted(given.granules.rglob("MCD15A2.A2012*.hdf"))
         grid = Lattice(crs="EPSG:4326", resolution=0.03).snap(LEAVES)
-        window = "2012-01-01_2012-12-31"
+        window = date(2012, 1, 1), date(2012, 12, 31)
         leaves = write_group(folder / "leaves", tiles, ("Lai_1km", "Fpar_1km"), grid, window)
         (colours,) = given.granules.rglob("MOD09A1.*.hdf")
         bands = tuple(f"sur_refl_b0{n}" for n in (1, 2, 3))
         part = Lattice(crs="EPSG:4326", resolution=0.01).snap(valid_box(colours))
-        reflectances = write_group(folder / "colours", [colours], bands, part, "2017-07-12")
+        days = date(2017, 7, 12), date(2017, 7, 12)
+        reflectances = write_group(folder / "colours", [colours], bands, part, days)
         years = write_years(folder / "years")
-        aprils = write_group(folder / "aprils", years, ("Lai_1km",), grid, "2010-01-01_2012-12-31")
+        window = date(2010, 1, 1), date(2012, 12, 31)
+        aprils = write_group(folder / "aprils", years, ("Lai_1km",), grid, window)
         for found in Packages((SHIPPED, SHIPPED / "series")).every():
             package = found.package.name
             if only and package not in only:
@@ -138,10 +141,15 @@ def day_of(granule: Path) -> date:
 
 
 def write_group(
-    folder: Path, granules: Sequence[Path], layers: Sequence[str], grid: Grid, window: str
+    folder: Path,
+    granules: Sequence[Path],
+    layers: Sequence[str],
+    grid: Grid,
+    span: tuple[date, date],
 ) -> Path:
-    """Write a group's folder as a worker does."""
+    """Write a group's folder as a worker does; its window lasts from one day to another."""
     folder.mkdir()
+    window = f"{span[0]}_{span[1]}" if span[0] < span[1] else span[0].isoformat()
     days: dict[date, list[Path]] = {}
     for granule in granules:
         days.setdefault(day_of(granule), []).append(granule)
@@ -164,7 +172,14 @@ def write_group(
                 )
             )
     a = GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
-    spec = GroupSpec(group=f"one {window}", cell="one", window=window, grid=a, bands=tuple(bands))
+    spec = GroupSpec(
+        group=f"one {window}",
+        cell="one",
+        window=window,
+        grid=a,
+        bands=tuple(bands),
+        time=WindowTime(days=(span,)),
+    )
     sorted_layers = sort_layers(spec, paths)
     shares = {
         file: stack(one, number, folder / file)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import rasterio
 
+from reprojection.read.window_time import WindowTime
 from swathmill.errors import ArgumentError
 from tasks.model.package_uploads import Upload, repack
 from tasks.model.packages import (
@@ -245,6 +246,7 @@ def write_group(folder: Path) -> None:
         group="made-up 2012-01",
         cell="made-up",
         window="2012-01",
+        time=WindowTime(days=((date(2012, 1, 1), date(2012, 1, 31)),)),
         grid=GridSpec(crs="EPSG:4326", transform=tuple(transform)[:6], width=columns, height=rows),
         bands=tuple(
             ManifestBand(

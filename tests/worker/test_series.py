@@ -14,6 +14,8 @@ import scipy  # its parts are loaded where they are used
 
 from swathmill.package_kit import try_package
 from tasks.model.packages import SERIES, SHIPPED, Packages, unpack
+from tasks.request.document import Time
+from tasks.request.windows import windows
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 
@@ -30,6 +32,16 @@ def _empty_pixels() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
+
+
+def lasting(window: str) -> tuple[dt.date, dt.date]:
+    """The first and the last day of a window of one part."""
+    span = Time(start=dt.date(2011, 1, 1), end=dt.date(2013, 6, 30))
+    for kind in ("8-day", "month", "season", "year", "all"):
+        for one in windows(kind, span):
+            if one.name == window:
+                return one.first, one.last
+    raise AssertionError(window)
 
 
 def write(
@@ -74,6 +86,7 @@ def write(
         "group": f"here {window}",
         "cell": "here",
         "window": window,
+        "time": {"days": [[str(day) for day in lasting(window)]], "recurs": False},
         "grid": {
             "crs": "EPSG:4326",
             "transform": [0.1, 0, 10, 0, -0.1, 50],
@@ -150,6 +163,37 @@ def test_an_eight_day_composite(tmp_path: Path, group: Path, statistic: str) -> 
     for number in range(46):
         of = [n for n, day in enumerate(days) if (day.timetuple().tm_yday - 1) // 8 == number]
         np.testing.assert_allclose(found[number], at_each_pixel(values[of], compute), rtol=1e-6)
+
+
+def test_a_composite_over_a_season_that_passes_new_year(tmp_path: Path, group: Path) -> None:
+    write(group, ["A"], [dt.date(2012, 2, 10), dt.date(2012, 2, 12)], "2012-DJF")
+    found, names = run(tmp_path, "eight-day-composite", "A_composite.tif")
+    assert (len(found), names[0], names[-1]) == (13, "mean 2011-11-25", "mean 2012-02-26")
+
+
+def test_a_composite_that_reaches_into_the_window_counts_at_its_begin(
+    tmp_path: Path, group: Path
+) -> None:
+    """It was put into the last step, a year later."""
+    days = [dt.date(2011, 12, 27) + dt.timedelta(days=8 * n) for n in range(9)]
+    values = write(group, ["A"], days, "2012")["A"]
+    found, _ = run(tmp_path, "whittaker", "A_smooth.tif", smoothness="1e-6")
+    assert np.isnan(found[8:]).all(), "no date lies there"
+    pair = np.nanmean(values[:2], axis=0)
+    known = np.isfinite(pair) & (np.isfinite(values).sum(axis=0) > 1)
+    np.testing.assert_allclose(found[0][known], pair[known], rtol=1e-3, atol=1e-3)
+
+
+def test_inputs_that_do_not_say_the_days_of_the_window_are_refused(
+    tmp_path: Path, group: Path
+) -> None:
+    write(group, ["A"], DAYS[:3], "2011")
+    path = group / "manifest.json"
+    said = json.loads(path.read_text())
+    del said["time"]
+    path.write_text(json.dumps(said))
+    with pytest.raises(AttemptError, match="get the inputs anew"):
+        run(tmp_path, "whittaker", "A_smooth.tif")
 
 
 def test_a_seasonal_composite(tmp_path: Path, group: Path) -> None:

@@ -37,7 +37,7 @@ PERIODS = {"eight-day": eight_days, "season": season}
 
 def periods(group: Group, name: str) -> Iterator[str]:
     """Yield the periods of the group's window, also those without a day of data."""
-    day, last = group.first_day(), group.last_day()
+    day, last = group.first_day, group.last_day
     known = None
     while day <= last:
         found = PERIODS[name](day)

@@ -66,7 +66,7 @@ def main() -> None:
     share = group.number("share", 0.5, 0.01, 0.99)
     least = group.number("least", 0, 0, 1e30)
     for layer in group.layers:
-        days = np.array([(day - group.first_day()).days for day in layer.days])
+        days = np.array([(day - group.first_day).days for day in layer.days])
         with raster(group, f"{layer.label}_phenology.tif", BANDS) as write:
             for rows in group.blocks(len(layer.days) + 14 * len(steps)):
                 curve = smoothed(at_steps(layer.values(rows), days, steps), smoothness)

@@ -56,11 +56,16 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A run's inputs, and the folder of its outputs."""
+    """A run's inputs, and the folder of its outputs.
+
+    `window` is the window's name; it lasts from `first_day` to `last_day`.
+    """
 
     layers: tuple[Layer, ...]
     parameters: dict[str, str]
     window: str
+    first_day: dt.date
+    last_day: dt.date
     target: Path
     shape: tuple[int, int]
 
@@ -81,21 +86,6 @@ class Group:
         if not least <= value <= most:
             refuse(f"{name} is {text!r}; it should be from {least:g} to {most:g}")
         return value
-
-    def first_day(self) -> dt.date:
-        """Return the first day of the group's window."""
-        first, _, _ = self.window.partition("_")
-        return dt.date.fromisoformat(f"{first}-01-01"[:10] if len(first) < 10 else first)
-
-    def last_day(self) -> dt.date:
-        """Return the last day of the group's window."""
-        _, _, last = self.window.rpartition("_")
-        if len(last) == 10:
-            return dt.date.fromisoformat(last)
-        if len(last) == 4:
-            return dt.date(int(last), 12, 31)
-        month = dt.date.fromisoformat(f"{last}-01")
-        return (month + dt.timedelta(days=31)).replace(day=1) - dt.timedelta(days=1)
 
 
 def read_group(source: Path, target: Path) -> Group:
@@ -121,10 +111,15 @@ def read_group(source: Path, target: Path) -> Group:
                 units=units,
             )
         )
+    if "time" not in manifest:
+        refuse("the manifest does not say the days of the window: get the inputs anew")
+    days = manifest["time"]["days"]
     return Group(
         layers=tuple(layers),
         parameters=json.loads((source / "parameters.json").read_text("utf-8")),
         window=manifest["window"],
+        first_day=dt.date.fromisoformat(days[0][0]),
+        last_day=dt.date.fromisoformat(days[-1][1]),
         target=target,
         shape=shape,
     )

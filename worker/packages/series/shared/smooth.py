@@ -63,8 +63,8 @@ def main() -> None:
     order = int(group.number("order", 2, 0, 6))
     if length % 2 == 0 or order >= length:
         refuse(f"length is {length}, order {order}: length is odd, order less than it")
-    begin = group.first_day()
-    steps = np.arange(0, (group.last_day() - begin).days + 1, step)
+    begin = group.first_day
+    steps = np.arange(0, (group.last_day - begin).days + 1, step)
     names = [(begin + dt.timedelta(days=int(after))).isoformat() for after in steps]
     for layer in group.layers:
         days = np.array([(day - begin).days for day in layer.days])

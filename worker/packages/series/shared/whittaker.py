@@ -18,8 +18,11 @@ from series import Group, empty_pixels, raster, read_group, refuse
 
 
 def at_steps(values: np.ndarray, days: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return the values at the steps, NaN where there is none; the first axis is time in both."""
-    of = np.searchsorted(steps, days, "right") - 1
+    """Return the values at the steps, NaN where there is none; the first axis is time in both.
+
+    A date before the window, as of a composite that reaches into it, counts in the first step.
+    """
+    of = np.maximum(np.searchsorted(steps, days, "right") - 1, 0)
     found = np.full((len(steps), *values.shape[1:]), np.nan)
     for step in np.unique(of):
         with empty_pixels():
@@ -67,7 +70,7 @@ def _solved(weights: np.ndarray, values: np.ndarray, smoothness: float) -> np.nd
 def asked_steps(group: Group) -> tuple[np.ndarray, float]:
     """Return the steps in days after the window's first, and the smoothness, of the parameters."""
     step = int(group.number("step", 8, 1, 366))
-    steps = np.arange(0, (group.last_day() - group.first_day()).days + 1, step)
+    steps = np.arange(0, (group.last_day - group.first_day).days + 1, step)
     if len(steps) < 3:
         refuse(f"the window has {len(steps)} steps of {step} days; three are needed")
     return steps, group.number("smoothness", 10, 1e-6, 1e9)
@@ -77,7 +80,7 @@ def main() -> None:
     """Write a band per step for each layer."""
     group = read_group(Path(sys.argv[1]), Path(sys.argv[2]))
     steps, smoothness = asked_steps(group)
-    begin = group.first_day()
+    begin = group.first_day
     names = [(begin + dt.timedelta(days=int(after))).isoformat() for after in steps]
     for layer in group.layers:
         days = np.array([(day - begin).days for day in layer.days])
