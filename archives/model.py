@@ -47,7 +47,7 @@ class GranuleRecord:
     url: str
     day_night: str
     source: str = ""
-    companion: "GranuleRecord | None" = None
+    companions: "tuple[GranuleRecord, ...]" = ()
 
     def to_json(self) -> dict[str, object]:
         """Convert the record to JSON values; `from_json` restores an equal record."""

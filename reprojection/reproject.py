@@ -203,7 +203,7 @@ def _reproject(
             encoding=encoding,
             resampling=method,
             merge=options.merge,
-            driving=_driving(places, options),
+            driving=_driving(places, options, found.guides),
             mask=options.mask,
             search_valid=options.search == "valid",
             codes=options.codes == "keep",
@@ -245,12 +245,18 @@ def _completeness(
     return of_parts(used, len(empty) + len(without), [*without, *filled])
 
 
-def _driving(places: Sequence[GranuleHeader], options: Options) -> Driving | None:
+def _driving(
+    places: Sequence[GranuleHeader],
+    options: Options,
+    guides: Mapping[tuple[str, datetime | None], Path],
+) -> Driving | None:
     driver = options.driver
     if driver is None or options.merge == "mean":
         return None
+    entry = catalogue.product(places[0].product, places[0].collection)
+    needed = entry.geolocation_of(driver.layer) if entry is not None else ""
     theirs = [
-        found and replace(found, companion=place.companion)
+        found and replace(found, companion=guides.get((needed, found.start)))
         for place in places
         for found in [place_in(place.path, driver.layer)]
     ]

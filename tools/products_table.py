@@ -160,13 +160,6 @@ OTHERS = (
     Other("MCD64CMQ", "burned area, monthly, 0.25 degrees", "globe"),
     Other("MCDWD_L3", "flood, daily, 250 m", "geographic tile"),
     Other("VCDWD_L3", "flood (VIIRS), daily, 375 m", "hdf5 geographic tile"),
-    Other(
-        _viirs("09"),
-        "surface reflectance (VIIRS), 6 minutes",
-        "",
-        "HDF4-EOS swaths without places of their own, which are in VNP03MOD and VNP03IMG; the two "
-        "are not joined yet",
-    ),
     Other(_viirs("09CMG"), "surface reflectance (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other(_viirs("10"), "snow cover (VIIRS), 6 minutes", "netcdf swath"),
     Other(_viirs("10C1"), "snow cover (VIIRS), 0.05 degrees", "hdf5 globe"),

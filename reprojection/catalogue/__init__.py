@@ -93,7 +93,9 @@ class LayerEntry(_Entry):
     radiances, `planck` has the central wavenumber (1/cm), slope and intercept (K) of each band, by
     the first three letters of the product; `temperatures` names the file's own table of brightness
     temperatures, with `*` for the layer's name. `solar_time` names the layer that says when a pixel
-    was seen, in hours of the local solar time: UTC + longitude / 15 degrees.
+    was seen, in hours of the local solar time: UTC + longitude / 15 degrees. `geolocation` names
+    the product that says where this layer's pixels lie if it is not its product's, with `?` for the
+    first three letters of the product.
     """
 
     kind: LayerKind = LayerKind.CONTINUOUS
@@ -114,6 +116,7 @@ class LayerEntry(_Entry):
     scaled_by: Literal["reflectance", "radiance"] | None = None
     planck: dict[str, tuple[tuple[float, float, float], ...]] = Field(default_factory=dict)
     temperatures: str = ""
+    geolocation: str = ""
     title: str = ""
 
     @field_validator("codes", "classes", mode="before")
@@ -208,6 +211,18 @@ class Product(_Entry):
         """
         entry = self.layer(name)
         return entry.solar_time if entry is not None and self.period == 1 else ""
+
+    def geolocation_of(self, name: str) -> str:
+        """Name the product whose granules say where a layer's pixels lie; "" if none is needed."""
+        entry = self.layer(name)
+        own = entry.geolocation if entry is not None else ""
+        return own.replace("?", self.name[:3]) or self.geolocation
+
+    @property
+    def geolocations(self) -> tuple[str, ...]:
+        """The products whose granules say where the pixels of one layer or another lie."""
+        every = [self.geolocation, *(self.geolocation_of(name) for name in self.layers)]
+        return tuple(name for name in dict.fromkeys(every) if name)
 
     def axes_of(self, name: str) -> tuple[Axis, ...]:
         """Return a layer's axes besides rows and columns; empty if none is known."""
@@ -362,6 +377,18 @@ def read_family(file_name: str, text: str) -> tuple[Product, ...]:
         for group in family.products
         for name in group.names
     )
+
+
+def collections_beside(name: str, collection: str) -> tuple[str, ...]:
+    """List the collections of a product in which to look for what belongs to a collection.
+
+    The same one is first, then the newest. Numbers differ between products: granules of VJ109 in
+    collection 2 lie where those of VJ103MOD in collection 2.1 say.
+    """
+    own = Collection(collection)
+    every = {one for item in products() if item.name == name for one in item.collections}
+    others = sorted(every - {own}, key=lambda one: Collection(one).age, reverse=True)
+    return (own, *others)
 
 
 def product(name: str, collection: str) -> Product | None:

@@ -99,11 +99,13 @@ def _geo_layers(
         if granule.layers[name].swath == layer.swath:
             found.setdefault(word, granule.layers[name])
     if swath is None or len(found) != 2 or found["latitude"].shape != found["longitude"].shape:
-        remedy = (
-            "give the granule that holds it, too: MOD14 needs its MOD03, VNP02MOD its VNP03MOD"
-            if layer.grid is None
-            else "it lies on a grid: use the grid"
-        )
+        entry = granule.entry
+        needed = entry.geolocation_of(layer.name) if entry is not None else ""
+        remedy = "it lies on a grid: use the grid"
+        if entry is not None and needed:
+            remedy = f"{entry.name} needs its {needed} of the same start: give that granule, too"
+        elif layer.grid is None:
+            remedy = "give the granule that holds it, too"
         raise NoGeolocationError(
             f"layer {layer.name!r} of {granule.name} has no latitude and longitude: {remedy}"
         )

@@ -65,10 +65,14 @@ class MaskedLayer:
 
 
 class Found(NamedTuple):
-    """The headers of the granules that hold a layer, and the granules that are no part of it."""
+    """The headers of the granules that hold a layer, and the granules that are no part of it.
+
+    `guides` are the granules that say where pixels lie, by product and start.
+    """
 
     places: list[GranuleHeader]
     without: tuple[Missing, ...]
+    guides: Mapping[tuple[str, datetime | None], Path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,7 @@ class _Other:
     product: str
     start: datetime | None
     night: bool
-    geolocation: str  # the product that says where its pixels lie
+    geolocations: tuple[str, ...]  # the products that say where its pixels lie
     error: UnknownLayerError
 
 
@@ -88,14 +92,16 @@ def find_places(paths: Sequence[Path], layer: str) -> Found:
     """Read the headers of granules, sorted by start, then name.
 
     A granule of a product that others name as their geolocation is the companion of the one that
-    starts with it. A granule of the same product as one that holds the layer may lack it (level 1B
-    has no reflectances by night, a tile not each orbit), or lack its companion: it is no part.
+    starts with it, also where it holds a layer of that name. A granule of the same product as one
+    that holds the layer may lack it (level 1B has no reflectances by night, a tile not each orbit),
+    or lack its companion: it is no part.
 
     Raises what `open_granule` raises; UnknownLayerError if no granule holds the layer, or one of
     another product does not; NoGeolocationError if all that hold it lack their companion.
     """
     places: list[GranuleHeader] = []
     needs: dict[Path, str] = {}  # the product that says where a granule's pixels lie
+    guiding: set[str] = set()  # such products, of this layer and of others
     others: list[_Other] = []
     for path in paths:
         with opened(path) as (granule, _):
@@ -105,19 +111,26 @@ def find_places(paths: Sequence[Path], layer: str) -> Found:
                 others.append(_other(path, granule, error))
                 continue
             places.append(_place(path, granule, found))
-            if granule.entry is not None and granule.entry.geolocation:
-                needs[path] = "" if _has_places(granule) else granule.entry.geolocation
-    companions = {one.start: one.path for one in others if one.product in needs.values()}
+            if granule.entry is not None and not _has_places(granule):
+                guiding.update(granule.entry.geolocations)
+                needs[path] = granule.entry.geolocation_of(layer)
+    # A mask of land and water may be in both, the granule and its companion.
+    there: list[_Other | GranuleHeader] = [*others, *places]
+    guides = {(one.product, one.start): one.path for one in there if one.product in guiding}
+    places = [place for place in places if place.product not in guiding]
     ours = {place.product for place in places}
-    lacking = [one for one in others if one.product not in needs.values()]
+    lacking = [one for one in others if one.product not in guiding]
     if not places and others:
         raise _in_none(layer, others)
     for one in lacking:
         if one.product not in ours:
             raise one.error
     without = [Missing(what=one.name, why=no_layer(layer, night=one.night)) for one in lacking]
-    if companions:
-        places = [replace(place, companion=companions.get(place.start)) for place in places]
+    if guides:
+        places = [
+            replace(place, companion=guides.get((needs.get(place.path, ""), place.start)))
+            for place in places
+        ]
         lost = [place for place in places if needs.get(place.path) and place.companion is None]
         if len(lost) < len(places):
             without += [
@@ -125,7 +138,7 @@ def find_places(paths: Sequence[Path], layer: str) -> Found:
             ]
             places = [place for place in places if place not in lost]
     places.sort(key=lambda place: (place.start, place.name))
-    return Found(places, tuple(sorted(set(without))))
+    return Found(places, tuple(sorted(set(without))), guides)
 
 
 def _other(path: Path, granule: Granule, error: UnknownLayerError) -> _Other:
@@ -135,7 +148,7 @@ def _other(path: Path, granule: Granule, error: UnknownLayerError) -> _Other:
         product=granule.product,
         start=granule.start,
         night=granule.day_night == "night",
-        geolocation=granule.entry.geolocation if granule.entry else "",
+        geolocations=granule.entry.geolocations if granule.entry else (),
         error=error,
     )
 
@@ -146,7 +159,7 @@ def _has_places(granule: Granule) -> bool:
 
 def _in_none(layer: str, others: Sequence[_Other]) -> UnknownLayerError:
     """Name the granules of which none holds a layer, but not their companions."""
-    companions = {one.geolocation for one in others}
+    companions = {name for one in others for name in one.geolocations}
     others = [one for one in others if one.product not in companions] or others
     if len(others) == 1 and not others[0].night:
         return others[0].error

@@ -34,6 +34,9 @@ _NAMES = (
     "GRingPointLatitude",
 )
 
+_ALSO = {"GRingPointLongitude": "GRingLongitude", "GRingPointLatitude": "GRingLatitude"}
+"""Other names of the same, in files of NASA's Land SIPS."""
+
 
 def netcdf_structure(container: Container) -> Structure:
     """Return the grid or swath of a netCDF-4 file; none for other files.
@@ -71,7 +74,7 @@ def netcdf_inventory(
     """Return the inventory that global attributes hold, by upper-case name."""
     found: dict[str, tuple[odl.Scalar, ...]] = {}
     for name in _NAMES:
-        value = attributes.get(name)
+        value = attributes.get(name, attributes.get(_ALSO.get(name, "")))
         if value is not None:
             found[name.upper()] = value if isinstance(value, tuple) else (value,)
     for which, word in (("BEGINNING", "start"), ("ENDING", "end")):

@@ -420,6 +420,14 @@ def placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, 
             placed.append(np.minimum(np.arange(fine) // found.increment, coarse - 1))
         if len(placed) == 2:
             return placed[0], placed[1]
+        steps = {fine // coarse for fine, coarse in _sizes(layer, qa_layer) if fine % coarse == 0}
+        if (
+            not placed
+            and len(steps) == 1
+            and all(fine == coarse * max(steps) for fine, coarse in _sizes(layer, qa_layer))
+        ):  # as VIIRS has them: two by two pixels of 375 m in one of 750 m
+            rows, columns = (np.arange(fine) // max(steps) for fine, _ in _sizes(layer, qa_layer))
+            return rows, columns
     raise ChoiceRefusedError(
         f"QA layer {qa_layer.name!r} {qa_layer.shape} cannot be laid over layer {layer.name!r} "
         f"{layer.shape}: it must cover the same ground, at the same or an evenly coarser resolution"

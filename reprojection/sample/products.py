@@ -67,9 +67,10 @@ class FieldLayout(_Entry):
 class Layout(_Entry):
     """How a product's files are laid out.
 
-    `structures` names the grids or the swath, each with the share of a tile's pixels along a side
-    that its layers have. `fields` are layouts by the layer's name or a pattern's text before its
-    `*`; `maps` are a swath's, from geolocation to data: offset and increment.
+    `structures` names the grids or the swath, each with the share of a generated tile's pixels
+    along a side that its layers, or a swath's coordinates, have. `fields` are layouts by the
+    layer's name or a pattern's text before its `*`; `maps` are a swath's, from geolocation
+    to data: offset and increment.
     """
 
     products: tuple[str, ...]
@@ -227,7 +228,7 @@ class _Plan:
     def _swath(self) -> SwathToWrite:
         name = next(iter(self.layout.structures), "Swath")
         finer = self.layout.finer
-        rows = columns = SIDE
+        rows = columns = round(SIDE * next(iter(self.layout.structures.values()), 1))
         dims = ("Along_1", "Across_1") if finer > 1 else ("Along", "Across")
         step = np.linspace(-3.0, 3.0, rows)
         lat = np.broadcast_to(45.0 - step[:, None], (rows, columns)).astype(np.float32)
@@ -251,11 +252,15 @@ class _Plan:
         maps = (
             [("Along_1", "Along", 0, finer), ("Across_1", "Across", 0, finer)] if finer > 1 else []
         )
-        data = [
-            self._values(one, rows * finer, columns * finer, ("Along", "Across"))
-            for one in self.names()
-            if one not in placed
-        ]
+        data = []
+        for one in self.names():
+            if one in placed:
+                continue
+            entry = self.product.layer(one)
+            guide = self.product.geolocation_of(one) if entry and entry.geolocation else ""
+            more = round(self.product.resolution / self._resolution(one)) if guide else 1
+            own = ("Along_375m", "Across_375m") if guide else ("Along", "Across")
+            data.append(self._values(one, rows * finer * more, columns * finer * more, own))
         return SwathToWrite(
             name=name,
             geo_fields=[] if self.product.geolocation else geo,

@@ -225,7 +225,7 @@ def read_sites(
     lacks: list[Completeness] = []
     reader = _Reader(places, mask=mask)
     with one_call():
-        for wanted, (headers, without) in _held(paths, layers, lacks):
+        for wanted, (headers, without, _) in _held(paths, layers, lacks):
             lacks.append(of_parts([WHOLE] * len(headers), len(without), without))
             if headers[0].layer.scale_problem:
                 raise ChoiceRefusedError(

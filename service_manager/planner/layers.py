@@ -260,7 +260,7 @@ def _plan_moment(
         }
         for reach in reaches
     }
-    granules = [1 if record.companion is None else 2 for record in records]
+    granules = [1 + len(record.companions) for record in records]
     numbers = {
         reach: {place: sum(granules[index] for index in near[reach][place]) for place in touched}
         for reach in reaches
@@ -359,11 +359,10 @@ def _collected(
     for index in sorted(needed):
         record = records[index]
         mine = []
-        for one in (record, record.companion):
-            if one is not None:
-                key, line = collected(one)
-                draft.put(key, line)
-                mine.append(Given.of(key, one.name))
+        for one in (record, *record.companions):
+            key, line = collected(one)
+            draft.put(key, line)
+            mine.append(Given.of(key, one.name))
         given[index] = Given(
             ",".join(one.identity for one in mine), ",".join(one.text for one in mine)
         )

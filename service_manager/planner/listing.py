@@ -9,14 +9,16 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from archives.model import Archive, GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
+from reprojection.catalogue import collections_beside
 from service_manager.planner.granules import is_lit
+from tasks.errors import RequestRefusedError
 from tasks.request.document import Request
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 from tasks.request.vertices import Area
@@ -51,7 +53,7 @@ class Stretch:
         found = hashlib.sha256()
         for day in self.days:
             for number, records in day.records.items():
-                every = [one for r in records for one in (r, r.companion) if one is not None]
+                every = [one for r in records for one in (r, *r.companions)]
                 lines = [f"{r.name} {r.size} {r.checksum} {r.end.date()}" for r in every]
                 found.update(f"{day.day} {number}\n".encode())
                 found.update("\n".join(lines).encode())
@@ -165,8 +167,8 @@ def _of_product(
         lit = sorted(records, key=attrgetter("name"))
         if choice.day_night != "any":
             lit = [record for record in lit if is_lit(record, choice)]
-        if product.companion and lit:
-            lit = _accompanied(lit, product.companion, archive, box)
+        for name in product.companions:
+            lit = accompanied(lit, name, archive, box)
         if lit:
             yield day, product.number, tuple(lit)
 
@@ -180,15 +182,46 @@ def raster_days(product: ResolvedProduct, request: Request) -> tuple[date, ...]:
     return exact.raster.days or (undated,)
 
 
-def _accompanied(
-    records: Sequence[GranuleRecord], product: str, archive: Archive, box: LonLatBox
+def accompanied(
+    records: Sequence[GranuleRecord], product: str, archive: Archive, box: LonLatBox | None
 ) -> list[GranuleRecord]:
-    """Give granules of one day their companions: those of a product that start with them."""
-    first, day = records[0], records[0].start_day
-    found = archive.search(product, first.collection, day, day, box)
-    there = {record.start: record for record in found}
+    """Give granules of one day one more companion: of a product that which starts with them.
+
+    It may be of another collection. Granules without it are left out.
+    """
+    there: dict[datetime, GranuleRecord] = {}
+    for collection in collections_beside(product, records[0].collection) if records else ():
+        if all(record.start in there for record in records):
+            break
+        day = records[0].start_day
+        found = archive.search(product, collection, day, day, box)
+        there = {record.start: record for record in found} | there
     return [
-        replace(record, companion=there[record.start])
+        replace(record, companions=(*record.companions, there[record.start]))
         for record in records
         if record.start in there
     ]
+
+
+def unplaced(
+    resolved: ResolvedRequest, archive: Archive, box: LonLatBox | None
+) -> RequestRefusedError | None:
+    """Say which product's granules are not there that would say where pixels lie, if it is so."""
+    span = resolved.request.time
+    for product in resolved.products:
+        choice = product.choice
+        if not product.companions:
+            continue
+        found = archive.search(choice.name, choice.collection, span.start, span.end, box)
+        near = [record for record in found if is_lit(record, choice)]
+        days = [[*group] for _, group in groupby(near, key=attrgetter("start_day"))]
+        for name in product.companions:
+            if near and not any(accompanied(day, name, archive, box) for day in days):
+                return RequestRefusedError(
+                    f"products.{product.number}",
+                    f"granules of {choice.name} do not say where their pixels lie, those of {name} "
+                    f"do, and the archive has no granule of {name} that starts with one of the "
+                    f"{len(near):,} from {span.start} to {span.end}.",
+                    f"Add {name} of the same times to the archive, or ask for other days.",
+                )
+    return None

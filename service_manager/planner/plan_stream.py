@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
 from modis.tile import Tile
-from reprojection.catalogue import Geometry
+from reprojection.catalogue import Geometry, collections_beside
 from service_manager.planner.cells import places
 from service_manager.planner.chosen import archives, chosen
 from service_manager.planner.counts import Counts
@@ -31,7 +31,7 @@ from service_manager.planner.gaps import (
 )
 from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
 from service_manager.planner.layers import Layout, ProductLayers, covered_until, plan_date
-from service_manager.planner.listing import Stretch, search_box, stretches
+from service_manager.planner.listing import Stretch, search_box, stretches, unplaced
 from service_manager.planner.located import Locator
 from service_manager.planner.reductions import Groups
 from service_manager.planner.sites import SitesPlan
@@ -44,12 +44,12 @@ from tasks.request.checks import check_overpasses, check_request, request_notes
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
 from tasks.request.regions import region_tiles
-from tasks.request.resolved import ResolvedRequest, resolve
+from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 from tasks.settings import Settings
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 11  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 12  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,12 +199,9 @@ class PlanStream:
             found = [
                 one.choice.exact.digest
                 if one.choice.exact is not None
-                else archive.stamp(
-                    name, one.choice.collection, one.first_start, one.join.last, self._box
-                )
+                else archive.stamp(name, collection, one.first_start, one.join.last, self._box)
                 for one in self._resolved.products
-                for name in (one.choice.name, one.companion)
-                if name
+                for name, collection in _listed(one)
             ]
         except ArchiveError:
             return ""  # the search will say so, if it fails too
@@ -250,7 +247,9 @@ class PlanStream:
                 for one in self._wanted
                 if one.choice.exact is not None and not self._seen.get(one.number)
             ]
-            raise nothing_found(self.request, self._archive, unseen, self._box)
+            raise unplaced(self._resolved, self._archive, self._box) or nothing_found(
+                self.request, self._archive, unseen, self._box
+            )
 
     def gaps(self) -> Iterator[Gap]:
         """Yield what the request asks for and the archive does not have."""
@@ -279,7 +278,7 @@ class PlanStream:
             span = self._expected_span(wanted)
             wrong = misnamed(wanted.choice, span, self._archive)
             if wanted.geometry in ("swath", "outlined"):
-                placed = f" and has its {wanted.companion}" if wanted.companion else ""
+                placed = "".join(f" and has its {name}" for name in wanted.companions)
                 where = f"day that touches the region{placed}"
                 yield from date_gaps(wanted.choice, span.each_day(), seen, wrong, where)
             elif wanted.geometry == "globe":
@@ -418,6 +417,15 @@ class PlanStream:
             self._cubes.add(outcome.rasters)
         if self._sites is not None and not outcome.final:
             self._sites.add(outcome.rasters)
+
+
+def _listed(product: ResolvedProduct) -> Iterator[tuple[str, str]]:
+    """Yield each product and collection in which granules of a product choice are looked up."""
+    own = product.choice.collection
+    yield product.choice.name, own
+    for name in product.companions:
+        for collection in collections_beside(name, own):
+            yield name, collection
 
 
 def _failures(archive: Archive) -> int:

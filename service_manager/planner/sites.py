@@ -152,11 +152,10 @@ class SitesPlan:
             return wanted.geometry == "tile"
         inputs = []
         for record in touched:
-            for one in (record, record.companion):
-                if one is not None:
-                    key, line = collected(one)
-                    draft.put(key, line)
-                    inputs.append(Input(key=key, name=one.name))
+            for one in (record, *record.companions):
+                key, line = collected(one)
+                draft.put(key, line)
+                inputs.append(Input(key=key, name=one.name))
         named, unnamed = bounded(self._absent(wanted, day, records))
         spec = ExtractSpec(
             inputs=(*inputs, self._sites(draft)),

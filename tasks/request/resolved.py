@@ -70,9 +70,13 @@ class ResolvedProduct:
     join: Join
 
     @property
-    def companion(self) -> str:
-        """The product whose granules say where those of this one lie, or an empty text."""
-        return self.entry.geolocation if self.entry is not None else ""
+    def companions(self) -> tuple[str, ...]:
+        """The products whose granules say where the pixels of its layers lie."""
+        if self.entry is None:
+            return ()
+        names = (*(layer.name for layer in self.layers), self.driver.name)
+        every = dict.fromkeys(self.entry.geolocation_of(name) for name in names)
+        return tuple(name for name in every if name)
 
     @property
     def first_start(self) -> date:

@@ -14,8 +14,9 @@ from reprojection.errors import ChoiceRefusedError, NoGeolocationError, UnknownL
 from reprojection.grid.grids import Lattice
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import outline
+from reprojection.read.qa import placement
 from reprojection.read.temperatures import monochromatic
-from reprojection.reproject import Options, reproject
+from reprojection.reproject import Driver, Options, reproject
 from reprojection.sample.products import write_product
 
 DAY = date(2020, 1, 1)
@@ -198,7 +199,13 @@ def test_a_netcdf_file_says_what_it_is_in_attributes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "companion", "collection", "layer"),
-    [("MOD14", "MOD03", "61", "fire mask"), ("VNP02MOD", "VNP03MOD", "2", "M05")],
+    [
+        ("MOD14", "MOD03", "61", "fire mask"),
+        ("VNP02MOD", "VNP03MOD", "2", "M05"),
+        ("VNP14IMG", "VNP03IMG", "2", "fire mask"),
+        ("VNP09", "VNP03MOD", "2", "750m Surface Reflectance Band M1"),
+        ("VNP09", "VNP03IMG", "2", "375m Surface Reflectance Band I1"),
+    ],
 )
 def test_granules_without_coordinates_lie_where_their_companions_say(
     tmp_path: Path, name: str, companion: str, collection: str, layer: str
@@ -208,8 +215,56 @@ def test_granules_without_coordinates_lie_where_their_companions_say(
     found = reproject([geo, path], layer, GRID, Options())
     assert found.valid().mean() > 0.9
     assert [granule.name for granule in found.provenance.granules] == [path.name]
-    with pytest.raises(NoGeolocationError, match="needs its MOD03"):
+    with pytest.raises(NoGeolocationError, match=f"{name} needs its {companion}"):
         reproject([path], layer, GRID, Options())
     other = generated(tmp_path, "MOD05_L2", "61")
     with pytest.raises(UnknownLayerError):
         reproject([path, other], layer, GRID, Options())
+
+
+M1, I1 = "750m Surface Reflectance Band M1", "375m Surface Reflectance Band I1"
+COARSE = Lattice(crs="EPSG:4326", resolution=0.05).snap((8.0, 43.5, 9.0, 44.5))
+
+
+@pytest.mark.parametrize(("layer", "guide"), [(M1, "VNP03MOD"), (I1, "VNP03IMG")])
+def test_each_resolution_of_a_swath_lies_where_its_own_companion_says(
+    tmp_path: Path, layer: str, guide: str
+) -> None:
+    path = generated(tmp_path, "VNP09", "2")
+    guides = [generated(tmp_path, name, "2") for name in ("VNP03MOD", "VNP03IMG")]
+    found = reproject([path, *guides], layer, COARSE, Options(resampling="nearest", mask=False))
+    mine = next(one for one in guides if one.name.startswith(guide))
+    with h5py.File(mine) as file:
+        places = [file[f"geolocation_data/{word}"][...] for word in ("latitude", "longitude")]
+    lat, lon = (np.radians(one.astype(float).ravel()) for one in places)
+    centre = np.radians([44.5 - 0.05 * (np.arange(20) + 0.5), 8.0 + 0.05 * (np.arange(20) + 0.5)])
+    up, across = (one.ravel() for one in np.meshgrid(*centre, indexing="ij"))
+    near = np.cos(up[:, None] - lat) - np.cos(up[:, None]) * np.cos(lat) * (
+        1.0 - np.cos(across[:, None] - lon)
+    )  # the cosine of the angle between
+    stored = SD(str(path), SDC.READ).select(layer).get().ravel()
+    best = near.max(axis=1)
+    chosen = near == best[:, None]
+    right = [value in stored[row] for value, row in zip(found.data[0].ravel(), chosen, strict=True)]
+    assert all(right)
+    both = Options(resampling="nearest", mask=False, driver=Driver(layer=M1 if layer == I1 else I1))
+    led = reproject([path, *guides], layer, COARSE, both)
+    assert np.array_equal(led.data, found.data)
+
+
+def test_a_resolution_without_its_own_companion_is_refused_by_name(tmp_path: Path) -> None:
+    path = generated(tmp_path, "VNP09", "2")
+    coarse = generated(tmp_path, "VNP03MOD", "2")
+    assert reproject([path, coarse], M1, COARSE, Options()).valid().all()
+    with pytest.raises(NoGeolocationError, match="VNP09 needs its VNP03IMG of the same start"):
+        reproject([path, coarse], I1, COARSE, Options())
+
+
+def test_quality_of_750_m_covers_two_by_two_pixels_of_375_m(tmp_path: Path) -> None:
+    with open_granule(generated(tmp_path, "VNP09", "2")) as granule:
+        fine, coarse = granule.layer(I1), granule.layer("QF1 Surface Reflectance")
+        assert fine.qa == coarse.name
+        rows, columns = placement(granule, fine, coarse)
+        assert rows is not None
+        assert columns is not None
+        assert rows.tolist() == [n // 2 for n in range(96)] == columns.tolist()

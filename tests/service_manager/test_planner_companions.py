@@ -4,8 +4,11 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from archives.model import GranuleRecord
 from modis.collection import Collection
+from tasks.errors import RequestRefusedError
 from tasks.model.spec import CollectSpec, ReprojectSpec
 from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
 
@@ -16,12 +19,14 @@ FIRE: dict[str, Any] = {
 MOMENTS = [dt.datetime(2007, 4, 13, 12, minute, tzinfo=dt.UTC) for minute in (0, 5)]
 
 
-def granules(product: str, moments: list[dt.datetime]) -> list[GranuleRecord]:
+def granules(
+    product: str, moments: list[dt.datetime], collection: str = "61"
+) -> list[GranuleRecord]:
     found = []
     for moment in moments:
         plain = swath_granule(moment, (0, 0, 10, 10))
-        name = plain.name.replace("MYD99_L2", product).replace(".006.", ".061.")
-        found.append(replace(plain, name=name, product=product, collection=Collection("61")))
+        name = plain.name.replace("MYD99_L2", product).replace(".006.", f".{collection:0>3}.")
+        found.append(replace(plain, name=name, product=product, collection=Collection(collection)))
     return found
 
 
@@ -40,3 +45,28 @@ def test_a_granule_without_its_companion_is_left_out() -> None:
     (cell,) = specs(found, ReprojectSpec)
     assert len(cell.inputs) == 2
     assert {given.name.split(".")[2] for given in cell.inputs} == {"1200"}
+
+
+def reflectance(*layers: str) -> dict[str, Any]:
+    return {**SWATHS, "products": [{"name": "VJ109", "collection": "2", "layers": [*layers]}]}
+
+
+M1, I1 = "750m Surface Reflectance Band M1", "375m Surface Reflectance Band I1"
+
+
+def test_each_layer_has_the_companion_of_its_resolution_in_whatever_collection() -> None:
+    shelf = [*granules("VJ109", MOMENTS, "2"), *granules("VJ103MOD", MOMENTS, "21")]
+    shelf += [*granules("VJ103IMG", MOMENTS[:1], "2"), *granules("VJ103IMG", MOMENTS, "21")]
+    for layers, names in (((M1,), {"VJ103MOD"}), ((M1, I1), {"VJ103MOD", "VJ103IMG"})):
+        found = made(shelf, reflectance(*layers))
+        collected = specs(found, CollectSpec)
+        assert {spec.product for spec in collected} == {"VJ109", *names}
+        assert len(collected) == 2 * (1 + len(names))  # one edition of each companion
+        for cell in specs(found, ReprojectSpec):
+            assert len(cell.inputs) == 2 * (1 + len(names))
+
+
+def test_where_no_granule_has_its_companion_the_refusal_names_it() -> None:
+    shelf = [*granules("VJ109", MOMENTS, "2"), *granules("VJ103MOD", MOMENTS, "21")]
+    with pytest.raises(RequestRefusedError, match="no granule of VJ103IMG that starts with one"):
+        made(shelf, reflectance(I1))

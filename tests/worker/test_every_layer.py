@@ -80,8 +80,9 @@ def document(
 def test_every_layer_comes_to_a_raster(product: Product, collection: str, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     write_product(archive, product, collection, starting(product))
-    companion = catalogue.product(product.geolocation, collection)
-    if companion is not None:
+    for name in product.geolocations:
+        companion = catalogue.product(name, collection)
+        assert companion is not None
         write_product(archive, companion, collection, starting(product))
     held = FolderArchive(archive, tmp_path / "index.sqlite", read_outline)
     mill = Mill(tmp_path / "mill", archive)
