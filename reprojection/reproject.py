@@ -464,6 +464,7 @@ def _raster(
         codes={} if counted else {**(layer.classes if is_class else {}), **layer.codes},
         colours=colours_of(layer.classes) if is_class and dtype.kind == "u" else {},
         provenance=_provenance(places, grid, options, method),
+        notes=tuple(sorted({note for place in places for note in place.layer.notes})),
     )
 
 

@@ -36,7 +36,7 @@ from portal.web.forms import (
 )
 from reprojection.resampling import TRAITS
 from tasks.errors import RequestRefusedError
-from tasks.holdings.held import check_held, held_text
+from tasks.holdings.held import check_held, doubts, held_text
 from tasks.model.mail_address import is_address
 from tasks.model.model import RequestState
 from tasks.model.rasters import is_raster
@@ -305,6 +305,9 @@ def new_page(
 def _summary(portal: Portal, resolved: ResolvedRequest) -> dict[str, object]:
     """Collect what `summary.html` shows; raise RequestRefusedError for a wrong document."""
     found: Estimate = estimate(resolved, portal.settings)
+    held = portal.holdings.known()
+    if held is not None:
+        found = replace(found, notes=(*found.notes, *doubts(resolved, held)))
     yaml = request_yaml(resolved.request)
     return {"estimate": found, "yaml": yaml, "waiting": ()}
 

@@ -39,7 +39,8 @@ class LayerRecord(_Model):
 
     Of an output of an earlier step, `product` is the step's name, `layer` the output's without
     ending, and there is no collection. `requested` are product, collection and layer as a request
-    names them, and so as a package reads them.
+    names them, and so as a package reads them. `notes` say what its granules state and was not
+    understood.
     """
 
     product: str
@@ -57,6 +58,7 @@ class LayerRecord(_Model):
     requested: tuple[str, str, str] | None = Field(
         default=None, exclude_if=lambda names: names is None
     )
+    notes: tuple[str, ...] = Field(default=(), exclude_if=lambda notes: not notes)
 
 
 class InputRecord(_Model):

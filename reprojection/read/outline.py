@@ -79,16 +79,30 @@ def read_outline(path: Path) -> Outline | None:
         return None
 
 
-def read_layers(path: Path) -> dict[str, tuple[int, ...]]:
-    """List the layers of a granule file, with the lengths of their axes besides rows and columns.
+@dataclass(frozen=True, kw_only=True)
+class LayersSeen:
+    """The layers of a granule.
+
+    Attributes:
+        lengths: By layer, the lengths of its axes besides rows and columns.
+        notes: By layer, what its attributes state and was not understood, where there is such.
+    """
+
+    lengths: dict[str, tuple[int, ...]]
+    notes: dict[str, tuple[str, ...]]
+
+
+def read_layers(path: Path) -> LayersSeen:
+    """List the layers of a granule file.
 
     Raises BadFormatError and UnreadableGranuleError as `open_granule` does.
     """
     with open_granule(path) as granule:
-        return {
-            layer.name: tuple(length for _, length in layer.bands)
-            for layer in granule.layers.values()
-        }
+        every = granule.layers.values()
+        return LayersSeen(
+            lengths={one.name: tuple(length for _, length in one.bands) for one in every},
+            notes={one.name: one.notes for one in every if one.notes},
+        )
 
 
 def _swath_boundary(granule: Granule) -> tuple[Ring, ...] | None:

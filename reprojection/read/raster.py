@@ -129,6 +129,7 @@ class Raster:
         codes: Names of the values of a class layer or band.
         colours: Red, green, blue and opacity (0 to 255) by value of a class layer.
         completeness: Which expected inputs are missing; by default none.
+        notes: What the granules state of the layer and was not understood, so not applied.
 
     Raises:
         ValueError: the data are not of three dimensions, or not of as many bands as are named.
@@ -146,6 +147,7 @@ class Raster:
     codes: Mapping[int, str] = field(default_factory=dict)
     colours: Mapping[int, Colour] = field(default_factory=dict)
     completeness: Completeness = WHOLE
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.data.ndim != 3 or len(self.data) != len(self.bands):
@@ -209,6 +211,7 @@ class Raster:
                 height=self.grid.height,
             ),
             completeness=self.completeness,
+            notes=self.notes,
         )
 
 
@@ -243,6 +246,7 @@ class Description(BaseModel):
     grid: GridDescription
     completeness: Completeness = Field(default=WHOLE, exclude_if=lambda said: said == WHOLE)
     """The JSON omits it if the raster lacks nothing."""
+    notes: tuple[str, ...] = Field(default=(), exclude_if=lambda notes: not notes)
 
     def physical(self, stored: float) -> float:
         """Return what a stored value of a band of values is worth, in `units`."""
@@ -264,6 +268,7 @@ class Description(BaseModel):
             accuracy=own.accuracy,
             scaling=own.scaling,
             software=own.software,
+            notes=self.notes,
         )
 
     def raster(self, data: Pixels, nodata: float | int | None, grid: Grid | None = None) -> Raster:
@@ -281,4 +286,5 @@ class Description(BaseModel):
             colours=self.colours,
             provenance=self.provenance,
             completeness=self.completeness,
+            notes=self.notes,
         )

@@ -77,7 +77,9 @@ def mosaic(
     if clip is not None:
         _clip(data, first, grid, nodata, clip)
     completeness = of_parts([one.said.completeness for one in opened], absent, missing, unnamed)
-    said = first.model_copy(update={"provenance": provenance, "completeness": completeness})
+    notes = tuple(sorted({note for one in opened for note in one.said.notes}))
+    own = {"provenance": provenance, "completeness": completeness, "notes": notes}
+    said = first.model_copy(update=own)
     return said.raster(data, nodata, grid)
 
 
@@ -94,7 +96,7 @@ def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int 
 def _common(said: Description) -> tuple[str, str]:
     """Return the part of a description in which cells of one raster must agree."""
     return said.provenance.layer, said.model_dump_json(
-        exclude={"provenance", "grid", "completeness"}
+        exclude={"provenance", "grid", "completeness", "notes"}
     )
 
 

@@ -100,6 +100,7 @@ def stac_item(
             "swathmill:parameters": dict(said.provenance.parameters),
             **({"sci:doi": doi} if doi else {}),
             **_completeness(said.completeness),
+            **({"swathmill:notes": list(said.notes)} if said.notes else {}),
         },
         "links": [],
         "assets": {

@@ -15,6 +15,7 @@ import structlog
 from archives.errors import ArchiveError
 from archives.kinds.coverage import Coverage
 from reprojection.errors import ReprojectionError
+from reprojection.read.outline import LayersSeen
 from tasks.errors import StoreError
 from tasks.holdings import holdings
 from tasks.holdings.holdings import Held, Holdings, day_bits
@@ -26,10 +27,8 @@ POLL = 0.5  # seconds between two looks for a question
 IDLE = 60.0  # seconds between two looks at the archive without a question, at least
 _SHARE = 50.0  # of the time that one look takes: so much longer is the next one's wait
 
-Layers = dict[str, tuple[int, ...]]
-ReadLayers = Callable[[Path], Layers]
-"""Reads the layers of a granule, with the lengths of their axes besides rows and columns. Raises
-ReprojectionError when the file cannot be read."""
+ReadLayers = Callable[[Path], LayersSeen]
+"""Reads the layers of a granule. Raises ReprojectionError when the file cannot be read."""
 
 Job = Callable[[], None]
 _Stamps = tuple[tuple[str, int], ...]  # paths of files, with the times of their last change
@@ -79,7 +78,7 @@ class Teller:
         self._archive = archive
         self._read_layers = read_layers
         self._beside = beside
-        self._layers: dict[_Stamps, Layers] = {}
+        self._layers: dict[_Stamps, LayersSeen] = {}
         self._published: Holdings | None = None
         self._running: Future[None] | None = None
         self._next_poll = 0.0
@@ -134,22 +133,24 @@ class Teller:
             products.append(_held(each, layers))
         return Holdings(products=tuple(products))
 
-    def _read(self, covered: Coverage) -> Layers:
+    def _read(self, covered: Coverage) -> LayersSeen:
         """Return the layers of all samples together; none when one sample cannot be read.
 
         A sample that cannot be read may have other layers.
         """
-        found: Layers = {}
+        found = LayersSeen(lengths={}, notes={})
         for path in covered.samples:
             try:
-                found.update(self._read_layers(Path(path)))
+                one = self._read_layers(Path(path))
+                found.lengths.update(one.lengths)
+                found.notes.update(one.notes)
             except ReprojectionError as error:
                 log.info("layers are not known", granule=path, error=str(error))
-                return {}
+                return LayersSeen(lengths={}, notes={})
         return found
 
 
-def _held(covered: Coverage, layers: Layers) -> Held:
+def _held(covered: Coverage, layers: LayersSeen) -> Held:
     first = covered.days[0]
     return Held(
         name=covered.product,
@@ -161,7 +162,8 @@ def _held(covered: Coverage, layers: Layers) -> Held:
         tiles=covered.tiles,
         cells=covered.cells,
         anywhere=covered.anywhere,
-        layers=layers,
+        layers=layers.lengths,
+        notes=layers.notes,
     )
 
 

@@ -89,6 +89,17 @@ def lacking(resolved: ResolvedRequest, held: Holdings) -> Iterator[RequestRefuse
             yield _no_place(resolved.request, [found])
 
 
+def doubts(resolved: ResolvedRequest, held: Holdings) -> tuple[str, ...]:
+    """Say of the layers asked for what the archive's granules state and was not understood."""
+    found = []
+    for product in resolved.products:
+        known = _of(product.choice, held) if product.choice.exact is None else None
+        for layer in product.layers if known is not None else ():
+            notes = known.notes.get(split_index(layer.name)[0], ()) if known is not None else ()
+            found += [f"{product.choice.name} {layer.name}: {note}." for note in notes]
+    return tuple(found)
+
+
 def _has_days(product: ResolvedProduct, found: Held) -> bool:
     return found.has_days(product.first_start, product.join.last)
 

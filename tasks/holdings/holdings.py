@@ -37,7 +37,7 @@ class Held(_Part):
     `bits` is a hexadecimal number whose bit i stands for the day `first` + i. Its granules lie in
     the sinusoidal `tiles` and in the `cells` of 10 degrees; `anywhere`: some may lie elsewhere.
     `layers` are those of a few granules, with the lengths of the axes besides rows and columns;
-    none: not looked at.
+    none: not looked at. `notes` has, by layer, what those granules state and was not understood.
     """
 
     name: str
@@ -50,6 +50,9 @@ class Held(_Part):
     cells: frozenset[Square] = frozenset()
     anywhere: bool = False
     layers: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    notes: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, exclude_if=lambda notes: not notes
+    )
 
     @cached_property
     def _bits(self) -> int:

@@ -10,11 +10,13 @@ from pathlib import Path
 from archives.kinds.coverage import Coverage, Square
 from modis.collection import Collection
 from modis.tile import Tile
-from service_manager.storage.holdings import Job, Layers, Teller
+from reprojection.read.outline import LayersSeen
+from service_manager.storage.holdings import Job, Teller
 from tasks.tables.runtime import Runtime
 
+NOTE = "its valid_range is 'all', which is no range: not used"
 FIRST, LAST = dt.date(2012, 1, 1), dt.date(2012, 4, 30)
-LAYERS: dict[str, Layers] = {
+LAYERS: dict[str, dict[str, tuple[int, ...]]] = {
     "/MCD15A2": {"Lai_1km": (), "Fpar_1km": (), "FparLai_QC": (), "LaiStdDev_1km": ()},
     "/MYD04_L2": {
         "Optical_Depth_Land_And_Ocean": (),
@@ -68,9 +70,10 @@ class StillArchive:
         )
 
 
-def layers_of(path: Path) -> Layers:
+def layers_of(path: Path) -> LayersSeen:
     """The layers of the archive's samples."""
-    return LAYERS[str(path)]
+    notes: dict[str, tuple[str, ...]] = {"Lai_1km": (NOTE,)} if str(path) == "/MCD15A2" else {}
+    return LayersSeen(lengths=LAYERS[str(path)], notes=notes)
 
 
 def inline(job: Job) -> "Future[None]":

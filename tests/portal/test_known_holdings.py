@@ -1,6 +1,7 @@
 """What the portal knows of the archive, and that it never refuses by an old list or by none."""
 
 from collections.abc import Iterator
+from html import unescape
 
 import pytest
 
@@ -14,9 +15,9 @@ from tasks.holdings import holdings
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables.runtime import Runtime, memory_runtime
-from tests.portal.archive import FIRST, StillArchive, inline, layers_of, telling
-from tests.portal.scripted import live_runtime
-from tests.portal.submissions import DOCUMENT
+from tests.portal.archive import FIRST, NOTE, StillArchive, inline, layers_of, telling
+from tests.portal.scripted import live_portal, live_runtime, settings
+from tests.portal.submissions import DOCUMENT, FORM
 
 STRANGE = resolve(
     parse_request(
@@ -77,3 +78,9 @@ def test_nothing_is_refused_when_the_manager_has_gone(
     Teller(runtime, archive, layers_of, inline).tick()
     assert holdings.read(runtime.store)[0] is not None
     KnownHoldings(runtime).check(STRANGE)
+
+
+def test_the_form_says_what_granules_state_and_was_not_understood(runtime: Runtime) -> None:
+    with live_portal(runtime, settings()) as portal, portal.client() as client:
+        said = client.post("/new/check", data=FORM).text
+    assert f"MCD15A2 Lai_1km: {NOTE}" in unescape(said)
