@@ -6,6 +6,7 @@ LP DAAC, NSIDC and OB.DAAC; near-real-time editions (names in _NRT) and PO.DAAC'
 surface temperature are not listed again. Run `python -m tools.products_table` after a change.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -51,6 +52,15 @@ REAL = (
     "VNP13A2",
 )
 """Products of which the tests read real granules; the page says of no other that it is read."""
+
+HEADERS = Path(__file__).parent.parent / "tests" / "headers"
+
+
+def with_headers() -> frozenset[str]:
+    """Name the products of whose real granules the tests have the header, and not the values."""
+    every = (json.loads(path.read_text(encoding="utf-8")) for path in HEADERS.glob("*.json"))
+    return frozenset(one["product"] for one in every) - {*REAL, ""}
+
 
 _SHOWN = {
     "netcdf grid": "; real files of SeaWiFS in this form",
@@ -99,7 +109,6 @@ OTHERS = (
     Other(
         "MOD02OBC MYD02OBC", "L1B of the calibrators on board", "", "readings of no place on Earth"
     ),
-    Other("MOD09 MYD09", "surface reflectance, 5 minutes", "swath"),
     Other("MOD09CMA MYD09CMA", "aerosol for surface reflectance, 0.05 degrees", "globe"),
     Other("MODOCGA MYDOCGA", "ocean bands, daily, 1 km", "tile"),
     Other("MODTBGA MYDTBGA", "thermal bands, daily, 1 km", "tile"),
@@ -151,8 +160,8 @@ OTHERS = (
     Other("MCD43B1 MCD43B2 MCD43B3 MCD43B4", "BRDF, albedo and NBAR (collection 5), 1 km", "tile"),
     Other("MCD43C2", "BRDF snow-free parameters, 0.05 degrees", "globe"),
     Other(
-        "MCD43D01 MCD43D31 MCD43D51 MCD43D62",
-        "BRDF and albedo, 30 arc seconds (four of D01 to D68, which are alike)",
+        "MCD43D01 MCD43D31 MCD43D40 MCD43D51 MCD43D62",
+        "BRDF and albedo, 30 arc seconds (five of D01 to D68, which are alike)",
         "globe",
     ),
     Other("MCD43GF", "albedo with gaps filled, 30 arc seconds", "globe"),
@@ -276,6 +285,7 @@ OTHERS = (
 
 def rows() -> Iterator[tuple[str, str, str, str, str]]:
     """Yield name, title, state, evidence and source of each product; the catalogue's first."""
+    headers = with_headers()
     newest: dict[str, tuple[tuple[int, int], catalogue.Product]] = {}
     for product in catalogue.products():
         age = max(Collection(one).age for one in product.collections)
@@ -285,33 +295,43 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
         form = layouts().get(product.name)
         made = "generated granule of its layout" if form else "generated granule"
         real = product.name in REAL
-        state = "read" if real else "by specification"
+        by_header = product.name in headers
+        state = "read" if real else "by header" if by_header else "by specification"
         evidence = f"real granule, {made}" if real else made
+        evidence = f"header of a real granule, {made}" if by_header else evidence
         yield product.name, product.title, f"{state}, in the catalogue", evidence, product.source
     for other in OTHERS:
         for name in other.names.split():
             if other.why:
                 yield name, other.title, f"not read: {other.why}", "", ""
             else:
-                evidence = f"generated {other.form}{_SHOWN.get(other.form, '')}"
-                yield name, other.title, "by specification, from attributes", evidence, ""
+                by_header = name in headers
+                evidence = "header of a real granule, " if by_header else ""
+                evidence += f"generated {other.form}{_SHOWN.get(other.form, '')}"
+                state = "by header" if by_header else "by specification"
+                yield name, other.title, f"{state}, from attributes", evidence, ""
 
 
-def shares() -> tuple[float, float]:
-    """Return the shares of products that are read, and that are so by specification."""
+def shares() -> tuple[float, float, float]:
+    """Return the shares of products that are read, by a real header, and by specification."""
     states = [state for _, _, state, *_ in rows()]
-    read = sum(state.startswith("read") for state in states)
-    specified = sum(state.startswith("by specification") for state in states)
-    return read / len(states), specified / len(states)
+    read, header, specified = (
+        sum(state.startswith(word) for state in states)
+        for word in ("read", "by header", "by specification")
+    )
+    return read / len(states), header / len(states), specified / len(states)
 
 
 _HEAD = """# Products
 
 Every NASA MODIS and VIIRS product from level 1B to level 4, and what is known of how Swathmill
 reads it. Of {count} products, {real} ({read:.1%}) are **read**: real granules of them have shown
-it, compared with independent readers. {specified:.1%} are read **by specification**: no real
-granule was at hand, and files generated in the form that user guides and file specifications
-describe (`reprojection/sample/products.py`) are read; a real file may differ. If one does,
+it, compared with independent readers. {headers} ({header:.1%}) are read **by header**: the
+structure and attributes of a real granule are known (`tests/headers`, with their sources), and a
+granule with these, and values that are made up, is read as the header says
+(`tests/reprojection/test_headers.py`). {specified:.1%} are read **by specification**: files
+generated in the form that user guides and file specifications describe
+(`reprojection/sample/products.py`) are read; a real file may differ. If one does,
 `swathmill inspect` says what it does not understand; please report it. The rest is not read, with
 the reason.
 
@@ -332,8 +352,16 @@ def page() -> str:
     """Return the page as Markdown."""
     every = [*rows()]
     table = "".join(f"| {' | '.join(row)} |\n" for row in every)
-    read, specified = shares()
-    return _HEAD.format(count=len(every), real=len(REAL), read=read, specified=specified) + table
+    read, header, specified = shares()
+    head = _HEAD.format(
+        count=len(every),
+        real=len(REAL),
+        read=read,
+        headers=sum(state.startswith("by header") for _, _, state, *_ in every),
+        header=header,
+        specified=specified,
+    )
+    return head + table
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample import products
 from reprojection.sample.products import Layout, write_product
 from tasks.request.document import ProductChoice
-from tools.products_table import OTHERS, PAGE, REAL, Form, page, rows, shares
+from tools.products_table import OTHERS, PAGE, REAL, Form, page, rows, shares, with_headers
 
 DAY = date(2020, 1, 1)
 GRID = Lattice(crs="EPSG:4326", resolution=0.25).snap((8.5, 43.0, 10.5, 46.0))
@@ -30,9 +30,11 @@ def test_the_page_is_that_of_the_catalogue() -> None:
 
 
 def test_only_real_granules_show_that_a_product_is_read() -> None:
-    read, specified = shares()
+    read, header, specified = shares()
     assert {name for name, _, state, *_ in rows() if state.startswith("read")} == set(REAL)
-    assert read + specified >= 0.95
+    headed = {name for name, _, state, *_ in rows() if state.startswith("by header")}
+    assert headed == with_headers()
+    assert read + header + specified >= 0.95
 
 
 def test_real_granules_are_those_at_hand(granules: Path) -> None:

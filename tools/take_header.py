@@ -1,0 +1,303 @@
+"""Take the header of a granule: its structure and attributes, no pixels.
+
+Headers in `tests/headers` are what the reader is tested against (`tests/reprojection/headers.py`
+writes granules of them). A header is taken from a HDF4, HDF5 or netCDF-4 file, or from the DMR
+(DAP 4 metadata, XML) that a server has made of one:
+
+    python -m tools.take_header FILE --source TEXT > tests/headers/PRODUCT.json
+
+Kept are types, names, groups, dimensions, and attributes as they are. Left out, and counted, are
+texts of more than 400 characters besides StructMetadata and CoreMetadata, and the history of
+production (ArchiveMetadata, names of input files).
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import h5py
+import numpy as np
+from pyhdf.SD import SD, SDC
+
+from modis.formats import HDF4_MAGIC, HDF5_MAGIC
+from modis.granule_name import parse_granule_name
+from reprojection.read.structmetadata import parse_structure
+
+_LONGEST = 400
+_NEEDED = re.compile(r"(Struct|Core|core)[mM]etadata[._]\d+$")
+_HISTORY = re.compile(
+    r"^(Archive|archive|Old|creator|publisher)|[iI]nput|history|uuid|email|Environment"
+    r"|dmr_sds_ref|fullnamepath|_ChunkSizes"
+)
+_HDF4: Mapping[int, str] = {
+    SDC.CHAR8: "text",
+    SDC.UCHAR8: "u1",
+    SDC.INT8: "i1",
+    SDC.UINT8: "u1",
+    SDC.INT16: "i2",
+    SDC.UINT16: "u2",
+    SDC.INT32: "i4",
+    SDC.UINT32: "u4",
+    SDC.FLOAT32: "f4",
+    SDC.FLOAT64: "f8",
+}
+_DAP: Mapping[str, str] = {
+    "String": "text",
+    "Byte": "u1",
+    "UInt8": "u1",
+    "Char": "u1",
+    "Int8": "i1",
+    "Int16": "i2",
+    "UInt16": "u2",
+    "Int32": "i4",
+    "UInt32": "u4",
+    "Int64": "i8",
+    "UInt64": "u8",
+    "Float32": "f4",
+    "Float64": "f8",
+}
+_SPACE = "{http://xml.opendap.org/ns/DAP/4.0#}"
+
+Value = str | list[int | float]
+Attribute = tuple[str, str, Value]  # name, type, value
+
+
+def header_of(path: Path, source: str) -> dict[str, Any]:
+    """Take the header of a file, or of the DMR of one; raise ValueError for other files."""
+    head = path.read_bytes()[:512]
+    if head.startswith(HDF4_MAGIC):
+        file, form, attributes, fields = path.name, "hdf4", *_of_hdf4(path)
+    elif head.startswith(HDF5_MAGIC):
+        file, form, attributes, fields = path.name, "hdf5", *_of_hdf5(path)
+    elif b"DAP/4.0" in head:
+        file, form, attributes, fields = _of_dmr(path)
+    else:
+        raise ValueError(f"{path} is neither HDF nor a DMR: it begins with {head[:16]!r}")
+    kept = [one for one in attributes if _is_kept(one)]
+    left = len(attributes) - len(kept)
+    for field in fields:
+        many = len(field["attributes"])
+        field["attributes"] = [one for one in field["attributes"] if _is_kept(one)]
+        left += many - len(field["attributes"])
+    name = parse_granule_name(file)
+    return {
+        "product": name.product if name else "",
+        "collection": str(name.collection) if name else "",
+        "file": file,
+        "source": source,
+        "format": form,
+        "attributes_left_out": left,
+        "attributes": kept,
+        "datasets": fields,
+    }
+
+
+def _is_kept(one: Attribute) -> bool:
+    name, _, value = one
+    if _NEEDED.search(name):
+        return True
+    return not _HISTORY.search(name) and not (isinstance(value, str) and len(value) > _LONGEST)
+
+
+def _of_hdf4(path: Path) -> tuple[list[Attribute], list[dict[str, Any]]]:
+    file = SD(str(path), SDC.READ)
+    fields = []
+    for index in range(file.info()[0]):
+        sds = file.select(index)
+        name, rank, sizes, kind, _ = sds.info()
+        shape = [int(size) for size in (sizes if rank > 1 else [sizes])]
+        if not sds.iscoordvar():
+            dims = [[str(sds.dim(at).info()[0]), size] for at, size in enumerate(shape)]
+            own = _hdf4_attributes(sds)
+            kind = SDC.UINT8 if kind == SDC.CHAR8 else kind
+            fields.append({"name": name, "type": _HDF4[kind], "dims": dims, "attributes": own})
+        sds.endaccess()
+    attributes = _hdf4_attributes(file)
+    file.end()
+    return attributes, fields
+
+
+def _hdf4_attributes(holder: Any) -> list[Attribute]:
+    found: list[Attribute] = []
+    for name, (value, _, kind, _) in holder.attributes(full=True).items():
+        if _HDF4[kind] == "text":
+            found.append((name, "text", str(value).rstrip("\0")))
+        else:
+            found.append((name, _HDF4[kind], value if isinstance(value, list) else [value]))
+    return found
+
+
+def _of_hdf5(path: Path) -> tuple[list[Attribute], list[dict[str, Any]]]:
+    with h5py.File(path) as file:
+        fields: list[dict[str, Any]] = []
+
+        def visit(name: str, item: object) -> None:
+            if not isinstance(item, h5py.Dataset):
+                return
+            if item.dtype.kind in "SO" and item.shape == ():
+                text = item[()]
+                said = text.decode("latin-1") if isinstance(text, bytes) else str(text)
+                if _NEEDED.search(name):
+                    fields.append(
+                        {"name": f"/{name}", "type": "text", "text": said, "attributes": []}
+                    )
+            elif item.dtype.kind in "iuf":
+                dims = [
+                    [str(dim.label or (dim[0].name if len(dim) else "")).lstrip("/"), int(size)]
+                    for dim, size in zip(item.dims, item.shape, strict=True)
+                ]
+                kind, own = item.dtype.str[1:], _hdf5_attributes(item.attrs)
+                field = {"name": f"/{name}", "type": kind, "dims": dims, "attributes": own}
+                fields.append(field)
+
+        file.visititems(visit)
+        return _hdf5_attributes(file.attrs), fields
+
+
+_OF_LIBRARY = (
+    "CLASS",
+    "NAME",
+    "REFERENCE_LIST",
+    "DIMENSION_LIST",
+    "_Netcdf4Dimid",
+    "_NCProperties",
+)
+
+
+def _hdf5_attributes(attrs: h5py.AttributeManager) -> list[Attribute]:
+    found: list[Attribute] = []
+    for name, value in attrs.items():
+        if name in _OF_LIBRARY or name == "_Netcdf4Coordinates":
+            continue
+        if isinstance(value, bytes | str):
+            said = value.decode("latin-1") if isinstance(value, bytes) else value
+            found.append((name, "text", said.rstrip("\0")))
+            continue
+        array = np.asarray(value)
+        if array.dtype.kind in "iuf":
+            found.append((name, array.dtype.str[1:], array.ravel().tolist()))
+        elif array.dtype.kind in "SUO":
+            items = [one.decode() if isinstance(one, bytes) else str(one) for one in array.ravel()]
+            found.append((name, "text", "".join(items).rstrip("\0")))
+    return found
+
+
+def _of_dmr(path: Path) -> tuple[str, str, list[Attribute], list[dict[str, Any]]]:
+    root = ElementTree.fromstring(path.read_bytes())
+    file = re.sub(r"\.nc\.h5$", ".nc", str(root.get("name")))
+    form = "hdf4" if file.endswith(".hdf") else "hdf5"
+    sizes = dict(_dap_sizes(root, ""))
+    attributes = _dap_attributes(root)
+    fields = [*_dap_fields(root, "/", sizes)]
+    if form == "hdf5":
+        return file, form, attributes, fields
+    # A DMR writes names of HDF4 with underscores; StructMetadata has them as they are.
+    attributes = [
+        (re.sub(r"(Metadata)_(\d+)$", r"\1.\2", name), *rest) for name, *rest in attributes
+    ]  # type: ignore[misc]
+    struct = "".join(str(one[2]) for one in attributes if one[0].startswith("StructMetadata."))
+    return file, form, attributes, _named_as_in_hdf4(fields, struct)
+
+
+def _dap_sizes(group: ElementTree.Element, path: str) -> Iterator[tuple[str, int]]:
+    for one in group.findall(f"{_SPACE}Dimension"):
+        yield f"{path}/{one.get('name')}", int(str(one.get("size")))
+    for one in group.findall(f"{_SPACE}Group"):
+        yield from _dap_sizes(one, f"{path}/{one.get('name')}")
+
+
+def _dap_fields(
+    group: ElementTree.Element, path: str, sizes: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
+    for one in group:
+        kind = one.tag.removeprefix(_SPACE)
+        name = f"{path}{one.get('name')}"
+        if kind == "Group":
+            yield from _dap_fields(one, f"{name}/", sizes)
+        elif kind in _DAP and kind != "String":
+            dims = []
+            for dim in one.iter(f"{_SPACE}Dim"):
+                said = dim.get("name")
+                size = int(str(dim.get("size"))) if said is None else sizes[said]
+                dims.append([str(said or "").lstrip("/"), size])
+            yield {
+                "name": name,
+                "type": _DAP[kind],
+                "dims": dims,
+                "attributes": _dap_attributes(one),
+            }
+
+
+def _dap_attributes(holder: ElementTree.Element) -> list[Attribute]:
+    found: list[Attribute] = []
+    for one in holder.findall(f"{_SPACE}Attribute"):
+        kind = _DAP.get(str(one.get("type")))
+        values = [value.text or "" for value in one.findall(f"{_SPACE}Value")]
+        if kind == "text":
+            found.append((str(one.get("name")), kind, "\n".join(values)))
+        elif kind is not None:
+            numbers = np.array(values).astype(float if kind[0] == "f" else "i8").astype(kind)
+            found.append((str(one.get("name")), kind, numbers.tolist()))
+    return found
+
+
+def _named_as_in_hdf4(fields: Sequence[dict[str, Any]], struct: str) -> list[dict[str, Any]]:
+    """Give the fields of an HDF4 file the names, and dimensions, that StructMetadata has."""
+    structure = parse_structure(struct)
+    known = {}
+    for part in (*structure.grids, *structure.swaths):
+        every = part.fields if hasattr(part, "fields") else (*part.geo_fields, *part.data_fields)
+        for field in every:
+            known[part.name, _as_dap(field.name)] = part.name, field
+    found = []
+    for one in fields:
+        group, _, name = one["name"].lstrip("/").rpartition("/")
+        there = known.get((group.split("/")[0], name))
+        if there is None:
+            there = next((at for (_, said), at in known.items() if said == name), None)
+        if there is None or there[1].name in {one["name"] for one in found}:
+            continue  # coordinates that the server computed, and what lies on no structure
+        structure_name, field = there
+        names = [f"{dim}:{structure_name}" for dim in field.dims]
+        dims = [[name, size] for name, (_, size) in zip(names, one["dims"], strict=True)]
+        found.append({**one, "name": field.name, "dims": dims})
+    return found
+
+
+def _as_dap(name: str) -> str:
+    plain = re.sub(r"\W", "_", name)
+    return f"_{plain}" if plain[:1].isdigit() else plain
+
+
+def as_text(header: Mapping[str, Any]) -> str:
+    """Write a header as JSON, a line for each attribute and data set."""
+
+    def line(value: object) -> str:
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+    plain = [
+        f"{line(key)}: {line(header[key])}" for key in header if not isinstance(header[key], list)
+    ]
+    lists = [
+        f"{line(key)}: [\n" + ",\n".join(line(one) for one in header[key]) + "\n]"
+        for key in ("attributes", "datasets")
+    ]
+    return "{\n" + ",\n".join([*plain, *lists]) + "\n}\n"
+
+
+def main() -> None:
+    """Print the header of the file that is named."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--source", required=True, help="where the file or DMR was found")
+    given = parser.parse_args()
+    sys.stdout.write(as_text(header_of(given.file, given.source)))
+
+
+if __name__ == "__main__":
+    main()
