@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from portal.app import create_app
+from portal.http_server import server_config
 from portal.web.context import Portal
 from processes.ready import say_ready
 from tasks.errors import StoreError
@@ -18,7 +19,6 @@ from tasks.run.connect import SettingMissingError, connect
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.runtime import Runtime
 
-_GRACE_SECONDS = 5
 _FILES = 65_536  # open at once: each page that follows a request keeps a connection
 
 
@@ -37,15 +37,8 @@ def main() -> int:
     except StoreError as error:
         sys.stderr.write(f"The portal cannot start: storage does not answer: {error}\n")
         return exits.UNAVAILABLE
-    config = uvicorn.Config(
-        app,
-        host=settings.portal_host,
-        port=settings.portal_port,
-        log_config=None,
-        # Sign-in links carry their token in the address, so addresses are not logged.
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+    config = server_config(
+        app, host=settings.portal_host, port=settings.portal_port, log_config=None
     )
     portal: Portal = app.state.portal
     looking = threading.Thread(

@@ -9,6 +9,7 @@ from http.server import HTTPServer
 import uvicorn
 from fastapi import FastAPI
 
+from portal.http_server import Limits, server_config
 from tests.waiting import until
 
 
@@ -42,15 +43,15 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def serving_app(app: FastAPI) -> Iterator[str]:
+def serving_app(app: FastAPI, limits: Limits | None = None) -> Iterator[str]:
     """Serve an application from a thread until the block ends; yields its address."""
     server = _Server(
-        uvicorn.Config(
+        server_config(
             app,
+            limits=limits,
             host="127.0.0.1",
             port=0,
             log_level="error",
-            access_log=False,
             timeout_graceful_shutdown=1,
         )
     )

@@ -25,7 +25,8 @@ from tasks.errors import RequestRefusedError
 from tasks.plain_text import decoded
 from tasks.request.document import Region, file_refusal
 from tasks.request.places import search_places
-from tasks.request.region_files import MOST_BYTES, ReadRegion, RegionFileError, read_region
+from tasks.request.region_child import read_apart
+from tasks.request.region_files import MOST_BYTES, ReadRegion, RegionFileError
 from tasks.request.regions import region_area
 from tasks.request.sites import parse_sites
 from tasks.request.vertices import MAX_VERTICES, simplified
@@ -89,7 +90,7 @@ def with_region(form: Form, content: bytes, name: str) -> tuple[Form, tuple[str,
             text = decoded(content)
             return replace(form, sites=text), (_sites_note(text),)
     try:
-        read = read_region(content, name)
+        read = read_apart(content, name)
     except RegionFileError as error:
         raise file_refusal(error, "region", name or "the polygon") from None
     return _filled(form, read, name)

@@ -29,13 +29,14 @@ from shapely.geometry import mapping, shape
 from shapely.geometry.base import BaseGeometry
 
 from tasks.plain_text import NotUtf8Error, decoded
-from tasks.request.sites import parse_sites
+from tasks.request.sites import MOST_SITES, parse_sites
 from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, simplified, union
 
 MOST_BYTES = 32 * 2**20
 """Of a file, and of what is in an archive of files."""
 
 _MOST_FEATURES = 50_000
+_MOST_LAYERS = 1_000  # of a GeoPackage, its tables and indices
 _MOST_VERTICES = 2_000_000
 _SQLITE_STEPS = 500  # of a million instructions each
 _PIECES = 64  # of the longer side of a projected region: edges are straight in its own projection
@@ -230,14 +231,18 @@ def _of_geopackage(data: bytes) -> _Read:
         steps = iter(range(_SQLITE_STEPS))
         store.set_progress_handler(lambda: next(steps, None) is None, 1_000_000)
         store.execute("PRAGMA trusted_schema = OFF")
+        store.execute("PRAGMA cell_size_check = ON")
+        store.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+        store.set_authorizer(_reads_tables_alone)
         layers = store.execute(
             "SELECT g.table_name, g.column_name, s.organization, s.organization_coordsys_id, "
             "s.definition FROM gpkg_geometry_columns g LEFT JOIN gpkg_spatial_ref_sys s "
             "ON s.srs_id = g.srs_id ORDER BY g.table_name"
-        ).fetchall()
+        ).fetchmany(_MOST_LAYERS)
         if not layers:
             raise RegionFileError("the GeoPackage holds no layer of features")
         table, column, organization, number, definition = layers[0]
+        _check_table(store, str(table))
         quoted = ['"' + str(one).replace('"', '""') + '"' for one in (column, table)]
         rows = store.execute("SELECT {}, * FROM {}".format(*quoted))
         titles = [one[0] for one in rows.description[1:]]
@@ -255,6 +260,26 @@ def _of_geopackage(data: bytes) -> _Read:
         crs = CRS.from_wkt(str(definition))
     notes = (f"Of {len(layers)} layers {table} was taken.",) if len(layers) > 1 else ()
     return _Read(features=features, crs=crs, notes=notes)
+
+
+def _reads_tables_alone(
+    action: int, _first: str | None, _second: str | None, _base: str | None, within: str | None
+) -> int:
+    """Let SQLite read columns, none of them through a view or a trigger, and call no function."""
+    reads = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ) and within is None
+    return sqlite3.SQLITE_OK if reads else sqlite3.SQLITE_DENY
+
+
+def _check_table(store: sqlite3.Connection, table: str) -> None:
+    """Refuse a layer that is no plain table: a view or a virtual table may compute anything."""
+    found = store.execute("SELECT type, name, sql FROM sqlite_schema").fetchmany(_MOST_LAYERS)
+    kinds = {str(name).lower(): (kind, str(sql).split()) for kind, name, sql in found}
+    kind, sql = kinds.get(table.lower(), ("", []))
+    if kind != "table" or [word.upper() for word in sql[:2]] != ["CREATE", "TABLE"]:
+        raise RegionFileError(
+            f"the GeoPackage's layer {table[:60]!r} is no table of features but computed; export "
+            "it into a table"
+        )
 
 
 def _of_blob(blob: bytes) -> BaseGeometry:
@@ -308,11 +333,56 @@ def _check_parts(wkb: bytes) -> None:
 
 
 def _of_geojson(document: object) -> _Read:
+    _check_positions(document)
     crs = None
     if isinstance(document, dict) and isinstance(document.get("crs"), dict):
         said = (document["crs"].get("properties") or {}).get("name", _DEGREES)
         crs = CRS.from_user_input(str(said))  # of GeoJSON before RFC 7946
     return _Read(features=[*_some(_geojson_features(document))], crs=crs)
+
+
+def _check_positions(document: object) -> None:
+    """Count the positions of GeoJSON before geometries are made of them, which takes far longer.
+
+    Raises RegionFileError for more than a region has.
+    """
+    points, others, waiting = 0, 0, [document]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict):
+            continue
+        inner = [*_list(one.get("features")), *_list(one.get("geometries")), one.get("geometry")]
+        waiting.extend(inner)
+        count = _positions(one.get("coordinates"))
+        if one.get("type") in ("Point", "MultiPoint"):
+            points += count
+        else:
+            others += count
+    if points + others > _MOST_VERTICES:
+        raise RegionFileError(
+            f"the file has more than {_MOST_VERTICES:,} vertices; simplify its polygons"
+        )
+    if points > MOST_SITES and not others:
+        raise RegionFileError(
+            f"the file has {points:,} points, and a request {MOST_SITES:,} sites at most; give "
+            "fewer, or the polygon around them"
+        )
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _positions(coordinates: object) -> int:
+    count, waiting = 0, [coordinates]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list) and one:
+            if isinstance(one[0], list):
+                waiting.extend(one)
+            else:
+                count += 1
+    return count
 
 
 def _geojson_features(document: object) -> Iterator[tuple[BaseGeometry, str]]:

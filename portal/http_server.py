@@ -1,0 +1,145 @@
+"""The HTTP server in front of the portal: uvicorn, with bounds on what a connection may cost.
+
+The parser keeps a head until it is whole, and joins a header's pieces anew with each that comes.
+So heads have a size, a number of headers and a time, and a body's sender may not fall silent.
+"""
+
+from asyncio import TimerHandle
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+_GRACE_SECONDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a connection may cost.
+
+    Attributes:
+        head: Bytes of a request's line and headers together.
+        headers: How many headers a request has at most.
+        seconds: In which a head is there, after the connection or the first byte of a further
+            request; and how long the sender of a body may be silent.
+    """
+
+    head: int = 64 * 1024
+    headers: int = 200
+    seconds: float = 20.0
+
+
+def server_config(app: FastAPI, *, limits: Limits | None = None, **more: Any) -> uvicorn.Config:
+    """Return the configuration of each server of the portal; `more` is uvicorn's."""
+    limited = type("LimitedHttp", (_Http,), {"limits": limits or Limits()})
+    settings = {"timeout_graceful_shutdown": _GRACE_SECONDS, **more}
+    return uvicorn.Config(
+        app,
+        http=limited,
+        ws="none",
+        # Sign-in links carry their token in the address, so addresses are not logged.
+        access_log=False,
+        server_header=False,
+        **settings,
+    )
+
+
+class _RefusedHeadError(Exception):
+    """A head is over a limit; the parser passes it on as an error of its own."""
+
+
+class _Http(HttpToolsProtocol):
+    limits = Limits()
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._in_head = False  # of a request whose first byte has come
+        self._head = 0  # bytes of it so far, but those that came together with another's body
+        self._begun = 0  # requests that began in what has just come
+        self._refusal: tuple[int, str] | None = None
+        self._timer: TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        was_in_head, self._begun = self._in_head, 0
+        idle = not was_in_head and (self.cycle is None or not self.cycle.more_body)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head and (was_in_head or (idle and self._begun == 1)):
+            self._head += len(data)
+            if self._head > self.limits.head:
+                self._refuse(431, self._too_large)
+        elif self._timer is not None and not self._in_head:
+            self._wait()  # for more of the body
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head = True, 0
+        self._begun += 1
+        if self._timer is None:
+            self._wait()
+
+    def on_headers_complete(self) -> None:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self.limits.head or len(self.headers) > self.limits.headers:
+            self._refusal = 431, self._too_large
+            raise _RefusedHeadError
+        self._in_head = False
+        self._wait()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._wait_no_more()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(*(self._refusal or (400, msg)))
+
+    @property
+    def _too_large(self) -> str:
+        return (
+            f"A request's line and headers may have {self.limits.head} bytes and "
+            f"{self.limits.headers} headers; send fewer, or put what is long into the body."
+        )
+
+    def _wait(self) -> None:
+        self._wait_no_more()
+        self._timer = self.loop.call_later(self.limits.seconds, self._was_silent)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _was_silent(self) -> None:
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        began = self._in_head or self.cycle is not None
+        if self.flow.read_paused:  # nobody has asked for more
+            self._wait()
+        elif not began or (self.cycle is not None and self.cycle.response_started):
+            self.transport.close()
+        else:
+            self._refuse(408, f"Nothing came for {self.limits.seconds:g} s; send it again.")
+
+    def _refuse(self, status: int, text: str) -> None:
+        self._wait_no_more()
+        head = [
+            STATUS_LINE[status],
+            b"content-type: text/plain; charset=utf-8\r\n",
+            b"content-length: " + str(len(text)).encode("ascii") + b"\r\n",
+            b"connection: close\r\n\r\n",
+        ]
+        self.transport.write(b"".join([*head, text.encode("ascii")]))
+        self.transport.close()

@@ -1,0 +1,86 @@
+"""Read a region's file in a process of its own, which strangers' bytes may bring down.
+
+The process has bounds of memory, processor and time, and nothing of Swathmill's settings in its
+environment. It gets the file on standard input, and answers on standard output in JSON.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+
+from tasks.request.region_files import ReadRegion, RegionFileError, read_region
+
+_OVER = 3  # exit code of a process that had no more memory
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "PROJ_DATA", "HOME", "TMPDIR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What reading a file may take: bytes of memory, seconds of processor and of time."""
+
+    memory: int = 2**30
+    processor: int = 30
+    seconds: float = 90.0
+
+
+def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> ReadRegion:
+    """Read a region from the content of a file, in another process.
+
+    Args:
+        data: The content.
+        name: The file's name, for messages and to tell what is not a region.
+        bounds: What it may take.
+
+    Raises:
+        RegionFileError: as `read_region` does, or reading takes more than the bounds.
+    """
+    limits = bounds or Bounds()
+    words = [str(limits.memory), str(limits.processor), name]
+    environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tasks.request.region_child", *words],
+            input=data,
+            capture_output=True,
+            timeout=limits.seconds,
+            check=False,
+            env={**environment, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        said = json.loads(done.stdout) if done.returncode == 0 else {}
+    except (subprocess.TimeoutExpired, ValueError):
+        said = {}
+    if "wrong" in said:
+        raise RegionFileError(said["wrong"])
+    if not said:
+        raise RegionFileError(
+            f"{name or 'the text'} takes more than {limits.memory >> 20} MiB of memory or "
+            f"{limits.processor} s to read, or is damaged; simplify its polygons, or give those of "
+            "the region alone"
+        )
+    return ReadRegion(
+        geojson=said["geojson"], sites=said["sites"], notes=tuple(map(str, said["notes"]))
+    )
+
+
+def main() -> int:
+    """Read standard input within the bounds that the arguments say; return the exit code."""
+    memory, processor, name = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(processor), int(processor)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        answer: dict[str, object] = asdict(read_region(sys.stdin.buffer.read(), name))
+    except RegionFileError as error:
+        answer = {"wrong": str(error)}
+    except (MemoryError, RecursionError):
+        return _OVER
+    sys.stdout.write(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

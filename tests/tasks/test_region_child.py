@@ -1,0 +1,105 @@
+"""A region's file is read in a process of its own, and SQLite reads tables alone."""
+
+import json
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.request import region_files
+from tasks.request.region_child import Bounds, read_apart
+from tasks.request.region_files import RegionFileError, read_region
+
+SQUARE = {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], [8, 53], [5, 53], [5, 50]]]}
+TABLES = """
+CREATE TABLE gpkg_spatial_ref_sys (srs_id INTEGER, organization TEXT,
+  organization_coordsys_id INTEGER, definition TEXT);
+CREATE TABLE gpkg_geometry_columns (table_name TEXT, column_name TEXT, srs_id INTEGER);
+INSERT INTO gpkg_spatial_ref_sys VALUES (4326, 'EPSG', 4326, '');
+INSERT INTO gpkg_geometry_columns VALUES ('t', 'g', 4326);
+"""
+
+
+def geopackage(folder: Path, *statements: str) -> bytes:
+    path = folder / "a.gpkg"
+    with sqlite3.connect(path) as store:
+        store.executescript(TABLES)
+        for one in statements:
+            store.execute(one)
+    store.close()
+    return path.read_bytes()
+
+
+def test_it_reads_what_the_process_itself_would_read() -> None:
+    data = json.dumps(SQUARE).encode()
+    assert read_apart(data, "a.geojson") == read_region(data, "a.geojson")
+    with pytest.raises(RegionFileError, match=r"a\.zip cannot be read: File is not a zip"):
+        read_apart(b"PK\x03\x04", "a.zip")
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "CREATE VIEW t AS SELECT zeroblob(900000000) AS g, 1 AS fid",
+        "CREATE VIEW t AS SELECT printf('%.900000000c', 'x') AS g, 1 AS fid",
+        "CREATE VIEW t AS WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g FROM n) "
+        "SELECT g FROM n",
+    ],
+    ids=["zeroblob", "printf", "recursive"],
+)
+def test_a_layer_that_is_computed_is_refused(tmp_path: Path, view: str) -> None:
+    """16 KB took the portal from 1.3 to 5.3 GB."""
+    data = geopackage(tmp_path, view)
+    with pytest.raises(RegionFileError, match="is no table of features but computed"):
+        read_region(data, "a.gpkg")
+
+
+def test_a_view_in_place_of_the_list_of_layers_is_refused(tmp_path: Path) -> None:
+    data = geopackage(
+        tmp_path,
+        "DROP TABLE gpkg_geometry_columns",
+        "CREATE TABLE t (g BLOB)",
+        "CREATE VIEW gpkg_geometry_columns AS SELECT 't' AS table_name, 'g' AS column_name, "
+        "4326 AS srs_id, printf('%.90000000c', 'x') AS x",
+    )
+    with pytest.raises(RegionFileError, match=r"cannot be read: .*(prohibited|not authorized)"):
+        read_region(data, "a.gpkg")
+
+
+def test_points_are_counted_before_geometries_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5.2 million points kept the portal at work for more than 100 s."""
+    points = {"type": "MultiPoint", "coordinates": [[5.0, 50.0]] * 300_000}
+    data = json.dumps(points).encode()
+    with monkeypatch.context() as patched:
+        patched.setattr(region_files, "shape", None)  # no geometry is made
+        with pytest.raises(RegionFileError, match="has 300,000 points, and a request 5,000 sites"):
+            read_region(data, "a.geojson")
+    few = {**points, "coordinates": [[5.0, 50.0]] * 5001}
+    nested = {"type": "GeometryCollection", "geometries": [few, SQUARE]}
+    read = read_region(json.dumps(nested).encode(), "a.geojson")
+    assert read.geojson is not None  # of its polygon
+
+
+def test_what_takes_too_much_is_refused_with_what_to_do() -> None:
+    ring = [[5 + n / 1e6, 50 + n % 7 / 1e3] for n in range(200_000)]
+    large = {"type": "Polygon", "coordinates": [[*ring, [5, 49], ring[0]]]}
+    data = json.dumps(large).encode()
+    for bounds in (Bounds(memory=2**24), Bounds(seconds=0.001), Bounds(processor=1)):
+        with pytest.raises(RegionFileError, match="simplify its polygons, or give those"):
+            read_apart(data, "a.geojson", bounds)
+
+
+def test_the_process_has_nothing_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWATHMILL_SECRET", "key")
+    given: list[dict[str, str]] = []
+    run = subprocess.run
+
+    def watched(*words: Any, **more: Any) -> Any:
+        given.append(more["env"])
+        return run(*words, **more)
+
+    monkeypatch.setattr(subprocess, "run", watched)
+    read_apart(json.dumps(SQUARE).encode(), "a.geojson")
+    assert not [name for name in given[0] if name.startswith("SWATHMILL")]
