@@ -39,9 +39,14 @@ def last_day(start: date, period: int, ends: Iterable[datetime]) -> date:
     Products of one day cover that day: the range dates of some are those of all observations that
     went into it (MCD43).
     """
-    if period <= 1:
-        return start
-    expected = composite_end(start, period)
+    return start if period <= 1 else own_last_day(start, composite_end(start, period), ends)
+
+
+def own_last_day(start: date, expected: date, ends: Iterable[datetime]) -> date:
+    """Return the last day of a composite by its granules' own ends; without any, `expected`.
+
+    `last_day` says how ends are read.
+    """
     said = [_inclusive(end, expected) for end in ends]
     own = [day for day in said if day > start]
     return max(own, default=expected)
@@ -65,6 +70,16 @@ class Counted(NamedTuple):
     days: int = 1
     share: float = 1.0
     weight: float = 1.0
+
+    @classmethod
+    def by_days(cls, inside: int, covered: int) -> "Counted":
+        """Count by the days in the window, of all that it covers."""
+        return cls(days=inside, share=inside / covered, weight=float(inside))
+
+    @property
+    def weighed(self) -> bool:
+        """Whether it counts by its days in the window."""
+        return (self.share, self.weight) != (1.0, 1.0)
 
 
 def _leap_day_follows(start: date) -> bool:

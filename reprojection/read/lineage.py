@@ -71,6 +71,7 @@ class InputRecord(_Model):
         use: Which dates of it a window takes, as in a request.
         start: Start of its first granule, or of its window, ISO 8601 in UTC.
         end: End of its last granule, or of its window.
+        expected: The last day that the plan expected it to cover, where its granules state another.
         window: Number of the window whose runs made it; None: it is made of granules.
         pieces: Its cells.
         lacking: The completeness of each cell that is not complete.
@@ -82,6 +83,7 @@ class InputRecord(_Model):
     use: str = Field(default="", exclude_if=lambda text: not text)
     start: str = ""
     end: str = ""
+    expected: str = Field(default="", exclude_if=lambda text: not text)
     window: int | None = Field(default=None, exclude_if=lambda number: number is None)
     pieces: tuple[Piece, ...]
     lacking: tuple[tuple[int, Completeness], ...] = Field(

@@ -36,6 +36,12 @@ class WindowTime(BaseModel):
         """Its last second, which belongs to it."""
         return f"{self.days[-1][1].isoformat()}T23:59:59Z"
 
+    def shared_days(self, first: date, last: date) -> int:
+        """Return how many of some days lie in it."""
+        return sum(
+            max(0, (min(last, end) - max(first, begin)).days + 1) for begin, end in self.days
+        )
+
     @property
     def bounds(self) -> tuple[float, float]:
         """Its first midnight and the one after its last day, in days since 1970."""

@@ -51,6 +51,7 @@ class _OpenInput:
     key: _InputKey
     start: str = ""
     end: str = ""
+    expected: str = ""
     pieces: dict[int, tuple[SourceGranule, ...]] = field(default_factory=dict)
     lacking: dict[int, Completeness] = field(default_factory=dict)
 
@@ -75,7 +76,8 @@ class Taken:
     """A raster that a run takes: what it says, and as what the run takes it.
 
     `product` is an earlier step's name for its outputs. `cell` is the name of its cell, `window` of
-    the window of the earlier step which made it; empty: it is made of granules.
+    the window of the earlier step which made it; empty: it is made of granules. `expected` is the
+    last day that the plan expected it to cover, where its granules state another.
     """
 
     said: Description
@@ -88,6 +90,7 @@ class Taken:
     counted: Counted
     cell: str
     window: str
+    expected: str = ""
 
 
 class LineageJoiner:
@@ -123,7 +126,12 @@ class LineageJoiner:
         if not taken.window:
             (own,) = lineage.inputs
             dated = own.model_copy(
-                update={"date": taken.date, "time": taken.time, "use": taken.use}
+                update={
+                    "date": taken.date,
+                    "time": taken.time,
+                    "use": taken.use,
+                    "expected": taken.expected,
+                }
             )
             names = taken.product, taken.collection, taken.layer
             layers = tuple(one.model_copy(update={"requested": names}) for one in lineage.layers)
@@ -253,6 +261,7 @@ class _Added:
         key = _InputKey(self._layers[given.layer], given.date, given.time, given.use, window)
         number, there = self._joiner.open_input(key)
         _widen(there, given.start, given.end)
+        there.expected = given.expected or there.expected
         for cell, files in given.pieces:
             there.pieces[self._cells[cell]] = tuple(self._files[one - 1] for one in files)
         for cell, lacking in given.lacking:
@@ -303,6 +312,7 @@ def _closed_input(
         use=key.use,
         start=there.start,
         end=there.end,
+        expected=there.expected,
         window=None if key.window is None else place[key.window],
         pieces=tuple(
             (cell, tuple(sorted(numbers[one] for one in files)))

@@ -231,7 +231,22 @@ def _window(said: Provenance) -> dict[str, JsonValue]:
         "swathmill:window": said.window.model_dump(mode="json"),
         **({"swathmill:inputs_start": first} if first else {}),
         **({"swathmill:inputs_end": last} if last else {}),
+        **_own_dates(said),
     }
+
+
+def _own_dates(said: Provenance) -> dict[str, JsonValue]:
+    """Name the inputs that cover other days than the plan expected; empty without any."""
+    lineage = said.lineage
+    if lineage is None:
+        return {}
+    told: list[JsonValue] = [
+        f"{lineage.layers[one.layer].product} of {one.date} ends {one.end} by its granules; "
+        f"it was planned until {one.expected}"
+        for one in lineage.inputs
+        if one.expected
+    ]
+    return {"swathmill:own_dates": told} if told else {}
 
 
 def _projection(grid: Grid) -> dict[str, JsonValue]:

@@ -302,7 +302,7 @@ def _plan_moment(
 
 def covered_until(wanted: ProductLayers, day: date, records: Sequence[GranuleRecord]) -> date:
     """Return the last day that a date of a product choice covers, by what its granules state."""
-    ends = (record.end for record in records) if wanted.geometry == "tile" else ()
+    ends = (record.end for record in records) if wanted.geometry != "swath" else ()
     return last_day(day, wanted.covers, ends)
 
 

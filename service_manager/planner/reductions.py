@@ -32,8 +32,9 @@ from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_layer
 from tasks.request.windows import Window, windows
 
-_Member = tuple[int, date, str, int, bytes, Counted]
-"""A cell in a window: product choice, day, start of its overpass, layer, task key, its count."""
+_Member = tuple[int, date, str, int, bytes, Counted, date]
+"""A cell in a window: product choice, day, start of its overpass, layer, task key, its count, and
+the last day that it covers."""
 
 _Held = tuple[int, Sequence[GranuleRecord]]
 """The granules of a date that is not planned yet, and its band in them."""
@@ -279,9 +280,10 @@ class Groups:
             self._tell_none(window, without)
             for one in used:
                 for day, counted in picked[one.number]:
+                    last = self._lasts[one.number][day]
                     for place, time, layer, key in self._planned(one, day, draft):
                         if chosen.takes(one.number, one.layers[layer]):
-                            member = one.number, day, time, layer, key, counted
+                            member = one.number, day, time, layer, key, counted, last
                             there.members.setdefault(place, []).append(member)
             there.take_outputs()
             for index in there.places:
@@ -476,7 +478,7 @@ class _There:
         )
         cells = (
             Input(key=key.hex(), name=f"{cell} {moment_name(day, time)}", file=CELL_FILE)
-            for cell, (_, day, time, _, key, _) in stacked
+            for cell, (_, day, time, _, key, *_) in stacked
         )
         rasters = (
             Input(key=one.key, name=f"{steps[one.step]} {cell} {one.window}", file=one.file)
@@ -570,7 +572,7 @@ def _cells(made: Iterable[Made]) -> list[_Cell]:
 
 
 def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
-    number, day, time, layer, _, counted = member
+    number, day, time, layer, _, counted, last = member
     choice = wanted[number].choice
     return Band(
         product=choice.name,
@@ -581,6 +583,7 @@ def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
         counted=counted,
         time=time,
         use=wanted[number].join.use,
+        last=last if wanted[number].covers > 1 else None,
     )
 
 

@@ -327,7 +327,8 @@ class Band(_Model):
     Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
     `window` the name of its window and `day` the first day of that; it has no collection. `time` is
     the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `use` says which
-    dates of it a window takes, as in a request.
+    dates of it a window takes, as in a request. `last` is the last day that the plan expected a
+    composite to cover; None: it is not a composite of granules.
     """
 
     product: str
@@ -339,6 +340,7 @@ class Band(_Model):
     window: str = ""
     time: str = ""
     use: str = ""
+    last: date | None = None
 
     @property
     def when(self) -> str:
@@ -371,8 +373,8 @@ class GroupSpec(_Spec):
 
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
     # 4: the lineage of the inputs. 5: days and share of each input beside its weight.
-    # 6: the days of the window.
-    algorithm: ClassVar[int] = 6
+    # 6: the days of the window. 7: inputs count by the dates that their granules state.
+    algorithm: ClassVar[int] = 7
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation group"

@@ -114,8 +114,7 @@ class Join:
         covered = (end - day).days + 1
         if not self.weighted:
             return Counted(days=covered)
-        inside = window.shared_days(day, end)
-        return Counted(days=inside, share=inside / covered, weight=float(inside))
+        return Counted.by_days(window.shared_days(day, end), covered)
 
     def needed_from(self, first: date) -> date:
         """Return the earliest date that a window which begins on `first` or later may take."""
@@ -191,7 +190,7 @@ class StepJoin:
     def _counted(self, inside: int, covered: int) -> Counted:
         if not self._weighted:
             return Counted(days=covered)
-        return Counted(days=inside, share=inside / covered, weight=float(inside))
+        return Counted.by_days(inside, covered)
 
 
 def _days(pieces: Iterable[Piece], span: Time) -> Iterator[date]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from archives.model import GranuleRecord
+from modis.tile import Tile
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.planner.reductions import Groups
 from service_manager.plans import stored_plan
@@ -24,6 +25,7 @@ Make = Callable[..., Plan]
 JANUARY = {"start": "2012-01-02", "end": "2012-01-04"}
 SNOW = {"name": "MOD10A1", "collection": "6", "layers": ["NDSI_Snow_Cover"]}
 LEAF = {"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}
+GLOBE = {"name": "MOD11C2", "collection": "6", "layers": ["LST_Day_CMG"]}
 COVER = {"name": "MCD12Q1", "collection": "6", "layers": ["LC_Type1"]}
 
 
@@ -362,14 +364,21 @@ def test_looks_that_mean_nothing_are_refused(looks: dict[str, Any]) -> None:
         parse_request(document(LEAF | looks))
 
 
-def test_a_composite_is_taken_by_the_days_that_its_granule_states(make: Make) -> None:
-    """16 days every 8 days, whatever the catalogue expects of the product (LEAF: 8)."""
+@pytest.mark.parametrize("product", [LEAF, GLOBE], ids=["tile", "globe"])
+def test_a_composite_is_taken_by_the_days_that_its_granule_states(
+    make: Make, product: dict[str, Any]
+) -> None:
+    """16 days every 8 days, whatever the catalogue expects of the products (8)."""
     there = [
-        replace(record, end=record.start + dt.timedelta(days=16, seconds=-1))
-        for record in records(leaf=days("2012-01-01", "2012-01-09", 8))
+        replace(
+            tile_granule(day, 18, 3, product["name"], product["collection"]),
+            end=dt.datetime.combine(day, dt.time(), dt.UTC) + dt.timedelta(days=16, seconds=-1),
+            tile=None if product is GLOBE else Tile(18, 3),
+        )
+        for day in days("2012-01-01", "2012-01-09", 8)
     ]
     span = {"start": "2012-01-01", "end": "2012-01-31"}
-    found = make(there, LEAF, requires="any", window="8-day", time=span, weight="days")
+    found = make(there, product, requires="any", window="8-day", time=span, weight="days")
     counts = {
         group.window: [(band.day.day, band.counted.days) for band in group.bands]
         for group in specs(found, GroupSpec)

@@ -31,6 +31,7 @@ from tasks.model.spec import Band, GridSpec, GroupSpec
 from tasks.run.classify import AttemptError
 from worker.phases.completeness import completeness_of, without_file
 from worker.phases.context import Context, Tell
+from worker.phases.own_days import by_own_days, differs, outside
 from worker.phases.reproject import grid_of
 
 MANIFEST = "manifest.json"
@@ -67,7 +68,8 @@ class ManifestBand(_Model):
     `date` the first day of the window. Of a single overpass, `overpass` is its start in UTC, the
     same in all cells: 2012-04-13T10:35. `days` is how many of the days that it covers count in the
     window, `share` those as a share of all that it covers. A mean counts it by `weight`: its days
-    where the request weighs by days, else 1; a total takes it times its `share`.
+    where the request weighs by days, else 1; a total takes it times its `share`. All three are by
+    the dates that its granules state; where the plan expected another last day, that is `expected`.
     """
 
     file: str
@@ -94,6 +96,7 @@ class ManifestBand(_Model):
     step: str = Field(default="", exclude_if=lambda name: not name)
     window: str = Field(default="", exclude_if=lambda name: not name)
     overpass: str = Field(default="", exclude_if=lambda name: not name)
+    expected: str = Field(default="", exclude_if=lambda day: not day)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -158,6 +161,15 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     spec = spec.over({i: given for i, given in enumerate(spec.inputs) if given in paths})
     folder = context.folder("group")
     found = {index: paths[given] for index, given in enumerate(spec.inputs)}
+    away = outside(spec, _ends(spec, found))
+    if away:
+        without = (*without, *away.values())
+        there = [index for index in found if index not in away]
+        if not {*there} & {*spec.own}:
+            told = "; ".join(f"{one.what} {one.why}" for one in away.values())
+            raise AttemptError(Category.CHOICE_REFUSED, f"{spec.group} has nothing: {told}")
+        spec = spec.over({index: spec.inputs[index] for index in there})
+        found = {index: paths[given] for index, given in enumerate(spec.inputs)}
 
     def tell(share: float, note: str) -> None:
         context.tell(0.5 + 0.4 * share, note)
@@ -183,6 +195,7 @@ def write_group(
     Raises:
         AttemptError: choice refused, if the cell itself has nothing, or its rasters differ.
     """
+    spec = by_own_days(spec, _ends(spec, paths))
     layers = sort_layers(spec, paths)
     if not layers:
         raise AttemptError(
@@ -215,6 +228,15 @@ def write_group(
     return names
 
 
+def _ends(spec: GroupSpec, paths: Mapping[int, Path]) -> dict[int, str]:
+    """Return the ends of the granules of composites, by band index."""
+    return {
+        number: open_raster(path).said.provenance.end
+        for number, path in paths.items()
+        if spec.bands[number].last is not None
+    }
+
+
 def group_lineage(
     spec: GroupSpec, paths: Mapping[int, Path], said: Completeness
 ) -> Provenance | None:
@@ -240,6 +262,7 @@ def group_lineage(
             counted=band.counted,
             cell=band.cell,
             window=band.window,
+            expected=differs(band, opened.said.provenance.end),
         )
         found = joiner.take(taken)
         if found is None:
@@ -380,6 +403,7 @@ def _described(
         step=band.product if band.window else "",
         window=band.window,
         overpass=band.when if band.time else "",
+        expected=differs(band, said.end),
     )
 
 

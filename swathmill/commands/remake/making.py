@@ -255,6 +255,7 @@ class _Workshop:
             window=window,
             time=given.time,
             use=given.use,
+            last=date.fromisoformat(given.expected) if given.expected else None,
         )
 
     def _group(
