@@ -238,7 +238,13 @@ def test_the_manifest_of_a_later_step_tells_step_output_and_window(carried: Carr
     assert any("MCD43A3" in granule["name"] for granule in bands[0]["granules"])
     assert manifest["completeness"] == pytest.approx(2 / 3)
     assert [one["what"] for one in manifest["missing"]] == ["MOD11A1.061 2012-04-21"]
+    # A day's run has land cover of another year and leaf area of eight days, and is of its day.
+    assert [(b["start"], b["end"]) for b in bands] == [
+        (f"{day}T00:00:00Z", f"{day}T23:59:59Z") for day in DAYS if day != WITHOUT
+    ]
     item = json.loads(carried.file("et_sum.2012-04", "json").read_text("utf-8"))
+    assert item["properties"]["start_datetime"] == "2012-04-01T00:00:00Z"
+    assert item["properties"]["end_datetime"] == "2012-04-30T23:59:59Z"
     assert item["properties"]["swathmill:completeness"] == pytest.approx(2 / 3, abs=1e-3)
 
 
