@@ -11,11 +11,19 @@ from portal.core.tokens import Person
 from tasks.errors import SwathmillError
 from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.model.task_keys import is_key
-from tasks.tables import audit, manager_rows, request_operations, restrictions, workers
+from tasks.tables import (
+    audit,
+    manager_rows,
+    request_operations,
+    restrictions,
+    session_table,
+    workers,
+)
 from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
+from tasks.tables.token_table import TokenTable
 from tasks.tables.workers import Ask, Hold, WorkerRow
 
 _LARGEST = 1_000_000  # of a limit, in attempts, and of a quota, in hours
@@ -35,6 +43,7 @@ class Action(StrEnum):
     LIMIT_PHASE = "limit phase"
     LIMIT_OWNER = "limit owner"
     QUOTA_OWNER = "set quota of owner"
+    END_SESSIONS = "end sessions of owner"
 
 
 _RESTRICTS = {
@@ -152,6 +161,13 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
                 f"{left:,} unfinished tasks are withdrawn, unless others want them. Finished "
                 "results stay. It cannot be taken back.",
             )
+        case Action.END_SESSIONS:
+            number = len(TokenTable(runtime.store).of(order.subject))
+            return (
+                f"Whoever is signed in as {order.subject} is signed out in all browsers, and "
+                "sign-in links made until now are refused.",
+                f"{number} tokens for programs are revoked. Requests go on.",
+            )
     return _restriction_words(runtime, order)
 
 
@@ -186,6 +202,10 @@ def _do(runtime: Runtime, who: str, order: Order, reason: str) -> str:
             row = _request(runtime, order.subject)
             request_operations.order(runtime, row.id, RequestOrder.CANCEL)
             return f"request {row.id} of {row.owner} is being cancelled"
+        case Action.END_SESSIONS:
+            session_table.end_all(store, clock, order.subject)
+            number = TokenTable(store).revoke_all(order.subject)
+            return f"signed out in all browsers; {number} tokens revoked"
     kind = _kind(order)
     lifts = order.action in _LIFTS or (order.action in _VALUED and order.number is None)
     _check_subject(runtime, order)

@@ -11,10 +11,12 @@ from fastapi import Depends, Request, Response
 
 from portal.core import tokens
 from portal.core.problems import ForbiddenError, NotSignedInError
+from portal.core.sessions import Sessions
 from portal.core.tokens import Person, Role, Use
 from tasks.run import reader_links
 from tasks.settings import Settings
 from tasks.storage.clock import Clock
+from tasks.tables import session_table
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import MARK, Scope, TokenTable
 
@@ -45,27 +47,46 @@ async def person(request: Request) -> Person:
 
 async def _found(request: Request) -> Person | None:
     """Return what `find_person` does, without holding up others while storage is asked."""
-    if MARK in request.headers.get("authorization", ""):
-        found: Person | None = await request.app.state.portal.quickly(find_person, request)
+    portal = request.app.state.portal
+    stored = MARK in request.headers.get("authorization", "")
+    session = _session(request)
+    if stored or (session is not None and not portal.sessions.is_known(session[0].owner)):
+        found: Person | None = await portal.quickly(find_person, request)
         return found
     return find_person(request)
 
 
 def find_person(request: Request) -> Person | None:
-    """Return the caller, or None if nobody is signed in; raise ForbiddenError as `person` does."""
+    """Return the caller, or None if nobody is signed in.
+
+    Raises ForbiddenError as `person` does, and StoreError.
+    """
     secret = _settings(request).secret.get_secret_value()
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         if token.startswith(MARK):
             return _bearer(request, token.strip())
         return tokens.read(secret, token.strip(), use=Use.API)
-    session = request.cookies.get(COOKIE, "")
-    found = tokens.read(secret, session, use=Use.SESSION) or tokens.read(
-        secret, session, use=Use.PROVIDED
-    )
-    if found is not None and request.method not in _SAFE:
+    session = _session(request)
+    if session is None:
+        return None
+    found, signed = session
+    sessions: Sessions = request.app.state.portal.sessions
+    if sessions.has_ended(found.owner, request.cookies[COOKIE], signed):
+        return None
+    if request.method not in _SAFE:
         check_origin(request)
     return found
+
+
+def _session(request: Request) -> tuple[Person, int] | None:
+    """Return whom the session cookie names, and when it was signed; it may have ended since."""
+    secret, session = _settings(request).secret.get_secret_value(), request.cookies.get(COOKIE, "")
+    if not session:
+        return None
+    return tokens.read_signed(secret, session, use=Use.SESSION) or tokens.read_signed(
+        secret, session, use=Use.PROVIDED
+    )
 
 
 def _bearer(request: Request, token: str) -> Person | None:
@@ -175,8 +196,16 @@ def _shown_by_link(request: Request) -> str:
     return shown if reader_links.request_of(shown) == wanted else ""
 
 
-def sign_out(response: Response) -> None:
-    """Delete the session cookie and the pages that the browser has cached."""
+def sign_out(request: Request, response: Response, found: Person) -> None:
+    """End the session, of whoever has its cookie; delete that, and the pages that are cached.
+
+    Raises StoreError: the session may go on.
+    """
+    token = request.cookies.get(COOKIE, "")
+    portal = request.app.state.portal
+    if token:
+        session_table.end_one(portal.runtime.store, portal.runtime.clock, found.owner, token)
+        portal.sessions.forget(found.owner)
     response.delete_cookie(COOKIE)
     response.headers["Clear-Site-Data"] = '"cache"'
 

@@ -93,11 +93,16 @@ def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use
 
 def read(secret: str, token: str, *, use: Use = Use.API) -> Person | None:
     """Return the person a token names; None if it is forged, expired or for another use."""
+    signed = read_signed(secret, token, use=use)
+    return signed[0] if signed is not None else None
+
+
+def read_signed(secret: str, token: str, *, use: Use) -> tuple[Person, int] | None:
+    """Return the person a token names and the POSIX second of its signature, as `read` does."""
     signed = _signed(secret, token, use) if len(token) <= _LONGEST else None
-    if signed is None:
+    if signed is None or not 0 <= int(time.time()) - signed[1] <= LIFETIMES[use]:
         return None
-    person, at = signed
-    return person if 0 <= int(time.time()) - at <= LIFETIMES[use] else None
+    return signed
 
 
 @lru_cache(maxsize=1024)  # checking a signature takes as long as all else of a short call

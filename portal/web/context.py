@@ -16,6 +16,7 @@ from portal.core.kept import Kept, Shared
 from portal.core.layers import Arranged
 from portal.core.legends import Legend
 from portal.core.results import ResultIndex
+from portal.core.sessions import Sessions
 from portal.core.sign_in_mail import SignInDesk
 from portal.core.stac import StacIndex
 from portal.core.tokens import Person
@@ -95,6 +96,11 @@ class Portal:
     stores: Kept[Mapping[str, Member]] = field(default_factory=lambda: Kept(16))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
     progress: Shared[Progress] = field(default_factory=lambda: Shared(256))
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Which sessions have ended before their time."""
+        return Sessions(self.runtime.store)
 
     @cached_property
     def is_local(self) -> bool:

@@ -4,11 +4,11 @@ import re
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Query, Request, Response
+from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core import tokens
-from portal.core.identity import check_origin, person, show_request, sign_in, sign_out
+from portal.core.identity import Caller, check_origin, show_request, sign_in, sign_out
 from portal.core.problems import NotSignedInError
 from portal.core.tokens import Person, Role, Use
 from portal.web.context import CurrentPortal, Portal
@@ -96,22 +96,26 @@ def request_page(path: str) -> str:
     return path if _REQUEST_PAGE.fullmatch(path) else ""
 
 
-@router.post("/sign-out", dependencies=[Depends(person)])
-def leave(portal: CurrentPortal) -> Response:
-    """End the session."""
+@router.post("/sign-out")
+def leave(request: Request, caller: Caller, portal: CurrentPortal) -> Response:
+    """End the session, in this browser and wherever its cookie was copied to."""
     response = portal.pages.page("signed_out.html", None, "")
-    sign_out(response)
+    sign_out(request, response, caller)
     return response
 
 
 def _named_by(portal: Portal, token: str) -> Person | None:
     """Find the person that a sign-in link names, whether it was handed over or mailed."""
     secret = portal.settings.secret.get_secret_value()
-    found = tokens.read(secret, token, use=Use.LINK)
-    if found is not None:
-        return found
-    owner = sign_in_links.read(secret, token, portal.runtime.clock.now())
-    return Person(owner=owner, role=Role.SCIENTIST) if owner else None
+    link = tokens.read_signed(secret, token, use=Use.LINK)
+    if link is not None:
+        found, signed = link
+        return None if portal.sessions.has_ended(found.owner, token, signed) else found
+    owner, expires = sign_in_links.read(secret, token, portal.runtime.clock.now())
+    mailed = expires - sign_in_links.LIFETIME
+    if not owner or portal.sessions.has_ended(owner, token, mailed):
+        return None
+    return Person(owner=owner, role=Role.SCIENTIST)
 
 
 def _form(

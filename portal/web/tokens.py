@@ -18,13 +18,19 @@ from portal.core.problems import NotFoundError, NotNowError
 from portal.core.tokens import Person, Role
 from portal.web.context import CurrentPortal, Portal
 from portal.web.session_page import UNTOLD
-from tasks.tables.token_table import Scope, TokenRow, TokenTable, make_token
+from tasks.tables.token_table import (
+    MOST_DAYS,
+    Scope,
+    TokenRow,
+    TokenTable,
+    TooManyTokensError,
+    make_token,
+)
 
 api = APIRouter(prefix="/api/tokens", tags=["tokens"])
 pages = APIRouter(include_in_schema=False)
 
-LONGEST_NAME, MOST_DAYS = 80, 730
-MOST_TOKENS = 50  # of a person
+LONGEST_NAME = 80
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Days = Annotated[int, Field(ge=1, le=MOST_DAYS)]
 
@@ -128,20 +134,21 @@ def _good(portal: Portal, caller: Person) -> list[TokenRow]:
 
 
 def _make(portal: Portal, caller: Person, wanted: NewToken) -> tuple[str, TokenRow]:
-    if len(_good(portal, caller)) >= MOST_TOKENS:
-        raise NotNowError(
-            f"You have {MOST_TOKENS} tokens, the most there may be.",
-            "Revoke one on the page /tokens.",
+    try:
+        return make_token(
+            portal.runtime.store,
+            owner=caller.owner,
+            role=Role.SCIENTIST,
+            scope=wanted.scope,
+            name=wanted.name,
+            now=portal.runtime.clock.now(),
+            days=wanted.days,
         )
-    return make_token(
-        portal.runtime.store,
-        owner=caller.owner,
-        role=Role.SCIENTIST,
-        scope=wanted.scope,
-        name=wanted.name,
-        now=portal.runtime.clock.now(),
-        days=wanted.days,
-    )
+    except TooManyTokensError as error:
+        raise NotNowError(
+            f"You have {error.most} tokens, the most there may be.",
+            "Revoke one on the page /tokens.",
+        ) from error
 
 
 def _revoke(portal: Portal, caller: Person, token_id: str) -> None:

@@ -20,8 +20,9 @@ from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
+from tasks.tables import session_table
 from tasks.tables.runtime import Runtime
-from tasks.tables.token_table import Scope, TokenTable, make_token
+from tasks.tables.token_table import MOST_DAYS, Scope, TokenTable, make_token
 
 
 def register(app: typer.Typer) -> None:
@@ -36,14 +37,17 @@ def sign_in(
         bool, typer.Option("--token", help="Print a token for the HTTP API instead of a link.")
     ] = False,
     scope: Annotated[Scope, typer.Option(help="What the token may do.")] = Scope.WRITE,
-    days: Annotated[int, typer.Option(min=1, help="For how many days the token is good.")] = 365,
+    days: Annotated[
+        int, typer.Option(min=1, max=MOST_DAYS, help="For how many days the token is good.")
+    ] = 365,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="Revoke all tokens of this person instead.")
+        bool,
+        typer.Option("--revoke", help="End all sessions, links and tokens of this person instead."),
     ] = False,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Print a link that signs somebody in at the portal, or a token; or revoke all tokens."""
+    """Print a link that signs somebody in at the portal, or a token; or end what a person has."""
     if not 1 <= len(owner) <= LONGEST_OWNER:
         raise ArgumentError(
             f"OWNER has {len(owner)} characters.",
@@ -52,6 +56,7 @@ def sign_in(
     folder = data_folder(data)
     if revoke:
         with _storage(folder) as runtime:
+            session_table.end_all(runtime.store, runtime.clock, owner)
             number = TokenTable(runtime.store).revoke_all(owner)
         what, text = "revoked", str(number)
     elif token:
@@ -71,7 +76,7 @@ def sign_in(
     if as_json:
         print_json({"owner": owner, "role": role, what: text})
         return
-    shown = f"Tokens revoked: {text}" if revoke else text
+    shown = f"Sessions ended. Tokens revoked: {text}" if revoke else text
     PlainConsole().print(shown, markup=False)
 
 

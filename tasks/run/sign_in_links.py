@@ -18,9 +18,9 @@ def issue(secret: str, owner: str, expires: float) -> str:
     return expiring.issue(secret, _SALT, owner, expires)
 
 
-def read(secret: str, token: str, now: float) -> str:
-    """Read the owner that a token signs in; "" when it is forged or expired."""
-    return expiring.read(secret, _SALT, token, now)[0]
+def read(secret: str, token: str, now: float) -> tuple[str, float]:
+    """Read the owner that a token signs in, and when it expires; "" if it is forged or expired."""
+    return expiring.read(secret, _SALT, token, now)
 
 
 def page(portal_url: str, then: str = "") -> str:

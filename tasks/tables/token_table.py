@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tasks.errors import ConflictError
+from tasks.errors import ConflictError, SwathmillError
 from tasks.storage.codec import Codec
 from tasks.storage.store import Delete, Insert, Store
 from tasks.tables.updates import prefix_range
@@ -20,11 +20,23 @@ TABLE = "tokens"
 PARTITION = "tokens"
 MARK = "swathmill_"
 """What each token begins with, so that people and scanners of leaked secrets know it."""
+MOST_DAYS = 730
+"""Days after which each token has ended by itself."""
+MOST_TOKENS = 50
+"""Tokens of a person that are good at one time."""
 _BYTES = 32
 _DAY = 86400.0  # seconds
 _SHOWN = 12
 _ROW = "t|"
 _ALL = prefix_range(_ROW)
+
+
+class TooManyTokensError(SwathmillError):
+    """A person has as many tokens as there may be, `most`; one must be revoked first."""
+
+    def __init__(self, owner: str, most: int) -> None:
+        super().__init__(f"{owner} has {most} tokens, the most there may be; revoke one first")
+        self.most = most
 
 
 class Scope(StrEnum):
@@ -73,6 +85,7 @@ def make_token(
     Expired tokens of all owners are deleted.
 
     Raises:
+        TooManyTokensError: the owner has as many as a person may have.
         ValueError: the owner is empty.
         StoreError: it is not certain that the token is stored.
     """
@@ -90,6 +103,8 @@ def make_token(
     )
     table = TokenTable(store)
     table.delete_expired(now)
+    if len(table.of(owner)) >= MOST_TOKENS:
+        raise TooManyTokensError(owner, MOST_TOKENS)
     table.add(row)
     return text, row
 

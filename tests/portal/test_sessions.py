@@ -1,14 +1,19 @@
 """The cookies of people and of readers: kept from scripts and other sites, and for an end."""
 
+import time
+
 import httpx
 import pytest
 
-from portal.core import tokens
+from portal.core import sessions, tokens
 from portal.core.identity import COOKIE, READER_COOKIE
 from portal.core.tokens import Use
 from tasks.run import reader_links
+from tasks.storage.clock import ManualClock
+from tasks.tables import session_table
 from tasks.tables.runtime import memory_runtime
-from tests.portal.scripted import SECRET, live_portal, settings
+from tasks.tables.token_table import Scope, make_token
+from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
 
 
@@ -53,3 +58,102 @@ def test_a_form_is_taken_from_the_address_that_a_proxy_shows(origin: str, taken:
         # The proxy calls the portal by an address that no browser has seen.
         answer = client.post("/sign-out", headers={"Origin": origin})
     assert (answer.status_code == 403) != taken
+
+
+def copied(portal: LivePortal, client: httpx.Client) -> httpx.Client:
+    """Another browser with the same cookie."""
+    other = portal.visitor()
+    other.cookies.update(client.cookies)
+    return other
+
+
+def is_in(client: httpx.Client) -> bool:
+    return client.get("/tokens").status_code == 200
+
+
+def test_signing_out_ends_the_session_wherever_its_cookie_is() -> None:
+    with (
+        live_portal(live_runtime(), settings()) as portal,
+        portal.browser() as client,
+        copied(portal, client) as other,
+        portal.browser("bob@example.org") as bob,
+    ):
+        assert is_in(client)
+        assert is_in(other)
+        assert client.post("/sign-out").status_code == 200
+        assert not is_in(other)
+        assert is_in(bob)
+
+
+def test_other_sessions_of_a_person_outlive_one_that_was_signed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with live_portal(live_runtime(), settings()) as portal, portal.browser() as here:
+        began = time.time()
+        monkeypatch.setattr("time.time", lambda: began - 5)
+        with portal.browser() as there:
+            monkeypatch.undo()
+            here.post("/sign-out")
+            assert not is_in(here)
+            assert is_in(there)
+
+
+def test_an_operator_ends_all_that_a_person_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions, links that were not opened, and tokens; the audit says who did."""
+    monkeypatch.setattr(sessions, "FRESH", 0.0)
+    runtime = live_runtime()
+    with live_portal(runtime, settings()) as portal, portal.browser() as client:
+        link = portal.link()
+        text, _ = make_token(
+            runtime.store, owner="ada@example.org", role="scientist", scope=Scope.READ, name="x",
+            now=runtime.clock.now(), days=1,
+        )  # fmt: skip
+        bearer = {"Authorization": f"Bearer {text}"}
+        assert is_in(client)
+        with portal.guest() as program:
+            assert program.get("/api/requests", headers=bearer).status_code == 200
+            body = {"action": "end sessions of owner", "subject": "ada@example.org"}
+            with portal.client("root", "operator") as root:
+                asked = root.get("/operations/act", params=body).text
+                assert "signed out in all browsers" in asked
+                done = root.post("/api/operations/actions", json={**body, "reason": "left"})
+            assert done.json()["result"] == "signed out in all browsers; 1 tokens revoked"
+            assert not is_in(client)
+            assert program.get("/api/requests", headers=bearer).status_code == 401
+        with portal.visitor() as other:
+            assert "incomplete or has expired" in other.get(link).text
+
+
+def test_what_has_ended_is_read_anew_after_two_seconds_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    runtime = live_runtime()
+    known = sessions.Sessions(runtime.store)
+    assert not known.has_ended("ada", "token", 5.0)
+    session_table.end_all(runtime.store, runtime.clock, "ada")
+    now[0] += sessions.FRESH - 0.1
+    assert known.is_known("ada")
+    assert not known.has_ended("ada", "token", 5.0)
+    now[0] += 0.2
+    assert not known.is_known("ada")
+    assert known.has_ended("ada", "token", 5.0)
+    assert not known.has_ended("ada", "token", runtime.clock.now() + 1)
+
+
+def test_a_row_of_ended_sessions_has_a_bounded_size() -> None:
+    clock = ManualClock()
+    store = live_runtime().store
+    clock.sleep(10.0)
+    for number in range(session_table.MOST):
+        session_table.end_one(store, clock, "ada", f"token {number}")
+    row = session_table.ended(store, "ada")
+    assert (len(row.singly), row.before) == (session_table.MOST, 0.0)
+    session_table.end_one(store, clock, "ada", "one more")
+    row = session_table.ended(store, "ada")
+    assert (row.singly, row.before) == ((), clock.now())  # all of them
+    session_table.end_one(store, clock, "bob", "old")
+    clock.sleep(session_table.LONGEST + 1)
+    session_table.end_one(store, clock, "bob", "new")
+    assert len(session_table.ended(store, "bob").singly) == 1

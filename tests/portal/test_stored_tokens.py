@@ -8,10 +8,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from portal.web import tokens as page
 from swathmill.cli import application
 from tasks.run.connect import connect_storage
 from tasks.storage.clock import ManualClock
+from tasks.tables import token_table
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import MARK, TABLE, Scope, TokenRow, TokenTable, digest_of, make_token
 from tests.portal.scripted import LivePortal, client_of, live_portal, live_runtime, settings
@@ -100,7 +100,7 @@ def test_a_token_of_an_operator_acts_as_a_scientist(portal: LivePortal) -> None:
 def test_a_person_has_so_many_tokens_at_most(
     portal: LivePortal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "MOST_TOKENS", 2)
+    monkeypatch.setattr(token_table, "MOST_TOKENS", 2)
     made(portal, owner="ben@example.org")
     made(portal)
     made(portal)
@@ -181,5 +181,5 @@ def test_the_command_makes_tokens_and_revokes_all_of_one_person(tmp_path: Path) 
     ada, other, ben = run("ada", "--token"), run("ada", "--token"), run("ben", "--token")
     table = TokenTable(store)
     assert all(table.find(text, 0.0) for text in (ada, other, ben))
-    assert run("ada", "--revoke") == "Tokens revoked: 2"
+    assert run("ada", "--revoke") == "Sessions ended. Tokens revoked: 2"
     assert [bool(table.find(text, 0.0)) for text in (ada, other, ben)] == [False, False, True]
