@@ -222,6 +222,7 @@ def statistics_part(
         date=day,
         said=said,
         reduced=reduced and whole is None,
+        drawn_reduced=reduced and whole is not None and not whole.counts,
         stats=_statistics(raster, legend) if whole is None else _of_all(whole, raster, legend),
     )
 
@@ -445,10 +446,15 @@ def _of_all(whole: BandStatistics, raster: Raster, legend: Legend) -> Statistics
     """Take the numbers of all pixels; only the histogram is that of the picture."""
     shape = _statistics(raster, legend)
     if whole.counts:
-        counts, total = dict(whole.counts), max(whole.valid, 1)
+        # Every class, also those that the legend lacks: it is made of pictures of a few dates.
+        said = legend.said
+        known = {entry.value: entry.text for entry in legend.entries}
         classes = tuple(
-            (f"{entry.value} {entry.text}".strip(), counts.get(entry.value, 0) / total)
-            for entry in legend.entries
+            (
+                f"{value} {known.get(value) or said.codes.get(value) or ''}".strip(),
+                count / whole.valid,
+            )
+            for value, count in whole.counts
         )
         return replace(shape, valid=whole.share, classes=classes)
     if whole.mean is None or not whole.quartiles:

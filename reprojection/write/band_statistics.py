@@ -68,8 +68,14 @@ class BandStatistics:
 
 
 def read_statistics(tags: Mapping[str, str], pixels: int) -> BandStatistics | None:
-    """Read what `tags` wrote; None where a file has none, or another program's alone."""
-    if "STATISTICS_VALID_PERCENT" not in tags or not {QUARTILES, COUNTS} & tags.keys():
+    """Read what `tags` wrote; None where a file has none, or another program's alone.
+
+    A band without any value, and one of many classes, has its share of valid pixels alone; other
+    programs write that beside a mean.
+    """
+    if "STATISTICS_VALID_PERCENT" not in tags:
+        return None
+    if "STATISTICS_MEAN" in tags and QUARTILES not in tags:
         return None
     counts = {int(k): int(n) for k, n in json.loads(tags.get(COUNTS, "{}")).items()}
     share = float(tags["STATISTICS_VALID_PERCENT"]) / 100

@@ -20,7 +20,10 @@ from portal.core.layers import Arranged, matrix, result_layers, selected
 from portal.core.results import ResultFile
 from portal.core.takeaway import SCRIPTS, citation, class_names
 from portal.web.map_page import Series
+from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness, Missing
+from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
+from reprojection.write.write import write_cog
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
@@ -197,6 +200,9 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
     assert "outside the results" in outside
 
 
+LAI_FILE = "MCD15A2.005.Lai_1km.2012-01-01.tif"
+
+
 def test_statistics_are_of_all_pixels_not_of_the_picture(
     portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -219,7 +225,59 @@ def test_statistics_are_of_all_pixels_not_of_the_picture(
     ):
         assert f"<dt>{what}</dt><dd>{value:.5g}</dd>" in said
     assert f"{100 * values.size / pixels:.1f}% of pixels have a value" in said
+    assert said.count("reduced") == said.count("The histogram is drawn from a reduced copy") == 1
+
+
+def test_every_class_is_counted_also_one_that_no_picture_shows(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    """One pixel of 2,000 x 1,200 is in no picture of 512."""
+    plane = np.ones((1200, 2000), np.uint8)
+    plane[:, :400] = 255
+    plane[7, 1501] = 9
+    name = submitted(runtime)
+    put_result(runtime, name, LAI, LAI_FILE, _written(tmp_path, plane, "class"))
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        at = {"layer": LAYER, "date": "2012-01-01"}
+        said = client.get(f"/requests/{name}/map/statistics", params=at).text
+    assert "80.0% of pixels have a value" in said
+    assert "<span>9 rare</span>" in said
     assert "reduced" not in said
+
+
+def test_numbers_are_told_where_the_picture_has_no_value(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    plane = np.full((1200, 2000), 255, np.uint8)
+    name = submitted(runtime)
+    put_result(runtime, name, LAI, LAI_FILE, _written(tmp_path, plane, "continuous"))
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        at = {"layer": LAYER, "date": "2012-01-01"}
+        said = client.get(f"/requests/{name}/map/statistics", params=at).text
+    assert "0.0% of pixels have a value" in said
+    assert "reduced" not in said  # it is of all pixels that none has a value
+
+
+def _written(folder: Path, plane: Pixels, kind: Kind) -> bytes:
+    height, width = plane.shape
+    raster = Raster(
+        data=plane[np.newaxis],
+        grid=Grid(
+            crs="EPSG:4326", transform=(0.01, 0, -8, 0, -0.01, 58), width=width, height=height
+        ),
+        nodata=255,
+        kind=kind,
+        bands=(Band(name="v"),),
+        codes={1: "common", 9: "rare"} if kind == "class" else {},
+        provenance=Provenance(product="P", collection="1", layer="L", granules=()),
+        scale=1.0,
+        offset=0.0,
+        units="",
+    )
+    write_cog(raster, folder / "a.tif")
+    return (folder / "a.tif").read_bytes()
 
 
 def test_each_band_has_a_legend_and_statistics_of_its_own(

@@ -125,3 +125,23 @@ def test_a_file_that_another_program_described_says_nothing(tmp_path: Path) -> N
     with rasterio.open(path, "r+", IGNORE_COG_LAYOUT_BREAK="YES") as dataset:
         dataset.update_tags(1, STATISTICS_MEAN="3", STATISTICS_VALID_PERCENT="50")
     assert open_raster(path).statistics == (None,)
+
+
+@pytest.mark.parametrize(
+    ("plane", "nodata", "kind"),
+    [
+        (np.full((2, 3), -1, np.int16), -1, "continuous"),
+        (np.full((2, 3), np.nan, np.float32), np.nan, "continuous"),
+        (np.full((2, 3), 255, np.uint8), 255, "class"),
+        (np.arange(300, dtype=np.uint16).reshape(15, 20), 65535, "class"),
+    ],
+    ids=["no integer", "no float", "no class", "many classes"],
+)
+def test_what_is_computed_is_read_back(
+    plane: Pixels, nodata: float, kind: str, tmp_path: Path
+) -> None:
+    """Also the share alone, of a band without values or of more classes than are counted."""
+    path = tmp_path / "a.tif"
+    made = raster(plane, nodata, kind)
+    write_cog(made, path)
+    assert open_raster(path).statistics == (band_statistics(made, 0),)
