@@ -177,6 +177,8 @@ class WindowAnswer(_Answer):
     runs: int = Field(description="The cells in which the package runs; 0: it is not run.")
     has: str = Field(description="The number of dates of each product and earlier step.")
     lacks: str = Field(description="What is missing, by name; empty: nothing.")
+    first: str = Field("", description="Its first day; of all years that of the first year.")
+    last: str = Field("", description="Its last day; of all years that of the last year.")
 
 
 class PreviewAnswer(_Answer):

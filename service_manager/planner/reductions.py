@@ -536,7 +536,12 @@ class _There:
             if not made:
                 lost.append(f"{name} {pick.window.name}")
         return PlannedWindow.of(
-            self.course.chosen.name, self.window.name, len(self.places), there, lost
+            self.course.chosen.name,
+            self.window.name,
+            len(self.places),
+            there,
+            lost,
+            (self.window.first.isoformat(), self.window.last.isoformat()),
         )
 
     def _absent_outputs(self, index: int) -> Iterator[tuple[_Pick, str]]:

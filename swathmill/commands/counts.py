@@ -15,6 +15,8 @@ class WindowCounts(BaseModel):
     runs: int
     has: str
     lacks: str
+    first: str = ""
+    last: str = ""
 
 
 class Counts(BaseModel):
@@ -66,4 +68,5 @@ def lines_of(counts: Counts) -> list[str]:
 def _window_line(window: WindowCounts) -> str:
     runs = f"{window.runs:,} {'run' if window.runs == 1 else 'runs'}" if window.runs else "no run"
     lacks = f"; lacks {window.lacks}" if window.lacks else ""
-    return f"  {window.step} {window.window}: {runs}; has {window.has or 'nothing'}{lacks}"
+    days = f" ({window.first} to {window.last})" if window.first != window.last else ""
+    return f"  {window.step} {window.window}{days}: {runs}; has {window.has or 'nothing'}{lacks}"

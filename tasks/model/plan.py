@@ -40,7 +40,8 @@ class PlannedWindow:
     """A window of a step of a reduction, in a preview's words.
 
     `runs` counts the cells in which the package runs. `has` and `lacks` name what it takes and what
-    is missing of that: "MOD11A1.061: 8, daily-et: 7".
+    is missing of that: "MOD11A1.061: 8, daily-et: 7". `first` and `last` are its days, "" in a plan
+    of an earlier build.
     """
 
     step: str
@@ -48,16 +49,32 @@ class PlannedWindow:
     runs: int
     has: str
     lacks: str
+    first: str = ""
+    last: str = ""
 
     @classmethod
     def of(
-        cls, step: str, window: str, runs: int, has: Mapping[str, int], lacks: Sequence[str]
+        cls,
+        step: str,
+        window: str,
+        runs: int,
+        has: Mapping[str, int],
+        lacks: Sequence[str],
+        days: tuple[str, str] = ("", ""),
     ) -> Self:
         """Write down how many dates a window has of each product and step, and what it lacks."""
         more = len(lacks) - _NAMED
         names = ", ".join(lacks[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
         there = ", ".join(f"{name}: {number:,}" for name, number in has.items())
-        return cls(step=step, window=window, runs=runs, has=there, lacks=names)
+        return cls(
+            step=step,
+            window=window,
+            runs=runs,
+            has=there,
+            lacks=names,
+            first=days[0],
+            last=days[1],
+        )
 
 
 def named_packages(packages: str) -> list[tuple[str, str]]:

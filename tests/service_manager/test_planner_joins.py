@@ -253,6 +253,8 @@ def test_a_climatology_joins_the_same_month_of_all_years(make: Make) -> None:
     assert [*groups] == [f"month-{n:02d}" for n in range(1, 13)]
     assert sum(map(len, groups.values())) == len(leaf) == 138
     assert {day[-10:-6] for day in groups["month-07"]} == {"2010", "2011", "2012"}
+    (july,) = [window for window in found.windows if window.window == "month-07"]
+    assert (july.first, july.last) == ("2010-07-01", "2012-07-31")
     assert len(specs(found, MosaicSpec)) == 12
 
 

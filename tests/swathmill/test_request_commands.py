@@ -213,7 +213,15 @@ def test_counts_are_told_in_plain_words() -> None:
         message="It would wait for confirmation.",
         windows=(
             WindowCounts(step="et", window="2012-01", runs=0, has="A: 0, B: 1", lacks="A 2012-01"),
-            WindowCounts(step="et", window="2012-02", runs=2, has="A: 1, B: 1", lacks=""),
+            WindowCounts(
+                step="et",
+                window="2012-041",
+                runs=2,
+                has="A: 1, B: 1",
+                lacks="",
+                first="2012-02-10",
+                last="2012-02-17",
+            ),
         ),
         window_count=5,
     )
@@ -229,7 +237,7 @@ def test_counts_are_told_in_plain_words() -> None:
         "  and 2 more",
         "Windows   5:",
         "  et 2012-01: no run; has A: 0, B: 1; lacks A 2012-01",
-        "  et 2012-02: 2 runs; has A: 1, B: 1",
+        "  et 2012-041 (2012-02-10 to 2012-02-17): 2 runs; has A: 1, B: 1",
         "  and 3 more",
         "It would wait for confirmation.",
     ]
