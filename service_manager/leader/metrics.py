@@ -18,6 +18,8 @@ from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
 from tasks.messages.redis_watch import RedisWatch
+from tasks.model.categories import Category
+from tasks.model.model import Phase
 from tasks.run.probes import ProbeAnswers
 from tasks.storage.clock import Clock
 from tasks.tables.manager_rows import RefusedMails
@@ -112,6 +114,10 @@ class ManagerMetrics(Watch):
             ["phase", "outcome"],
             registry=registry,
         )
+        # Each from zero on: what is born at 1 never increased, and no rule sees it.
+        for phase in Phase:
+            for outcome in ("success", *(category.value for category in Category)):
+                self._ended.labels(phase.value, outcome)
         self._seconds = Histogram(
             "swathmill_attempt_seconds",
             "Time of an attempt",

@@ -13,6 +13,7 @@ from service_manager.leader.service import serve
 from service_manager.leader.watch import Watch
 from tasks.messages.redis_watch import RedisWatch
 from tasks.model.categories import Category
+from tasks.model.model import Phase
 from tasks.tables.manager_rows import RefusedMails
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -75,6 +76,14 @@ def test_attempts_are_counted_by_phase_and_outcome(scene: Scene) -> None:
     assert values["swathmill_attempts_total", "success", "collection"] == 2.0
     assert values["swathmill_attempts_total", "source not published", "collection"] == 1.0
     assert values["swathmill_attempt_seconds_count", "collection"] == 3.0
+
+
+def test_every_outcome_is_counted_from_zero_on(scene: Scene) -> None:
+    """A series that is born at 1 has no increase, so that no rule sees a first failure."""
+    values = scene.values()
+    for phase in Phase:
+        for outcome in ("success", *(category.value for category in Category)):
+            assert values["swathmill_attempts_total", outcome, phase.value] == 0.0
 
 
 def test_what_the_manager_has_in_hand_is_told_while_it_acts(scene: Scene) -> None:
