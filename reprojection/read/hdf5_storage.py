@@ -88,25 +88,27 @@ class StorageChecks:
         across = [-(-size // part) for size, part in zip(item.shape, item.chunks, strict=True)]
         if len(listed) != prod(across):
             return f"its index has {len(listed)} chunks where its shape takes {prod(across)}"
-        at = np.array([one.chunk_offset for one in listed], np.int64)
-        place, rest = np.divmod(at, np.array(item.chunks, np.int64))
+        firsts, left_out, begins, lengths = zip(*listed, strict=True)
+        place, rest = np.divmod(np.array(firsts, np.int64), np.array(item.chunks, np.int64))
         if rest.any() or (place < 0).any() or (place >= across).any():
             return "its index places a chunk off the grid of chunks"
-        if len(np.unique(np.ravel_multi_index(tuple(place.T), across))) != len(listed):
+        order = np.argsort(np.ravel_multi_index(tuple(place.T), across))
+        if (np.diff(np.ravel_multi_index(tuple(place[order].T), across)) == 0).any():
             return "its index has a chunk twice"
-        sizes = np.array([one.size for one in listed], np.int64)
-        masks = np.array([one.filter_mask for one in listed], np.int64)
+        offsets, sizes, masks = (
+            np.array(numbers, np.int64)[order] for numbers in (begins, lengths, left_out)
+        )
         for mask in np.unique(masks):
             if problem := filters.problem(int(mask), sizes[masks == mask], prod(item.chunks)):
                 return problem
         self._found = Chunks(
-            listed={
-                one.chunk_offset: (one.byte_offset, one.size, one.filter_mask) for one in listed
-            },
+            offsets=offsets.reshape(across),
+            sizes=sizes.reshape(across),
+            masks=masks.reshape(across),
             shape=tuple(item.chunks),
             filters=tuple(filters.codes),
         )
-        return self._places(np.array([one.byte_offset for one in listed], np.int64), sizes)
+        return self._places(offsets, sizes)
 
     def _places(self, begins: Numbers, sizes: Numbers) -> str:
         ends = begins + sizes
