@@ -23,6 +23,15 @@ LONGITUDES = ("lon", "longitude", "longitude_1d")
 colour, continuity clouds (CLDPROP), Deep Blue aerosol (AERDB)."""
 
 
+def coordinate(name: str) -> str:
+    """Return "latitude" or "longitude" if a name is of a swath's coordinates, else ""."""
+    word = name.rsplit("/", 1)[-1].lower()
+    return {"lat": "latitude", "lon": "longitude"}.get(word, word if word in _WORDS else "")
+
+
+_WORDS = ("latitude", "longitude")
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
     """One stored array.

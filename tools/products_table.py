@@ -2,8 +2,8 @@
 
 Products of the catalogue are listed by themselves; the others stand in `OTHERS`, with the form of
 their files and why they are read from attributes alone, or not at all. Lists of products: LAADS,
-LP DAAC, NSIDC and OB.DAAC; near-real-time editions (names in _NRT) and PO.DAAC's copies of sea
-surface temperature are not listed again. Run `python -m tools.products_table` after a change.
+LP DAAC, NSIDC, OB.DAAC and PO.DAAC; near-real-time editions (names in _NRT) are not listed again.
+Run `python -m tools.products_table` after a change.
 """
 
 import json
@@ -49,6 +49,7 @@ REAL = (
     "MOD14",
     "MYD11_L2",
     "MYD13A2",
+    "MODIS_A-JPL-L2P",
     "VNP13A2",
 )
 """Products of which the tests read real granules; the page says of no other that it is read."""
@@ -215,11 +216,6 @@ OTHERS = (
         "hdf5 globe",
     ),
     Other(
-        "VNP46A3 VNP46A4 VJ146A3 VJ146A4",
-        "night lights, monthly and yearly",
-        "hdf5 geographic tile",
-    ),
-    Other(
         "AERDB_L2_VIIRS_SNPP AERDT_L2_VIIRS_SNPP AERDB_L2_VIIRS_NOAA20 AERDT_L2_VIIRS_NOAA20 "
         "XAERDT_L2_VIIRS_SNPP XAERDT_L2_VIIRS_NOAA20",
         "aerosol (VIIRS), 6 minutes",
@@ -339,9 +335,9 @@ A product of the catalogue has its codes, bits and conventions; one from attribu
 file says. `tests/worker/test_every_layer.py` requests every layer of every product of the
 catalogue, and `tests/reprojection/test_products_page.py` reads each of the others. There are no
 real granules of global grids (CMG), MAIAC, level 1B, VIIRS swaths or ocean colour of MODIS and
-VIIRS. A product is described by its newest collection. Near-real-time editions (names in `_NRT`)
-and PO.DAAC's copies of sea surface temperature are not counted again. `python -m
-tools.products_table` makes this page.
+VIIRS. Of sea surface temperature (GHRSST L2P) the real granule is a cut-out of two layers. A
+product is described by its newest collection. Near-real-time editions (names in `_NRT`)
+are not counted again. `python -m tools.products_table` makes this page.
 
 | product | is | state | evidence | described by |
 |---|---|---|---|---|

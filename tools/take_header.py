@@ -24,6 +24,7 @@ import h5py
 import numpy as np
 from pyhdf.SD import SD, SDC
 
+from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import parse_granule_name
 from reprojection.read.structmetadata import parse_structure
@@ -85,9 +86,10 @@ def header_of(path: Path, source: str) -> dict[str, Any]:
         field["attributes"] = [one for one in field["attributes"] if _is_kept(one)]
         left += many - len(field["attributes"])
     name = parse_granule_name(file)
+    said = re.match(r"(\w+-\w+-L2P)-v([\d.]+)", next((str(a[2]) for a in kept if a[0] == "id"), ""))
     return {
-        "product": name.product if name else "",
-        "collection": str(name.collection) if name else "",
+        "product": name.product if name else said[1] if said else "",
+        "collection": str(name.collection if name else Collection(said[2]) if said else ""),
         "file": file,
         "source": source,
         "format": form,

@@ -399,10 +399,10 @@ def product(name: str, collection: str) -> Product | None:
     wanted = Collection(collection)
     # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
     family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
-    if family is None:
+    if family is None and not name.endswith("-L2P"):
         return None
     # One file per family, so that opening a granule does not read the whole catalogue.
-    candidates = _read_family(f"mod{family[1]}.yaml")
+    candidates = _read_family(f"mod{family[1]}.yaml" if family else "ghrsst.yaml")
     return next(
         (item for item in candidates if item.name == name and wanted in item.collections), None
     )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Layer, is_fill, split_index
-from reprojection.container import AttributeValue
+from reprojection.container import AttributeValue, coordinate
 from reprojection.errors import NoGeolocationError
 from reprojection.grid.orbit import ALTITUDE_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
 from reprojection.read.interpolation import AxisMap, interpolate_positions, interpolate_values
@@ -33,7 +33,14 @@ _VIIRS_LINES = {3200: 16, 4064: 16, 6400: 32}
 """Lines per scan by columns: M bands, DNB, I bands (VIIRS Geolocation ATBD, section 2)."""
 
 _SCAN_COUNTS = ("Number_of_Instrument_Scans", "Number of Scans", "Number_of_Scans")
-_ZENITH_NAMES = ("sensor_zenith", "sensorzenith", "sensor_zenith_angle", "view_angle", "viewzenith")
+_ZENITH_NAMES = (
+    "sensor_zenith",
+    "sensorzenith",
+    "sensor_zenith_angle",
+    "view_angle",
+    "viewzenith",
+    "satellite_zenith_angle",
+)
 
 
 class SwathGranule(Protocol):
@@ -93,8 +100,8 @@ def _geo_layers(
 ) -> tuple[Layer, Layer]:
     found: dict[str, Layer] = {}
     for name in granule.layers:
-        word = name.rsplit("/", 1)[-1].lower()
-        if word not in ("latitude", "longitude") or swath is None:
+        word = coordinate(name)
+        if not word or swath is None:
             continue
         if granule.layers[name].swath == layer.swath:
             found.setdefault(word, granule.layers[name])
@@ -212,7 +219,7 @@ def _zenith_layer(layers: Mapping[str, Layer], like: Layer) -> Layer | None:
             continue
         candidate = layers[name]
         same = candidate.swath == like.swath and candidate.dims == like.dims
-        if same and not candidate.bands:
+        if same and all(size == 1 for _, size in candidate.bands):
             return candidate
     return None
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue.layers import Layer, LayerKind, is_fill
+from reprojection.container import coordinate
 from reprojection.errors import NoGeolocationError, RangeExcludesAllError, UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
@@ -154,7 +155,7 @@ def _other(path: Path, granule: Granule, error: UnknownLayerError) -> _Other:
 
 
 def _has_places(granule: Granule) -> bool:
-    return any(name.rsplit("/", 1)[-1].lower() == "latitude" for name in granule.layers)
+    return any(coordinate(name) == "latitude" for name in granule.layers)
 
 
 def _in_none(layer: str, others: Sequence[_Other]) -> UnknownLayerError:
@@ -179,7 +180,7 @@ def located(granule: Granule, place: GranuleHeader) -> Geolocation:
     if place.companion is None:
         return granule.geolocation(place.layer)
     with opened(place.companion) as (companion, _):
-        name = next((name for name in companion.layers if name.lower() == "latitude"), None)
+        name = next((name for name in companion.layers if coordinate(name) == "latitude"), None)
         if name is None or companion.layers[name].shape != place.layer.shape:
             raise NoGeolocationError(
                 f"layer {place.layer.name!r} of {place.name} is not of the resolution of "

@@ -17,6 +17,7 @@ from reprojection.container import (
     NETCDF,
     AttributeValue,
     DataSet,
+    coordinate,
     take_from_block,
 )
 from reprojection.errors import BadFormatError, UnreadableGranuleError
@@ -169,7 +170,7 @@ class Hdf5Container:
         ]
         lat, lon = axes
         if lat is None or lon is None:
-            placed = {"latitude", "longitude"} <= {one.name.lower() for one in found}
+            placed = {"latitude", "longitude"} <= {coordinate(one.name) for one in found}
             return found if placed or "ShortName" in self._attributes else []
         self._checks.check(self._file[lat.key])
         south, north = self._file[lat.key][[0, -1]] if lat.shape[0] > 1 else (0.0, 0.0)
@@ -244,7 +245,9 @@ def _attributes(attrs: h5py.AttributeManager) -> dict[str, AttributeValue]:
         elif isinstance(value, str):
             found[name] = value
         elif isinstance(value, np.ndarray | np.generic):
-            found |= {name: converted} if (converted := _numbers(np.asarray(value))) else {}
+            converted = _numbers(np.asarray(value))
+            if converted is not None:  # 0 is a value, too
+                found[name] = converted
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from modis.axes import Shape
 from modis.tile import Tile
 from reprojection.catalogue.layers import Layer, LayerKind, Number
+from reprojection.container import coordinate
 from reprojection.errors import BadFormatError, ReprojectionError
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.outline import Ring, outline
@@ -237,7 +238,7 @@ def _on_geolocation(granule: Granule, layer: Layer) -> bool:
     swath = granule.swaths.get(layer.swath or "")
     if swath is None:
         return False
-    geo = [item for item in swath.geo_fields if item.name.lower() == "latitude"]
+    geo = [item for item in swath.geo_fields if coordinate(item.name) == "latitude"]
     return bool(geo) and all(
         dim in geo[0].dims or swath.map_onto(dim) is not None for dim in layer.dims
     )

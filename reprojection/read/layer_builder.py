@@ -14,7 +14,7 @@ from reprojection.catalogue.layers import (
     named_units,
     read_scale,
 )
-from reprojection.container import AttributeValue, DataSet
+from reprojection.container import AttributeValue, DataSet, coordinate
 from reprojection.read.structmetadata import GridInfo, SwathInfo
 
 
@@ -177,7 +177,7 @@ class Layers(Mapping[str, Layer]):
 
 def _swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:
     """List the (along, across) dimensions that a swath's layers may have; geolocation's first."""
-    fields = [item for item in swath.geo_fields if item.name.lower() == "latitude"]
+    fields = [item for item in swath.geo_fields if coordinate(item.name) == "latitude"]
     if not fields or len(fields[0].dims) != 2:
         return []
     along, across = fields[0].dims

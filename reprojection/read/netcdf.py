@@ -8,12 +8,21 @@ attributes) or by ACDD (time_coverage_start).
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.container import LATITUDES, LONGITUDES, NETCDF, AttributeValue, Container, DataSet
+from reprojection.container import (
+    LATITUDES,
+    LONGITUDES,
+    NETCDF,
+    AttributeValue,
+    Container,
+    DataSet,
+    coordinate,
+)
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read import odl
 from reprojection.read.structmetadata import FieldInfo, GridInfo, Structure, SwathInfo
@@ -37,6 +46,13 @@ _NAMES = (
 _ALSO = {"GRingPointLongitude": "GRingLongitude", "GRingPointLatitude": "GRingLatitude"}
 """Other names of the same, in files of NASA's Land SIPS."""
 
+_L2P = re.compile(r"(\w+-\w+-L2P)-v(\d+(?:\.\d+)?)")
+"""What files of the Group for High Resolution Sea Surface Temperature say that they are
+("GHRSST Data Processing Specification", version 2, global attribute `id`)."""
+
+_HALF = re.compile(r".*?\b(Day|Night)\b, Start Node", re.DOTALL)
+"""How the comment of PO.DAAC's files of MODIS and VIIRS says which half of the day they are of."""
+
 
 def netcdf_structure(container: Container) -> Structure:
     """Return the grid or swath of a netCDF-4 file; none for other files.
@@ -55,7 +71,7 @@ def netcdf_structure(container: Container) -> Structure:
     fields = {
         one.name: FieldInfo(name=one.name, dtype=str(one.dtype), dims=one.dims) for one in mine
     }
-    places = [name for name in fields if name.lower() in ("latitude", "longitude")]
+    places = [name for name, field in fields.items() if coordinate(name) and len(field.dims) > 1]
     swath = SwathInfo(
         name=NETCDF,
         dimensions={
@@ -83,6 +99,11 @@ def netcdf_inventory(
             day, _, time = moment.partition("T")
             found[f"RANGE{which}DATE"] = (day,)
             found[f"RANGE{which}TIME"] = (time,)
+    if "SHORTNAME" not in found and (of_ghrsst := _L2P.fullmatch(str(attributes.get("id", "")))):
+        found["SHORTNAME"], found["VERSIONID"] = (of_ghrsst[1],), (of_ghrsst[2],)
+        said = _HALF.match(str(attributes.get("comment", "")))
+        if said is not None and "DAYNIGHTFLAG" not in found:
+            found["DAYNIGHTFLAG"] = (said[1],)
     return found
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from modis.sphere import SPHERE_RADIUS, wrap_longitude
 from modis.tile import Tile
+from reprojection.container import coordinate
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.grid.crs import to_lonlat
 from reprojection.read.granule import Granule, open_granule
@@ -112,7 +113,7 @@ def _swath_boundary(granule: Granule) -> tuple[Ring, ...] | None:
             (
                 layer
                 for name, layer in granule.layers.items()
-                if layer.swath == swath.name and name.rsplit("/", 1)[-1].lower() == "latitude"
+                if layer.swath == swath.name and coordinate(name) == "latitude"
             ),
             None,
         )

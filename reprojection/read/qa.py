@@ -311,7 +311,8 @@ def _selection(
         )
     if qa_layer.dtype.kind not in "iu":
         raise ChoiceRefusedError(f"layer {name!r} is not of whole numbers: it cannot serve as QA")
-    if bits is None and qa_layer.bands and not qa_layer.index:
+    several = any(size > 1 for _, size in qa_layer.bands)
+    if bits is None and several and not qa_layer.index:
         raise ChoiceRefusedError(f"QA layer {name!r} has several bands: name one, {name}[0]")
     if layer.grid and qa_layer.grid == layer.grid:
         qa_layer = replace(qa_layer, first_row=layer.first_row, shape=layer.shape)

@@ -40,8 +40,22 @@ _DIGITS = 7
 _EDGE_POINTS = 33
 _VIIRS = {"VNP": "suomi-npp", "VJ1": "noaa-20", "VJ2": "noaa-21"}
 _MODIS = {"MOD": "terra", "MYD": "aqua", "MCD": ""}  # MCD is of both
-_PLATFORMS = {"_SNPP": "suomi-npp", "_NOAA20": "noaa-20", "_NOAA21": "noaa-21"}
-_OF_MODIS = {"MODISA": "aqua", "AQUA": "aqua", "MODIST": "terra", "TERRA": "terra"}
+_PLATFORMS = {
+    "_SNPP": "suomi-npp",
+    "_NPP": "suomi-npp",
+    "_NOAA20": "noaa-20",
+    "_N20": "noaa-20",
+    "_NOAA21": "noaa-21",
+    "_N21": "noaa-21",
+}
+_OF_MODIS = {
+    "MODISA": "aqua",
+    "MODIS_A-": "aqua",
+    "AQUA": "aqua",
+    "MODIST": "terra",
+    "MODIS_T-": "terra",
+    "TERRA": "terra",
+}
 _NO_DATE = "1970-01-01T00:00:00Z"
 
 

@@ -234,7 +234,8 @@ class ReprojectSpec(_Spec):
     # 4: averages of swaths take every footprint by its area, not 16 x 16 points at most.
     # 5: averages and spreads of swaths are those of the shares with a value, however small.
     # 6: rasters hold their lineage, with the digests of granules.
-    algorithm: ClassVar[int] = 6
+    # 7: an attribute that is 0 in HDF5 and netCDF counts, such as a fill value.
+    algorithm: ClassVar[int] = 7
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["reproject"] = "reproject"
@@ -459,6 +460,9 @@ class ExtractSpec(_Spec):
     seen; it is empty where no layer has one. `band` is the date's in granules that hold several,
     else None.
     """
+
+    # A version above the common one: an attribute that is 0 in HDF5 and netCDF counts.
+    algorithm: ClassVar[int] = ALGORITHM + 1
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["extract"] = "extract"

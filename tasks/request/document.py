@@ -91,7 +91,7 @@ def _collection(value: object) -> object:
 
 # Ocean colour has the year of its reprocessing: R2022.0.
 Collection = Annotated[
-    str, BeforeValidator(_collection), Field(pattern=r"^([0-9]{0,3}|(19|20)[0-9]{2})$")
+    str, BeforeValidator(_collection), Field(pattern=r"^([0-9]{0,3}|(19|20)[0-9]{2,3})$")
 ]
 
 
@@ -106,7 +106,7 @@ class ProductChoice(_Document):
     A user's raster is named `raster:NAME`, and has no collection.
     """
 
-    name: str = Field(pattern=rf"^[A-Za-z0-9_]{{3,40}}$|^{REFERENCE}")
+    name: str = Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_-]{{2,39}}$|^{REFERENCE}")
     collection: Collection = Field("", validate_default=True)
     layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         min_length=1, max_length=_MOST_LAYERS

@@ -209,7 +209,7 @@ def _write_hdf5(path: Path, of: Header, values: Mapping[str, Array]) -> None:
                 file[dim].make_scale("This is a netCDF dimension but not a netCDF variable.")
         for one in of.datasets:
             for axis, (dim, _) in enumerate(one.dims):
-                if dim and dim != one.name and isinstance(file[dim], h5py.Dataset):
+                if dim and dim != one.name.lstrip("/") and isinstance(file[dim], h5py.Dataset):
                     file[one.name].dims[axis].attach_scale(file[dim])
 
 

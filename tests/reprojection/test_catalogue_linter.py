@@ -39,7 +39,9 @@ def test_an_entry_agrees_with_itself(entry: Product) -> None:
 
 
 def _real(folder: Path) -> list[Path]:
+    """List a file of each product; one cut out by PO.DAAC (SS_) has only some of its layers."""
     files = [one for one in folder.rglob("*") if one.suffix in (".hdf", ".h5", ".nc")]
+    files = [one for one in files if not one.name.startswith("SS_")]
     newest = {path.name.split(".")[0] + path.parent.name: path for path in sorted(files)}
     return [*newest.values()]
 

@@ -213,7 +213,7 @@ def test_granules_without_coordinates_lie_where_their_companions_say(
     path = generated(tmp_path, name, collection)
     geo = generated(tmp_path, companion, collection)
     found = reproject([geo, path], layer, GRID, Options())
-    assert found.valid().mean() > 0.9
+    assert found.valid().mean() > 0.8  # a fire mask of 0 is fill
     assert [granule.name for granule in found.provenance.granules] == [path.name]
     with pytest.raises(NoGeolocationError, match=f"{name} needs its {companion}"):
         reproject([path], layer, GRID, Options())

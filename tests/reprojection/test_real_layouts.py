@@ -1,5 +1,6 @@
 """Forms of real netCDF-4 files: groups within groups, square swaths, maps of the whole Earth."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import h5py
@@ -8,6 +9,7 @@ import pytest
 
 from reprojection.grid.grids import Lattice
 from reprojection.read.granule import open_granule
+from reprojection.read.outline import outline
 from reprojection.reproject import Options, reproject
 
 NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable.        60"
@@ -84,3 +86,85 @@ def test_real_maps_of_ocean_colour(granules: Path, name: str, count: int, mean: 
     values = found.values()
     assert int(np.isfinite(values).sum()) == count
     assert np.nanmean(values) == pytest.approx(mean, abs=1e-5)
+
+
+def sst(path: Path) -> Path:
+    """A swath as the Group for High Resolution Sea Surface Temperature has them (L2P)."""
+    down, across = np.indices((1, 40, 60))[1:]
+    with h5py.File(path, "w") as file:
+        file.attrs["id"] = np.bytes_("MODIS_A-JPL-L2P-v2019.0")
+        file.attrs["Conventions"] = np.bytes_("CF-1.7, ACDD-1.3")
+        file.attrs["comment"] = np.bytes_("L2P Core; Night, Start Node:Descending")
+        file.attrs["time_coverage_start"] = np.bytes_("20190805T065501Z")
+        file.attrs["time_coverage_end"] = np.bytes_("20190805T065958Z")
+        for name, size in (("time", 1), ("nj", 40), ("ni", 60)):
+            file[name] = np.zeros(size, np.int32)
+            file[name].make_scale(name)
+        file["lat"] = (48.05 - 0.1 * down[0]).astype(np.float32)
+        file["lon"] = (6.05 + 0.1 * across[0]).astype(np.float32)
+        file["sea_surface_temperature"] = (10 * across).astype(np.int16)
+        file["quality_level"] = (across % 6).astype(np.int8)
+        for name, dims in (
+            ("lat", ("nj", "ni")),
+            ("lon", ("nj", "ni")),
+            ("sea_surface_temperature", ("time", "nj", "ni")),
+            ("quality_level", ("time", "nj", "ni")),
+        ):
+            for axis, dim in enumerate(dims):
+                file[name].dims[axis].attach_scale(file[dim])
+        stated = {"scale_factor": 0.005, "add_offset": 273.15}
+        file["sea_surface_temperature"].attrs.update(stated, _FillValue=np.int16(-32767))
+        file["quality_level"].attrs.update(
+            valid_min=np.int8(0), valid_max=np.int8(5), _FillValue=np.int8(-128)
+        )
+    return path
+
+
+def test_sea_surface_temperature_of_ghrsst_is_placed_masked_and_dated(tmp_path: Path) -> None:
+    path = sst(tmp_path / "20190805065501-JPL-L2P_GHRSST-SSTskin-MODIS_A-N-v02.0-fv01.0.nc")
+    with open_granule(path) as granule:
+        assert (granule.product, granule.collection) == ("MODIS_A-JPL-L2P", "2019")
+        assert granule.day_night == "night"
+        assert granule.start == datetime(2019, 8, 5, 6, 55, 1, tzinfo=UTC)
+        layer = granule.layer("sea_surface_temperature")
+        assert (layer.qa, layer.dims) == ("quality_level", ("nj", "ni"))
+        assert outline(granule).boundary is not None
+    grid = Lattice(crs="EPSG:4326", resolution=0.1).snap((6.45, 45.05, 10.95, 47.05))
+    options = Options(resampling="nearest", units="physical", qa="good")
+    found = reproject([path], "sea_surface_temperature", grid, options)
+    column = np.arange(4, 4 + grid.width)
+    good = np.isin(column % 6, (4, 5))
+    assert np.array_equal(found.valid(), np.broadcast_to(good, grid.shape))
+    right = 273.15 + 0.005 * 10 * column
+    assert np.allclose(found.data[0][:, good], right[good])
+
+
+@pytest.mark.parametrize("name", ["_FillValue", "valid_min", "add_offset"])
+@pytest.mark.parametrize("form", [np.uint8(0), np.array([0], np.uint8)])
+def test_an_attribute_that_is_0_is_there(tmp_path: Path, name: str, form: object) -> None:
+    path = swath(tmp_path / "VNP21.A2023001.1030.002.2023002000000.nc", ("a", "b"), 10, 12)
+    with h5py.File(path, "a") as file:
+        file["b/LST"].attrs.update({name: form, "valid_max": np.float32(300), "scale_factor": 1.0})
+    with open_granule(path) as granule:
+        layer = granule.layer("LST")
+        assert layer.notes == ()
+        assert (layer.fill == 0) is (name == "_FillValue")
+        if name == "valid_min":
+            assert layer.valid_range == (0, 300)
+
+
+@pytest.mark.real_data
+def test_a_real_swath_of_sea_surface_temperature(granules: Path) -> None:
+    (path,) = granules.glob("new-real/SS_MODIS_A-JPL-L2P-v2014.0.nc")
+    with open_granule(path) as granule:
+        layer = granule.layer("sea_surface_temperature")
+        stored = granule.read(layer).astype(int)
+        assert layer.valid_range is not None
+        low, high = layer.valid_range
+        values = stored[(stored >= low) & (stored <= high)] * layer.scale + layer.offset
+        place = granule.geolocation(layer)
+    assert values.size == 7999
+    assert (values.min(), values.max()) == (pytest.approx(268.30), pytest.approx(315.035))
+    assert values.mean() == pytest.approx(295.1381, abs=1e-4)
+    assert np.nanmean(place.lat) == pytest.approx(46.1955, abs=1e-4)
+    assert np.nanmean(place.lon) == pytest.approx(81.81078, abs=1e-4)
