@@ -6,7 +6,7 @@ process of its own, as workers read granules.
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,11 @@ from portal.core.problems import NotNowError
 from portal.core.results import ResultFile, ResultReader
 from reprojection.errors import ReprojectionError
 from reprojection.read.isolation import ReadingProcess
-from tasks.errors import BlobMissingError, StoreError
+from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
-from tasks.storage.blobs import split_blob
+from tasks.storage.blobs import is_damaged, split_blob
+from tasks.tables import protocol
 from tasks.tables.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -55,11 +56,12 @@ class Explainer:
                 read.
             GoneError: storage has lost the result.
             StoreError: storage failed.
+            CorruptBlobError: bytes were damaged in transit.
         """
         from reprojection.explain.explain import explain
 
         granules = [*granules_of(runtime, result.key)]
-        size = result.file.size + sum(file.size for _, file in granules if file)
+        size = result.file.size + sum(one.file.size for one in granules if one.file)
         if size > MOST_BYTES:
             raise NotExplainedError(
                 f"{size / 1e6:,.0f} MB would be read for this pixel, too much for a page.", _COMMAND
@@ -70,9 +72,9 @@ class Explainer:
             with raster.open("wb") as out:
                 out.writelines(reader.whole(result))
             lost = [
-                name
-                for name, file in granules
-                if file is None or not _copy(runtime, file, folder / "granules" / name)
+                one.name
+                for one in granules
+                if not _fetch(runtime, one, folder / "granules" / one.name)
             ]
             (folder / "granules").mkdir(exist_ok=True)
             try:
@@ -82,8 +84,17 @@ class Explainer:
         return replace(found, note=_no_longer_stored(lost)) if lost else found
 
 
-def granules_of(runtime: Runtime, key: str) -> Iterator[tuple[str, ArtifactFile | None]]:
-    """Yield the granules that the raster of a task is made of; no file: it is not stored."""
+@dataclass(frozen=True, kw_only=True)
+class StoredGranule:
+    """A granule by its name, its task, and its file; there is none where it is not stored."""
+
+    key: str
+    name: str
+    file: ArtifactFile | None
+
+
+def granules_of(runtime: Runtime, key: str) -> Iterator[StoredGranule]:
+    """Yield the granules that the raster of a task is made of."""
     waiting, seen = [key], {key}
     while waiting:
         try:
@@ -92,7 +103,8 @@ def granules_of(runtime: Runtime, key: str) -> Iterator[tuple[str, ArtifactFile 
             spec = None
         if isinstance(spec, CollectSpec):
             task = runtime.tasks.task(spec.key)
-            yield spec.granule, task.files[0] if task and task.files else None
+            file = task.files[0] if task and task.files else None
+            yield StoredGranule(key=spec.key, name=spec.granule, file=file)
             continue
         if not isinstance(spec, _RASTERS) or len(seen) > _MOST_TASKS:
             raise NotExplainedError(
@@ -106,19 +118,27 @@ def granules_of(runtime: Runtime, key: str) -> Iterator[tuple[str, ArtifactFile 
 def _no_longer_stored(lost: Sequence[str]) -> str:
     more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
     return (
-        f"no longer stored here: {', '.join(lost[:_MOST_NAMED])}{more}; `swathmill explain` tells "
-        "their pixels where you have them"
+        f"no longer stored here, or damaged: {', '.join(lost[:_MOST_NAMED])}{more}; "
+        "`swathmill explain` tells their pixels where you have them"
     )
 
 
-def _copy(runtime: Runtime, file: ArtifactFile, to: Path) -> bool:
-    """Copy a granule; return whether storage still keeps it."""
+def _fetch(runtime: Runtime, granule: StoredGranule, to: Path) -> bool:
+    """Fetch a granule; return whether storage still keeps it as it was collected.
+
+    One that is damaged is collected again for the next request that wants it. Raises
+    CorruptBlobError for bytes that were damaged in transit.
+    """
+    if granule.file is None:
+        return False
     to.parent.mkdir(exist_ok=True)
     try:
-        with to.open("wb") as out:
-            for part in runtime.blobs.stream(*split_blob(file.blob), 0, None):
-                out.write(part)
+        runtime.blobs.get_file(*split_blob(granule.file.blob), to, granule.file.sha256)
     except BlobMissingError:
-        to.unlink()
+        return False
+    except CorruptBlobError as error:
+        if not is_damaged(runtime.blobs, error):
+            raise
+        protocol.lose(runtime, granule.key, granule.file.blob)
         return False
     return True

@@ -18,6 +18,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from tempfile import mkstemp
@@ -30,7 +31,7 @@ from tasks.errors import (
     StorageFullError,
     StoreError,
 )
-from tasks.storage.blobs import CHUNK, StoredBlob, bytes_digest, file_digest
+from tasks.storage.blobs import CHUNK, GRANULES, StoredBlob, bytes_digest, file_digest
 
 _FAN_OUT = 2  # leading characters of a name that name its folder
 _LONGEST = 255  # bytes of a file name, on all common file systems
@@ -39,17 +40,38 @@ _ABANDONED = 3600.0  # seconds without a change after which their writer counts 
 _REMEMBERED = 10_000  # files whose checksum is remembered
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 
+TRUSTED_SECONDS = 30.0
+"""How long a process takes a file whose time and size are the same for unchanged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Verified:
+    """A file's checksum, its time and size then, and when it was computed."""
+
+    changed_ns: int
+    size: int
+    digest: str
+    at: float
+
+    def holds(self, stat: os.stat_result, trusted: float) -> bool:
+        """Whether it is the checksum of the file that has these properties now."""
+        same = (self.changed_ns, self.size) == (stat.st_mtime_ns, stat.st_size)
+        return same and time.monotonic() - self.at < trusted
+
 
 class FileBlobs:
     """Blobs below one folder. A failure of the file system is a StoreError caused by its OSError.
 
-    A file's checksum is computed at its first use in this process, and again after it changed.
+    A file's checksum is computed at its first use in this process, again after it changed, and
+    again `trusted` seconds after it was computed: a disk that fails changes no time of a file. That
+    of a granule is computed of what is stored, never taken from what was sent.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, trusted: float = TRUSTED_SECONDS) -> None:
         self._folder = folder
         self._partial = folder / _PARTIAL
-        self._verified: dict[tuple[int, int], tuple[int, int, str]] = {}
+        self._trusted = trusted
+        self._verified: dict[tuple[int, int], _Verified] = {}
 
     def create(self, containers: Sequence[str]) -> None:
         """Create the folders of containers; remove what killed writers left behind."""
@@ -75,7 +97,8 @@ class FileBlobs:
                     raise
                 with path.open("rb") as file:
                     self._write(container, name, file, stored)
-            self._remember(path.stat(), stored.sha256)
+            if container != GRANULES:
+                self._remember(path.stat(), stored.sha256)
         return stored
 
     def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
@@ -193,18 +216,21 @@ class FileBlobs:
         _sync(to.parent)
 
     def _checksum(self, file: BufferedReader) -> str:
-        """Return the SHA-256 of an open file, from memory as long as the file has not changed."""
+        """Return the SHA-256 of an open file, from memory for as long as it is trusted."""
         stat = os.fstat(file.fileno())
-        mtime, size, digest = self._verified.get((stat.st_dev, stat.st_ino), (0, 0, ""))
-        if (mtime, size) != (stat.st_mtime_ns, stat.st_size):
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            self._remember(stat, digest)
+        known = self._verified.get((stat.st_dev, stat.st_ino))
+        if known is not None and known.holds(stat, self._trusted):
+            return known.digest
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self._remember(stat, digest)
         return digest
 
     def _remember(self, stat: os.stat_result, digest: str) -> None:
         if len(self._verified) >= _REMEMBERED:
             self._verified.clear()
-        self._verified[stat.st_dev, stat.st_ino] = (stat.st_mtime_ns, stat.st_size, digest)
+        self._verified[stat.st_dev, stat.st_ino] = _Verified(
+            changed_ns=stat.st_mtime_ns, size=stat.st_size, digest=digest, at=time.monotonic()
+        )
 
 
 @contextmanager

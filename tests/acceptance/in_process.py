@@ -89,11 +89,15 @@ class Work:
 
     def rasters(self, request: str) -> dict[str, bytes]:
         """The rasters of a request that has ended, by name."""
+        files = self.files(request)
+        return {name: data for name, data in files.items() if name.endswith(".tif")}
+
+    def files(self, request: str) -> dict[str, bytes]:
+        """The files of a request that has ended, by name."""
         return {
             file.name: self.runtime.blobs.get_bytes(*split_blob(file.blob))
             for interest in request_operations.results(self.runtime, request)
             for file in interest.files
-            if file.name.endswith(".tif")
         }
 
     def retry(self, request: str) -> str:

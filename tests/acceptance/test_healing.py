@@ -1,7 +1,10 @@
 """A granule that is damaged, told, put right and tried again: from a folder, by HTTP, by FTP."""
 
+import os
 import shutil
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,10 @@ import rasterio
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
+from tasks.storage.blobs import CONTAINERS, GRANULES
+from tasks.storage.clock import ManualClock
+from tasks.storage.file_blobs import FileBlobs
+from tasks.tables.runtime import memory_runtime
 from tests.acceptance.in_process import Work
 from tests.acceptance.mirrors import Mirror, mirror
 from tests.archives.servers import with_damaged_values
@@ -197,3 +204,44 @@ def test_a_file_that_was_replaced_after_the_plan_is_taken_as_it_is_now(
         request = work.run(DOCUMENT)
         assert work.row(request).state is RequestState.COMPLETE
     assert set(fetches(work)) == {None}
+
+
+STORED: dict[str, dict[str, Any]] = {
+    "cells": {"grid": {"crs": "EPSG:4326", "resolution": 0.05}},
+    "sites": {"region": {"sites": "id,latitude,longitude\nA,53.3,-6.2\n"}},
+}
+
+
+@pytest.mark.parametrize("what", STORED)
+def test_a_stored_granule_that_changed_without_a_trace_is_collected_again(
+    what: str, granules: Path, tmp_path: Path
+) -> None:
+    """Its values decode without an error, and its time and size are as they were."""
+    first = {**DOCUMENT, "time": {"start": "2012-01-01", "end": "2012-01-08"}}
+    document = {**first, **STORED[what]}
+    if what == "sites":
+        del document["grid"], document["resampling"]
+    never = Work(folder=tmp_path / "never", archive=granules)
+    right = never.files(never.run(document))
+    blobs = FileBlobs(tmp_path / "blobs", trusted=0.0)
+    blobs.create(CONTAINERS)
+    runtime = replace(memory_runtime(ManualClock()), blobs=blobs)
+    work = Work(folder=tmp_path / "data", archive=granules, runtime=runtime)
+    work.run(first)
+    for path in (tmp_path / "blobs" / GRANULES).rglob("*.hdf"):
+        rescaled(path)
+    request = work.run(document)
+    assert work.row(request).state is RequestState.COMPLETE
+    assert Category.CORRUPT_BLOB_READ in {one.category for one in work.attempts}
+    assert fetches(work) == [None, None]
+    assert work.files(request) == right
+
+
+def rescaled(path: Path) -> None:
+    """Change the factor of a granule's values; the file's time and size stay."""
+    stat, data = path.stat(), path.read_bytes()
+    changed = data.replace(struct.pack(">d", 0.1), struct.pack(">d", 0.2))
+    assert changed != data
+    path.chmod(0o600)
+    path.write_bytes(changed)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -25,7 +25,7 @@ from reprojection.read.outline import read_outline
 from reprojection.write.write import open_raster, read_raster, write_cog
 from swathmill import cli
 from swathmill.commands.remake.differences import differences
-from tasks.model.model import ArtifactFile
+from tasks.model.model import ArtifactFile, State
 from tasks.model.packages import Packages
 from tasks.model.spec import MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.request import target
@@ -335,7 +335,7 @@ def test_the_portal_explains_a_reduction_and_says_what_is_no_longer_stored(
     name = "blurred_mean.2012-04.tif"
     path, key = results.files[name], results.keys[name]
     said = open_raster(path).said
-    granules = dict(granules_of(results.runtime, key))
+    granules = {one.name: one for one in granules_of(results.runtime, key)}
     assert {*granules} == {one.name for one in said.provenance.files}
     size = path.stat().st_size
     file = ArtifactFile(name=name, blob="none/none", size=size, sha256="")
@@ -352,9 +352,22 @@ def test_the_portal_explains_a_reduction_and_says_what_is_no_longer_stored(
         assert leaf.stored is not None
         assert (found.note, leaf.note) == ("", "")
         gone = next(iter(leaf.granules))
-        there = granules[gone]
+        there = granules[gone].file
         assert there is not None
-        results.runtime.blobs.delete(*split_blob(there.blob))
+        place = split_blob(there.blob)
+        whole = results.runtime.blobs.get_bytes(*place)
+        results.runtime.blobs.delete(*place)
         found = explainer.explain(*asked)
-    assert found.note.startswith(f"no longer stored here: {gone}; ")
+        # Another granule in its place is as good as none, and is collected again.
+        other = next(one.file for one in granules.values() if one.file and one.name != gone)
+        data = results.runtime.blobs.get_bytes(*split_blob(other.blob))
+        results.runtime.blobs.put_bytes(*place, data)
+        damaged = explainer.explain(*asked)
+        task = results.runtime.tasks.task(granules[gone].key)
+        results.runtime.blobs.delete(*place)
+        results.runtime.blobs.put_bytes(*place, whole)
+    assert found.note.startswith(f"no longer stored here, or damaged: {gone}; ")
+    assert (damaged.note, damaged.inputs[0].inputs[0].origin) == (found.note, None)
+    assert task is not None
+    assert task.state is State.EXPIRED
     assert found.inputs[0].inputs[0].origin is None

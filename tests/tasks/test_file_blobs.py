@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from tasks.errors import BlobNameError, CorruptBlobError, StorageFullError, StoreError
 from tasks.model.categories import Category
 from tasks.run.classify import classify
-from tasks.storage.blobs import ARTIFACTS, PLANS, bytes_digest, file_digest, is_damaged
+from tasks.storage.blobs import ARTIFACTS, GRANULES, PLANS, bytes_digest, file_digest, is_damaged
 from tasks.storage.file_blobs import FileBlobs
 from tests.worker.disks import disk_of
 
@@ -24,9 +25,9 @@ NAME = "4f/claim/cell.tif"
 
 @pytest.fixture
 def blobs(tmp_path: Path) -> FileBlobs:
-    """Blobs in a folder of the test's own."""
-    made = FileBlobs(tmp_path / "blobs")
-    made.create([ARTIFACTS, PLANS])
+    """Blobs in a folder of the test's own, whose checksums are remembered without end."""
+    made = FileBlobs(tmp_path / "blobs", trusted=math.inf)
+    made.create([ARTIFACTS, GRANULES, PLANS])
     return made
 
 
@@ -157,6 +158,32 @@ def test_a_checksum_is_computed_once_for_an_unchanged_file(
 
     monkeypatch.setattr(hashlib, "file_digest", never)
     blobs.get_file(ARTIFACTS, NAME, tmp_path / "copy", stored.sha256)
+
+
+def decayed(path: Path) -> None:
+    """Change a byte as a failing disk does: the file's time and size stay."""
+    stat = path.stat()
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.write(b"P")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_changed_without_a_trace_is_noticed(tmp_path: Path, *, seen: bool) -> None:
+    """A granule at its first reading; each file when it is trusted no longer."""
+    container = ARTIFACTS if seen else GRANULES
+    blobs = FileBlobs(tmp_path / "blobs", trusted=0.0 if seen else math.inf)
+    blobs.create([ARTIFACTS, GRANULES])
+    path = tmp_path / "file"
+    path.write_bytes(b"pixels")
+    stored = blobs.put_file(container, NAME, path)
+    if seen:
+        blobs.get_file(container, NAME, tmp_path / "copy", stored.sha256)
+    decayed(path)
+    with pytest.raises(CorruptBlobError) as caught:
+        blobs.get_file(container, NAME, tmp_path / "copy", stored.sha256)
+    assert is_damaged(blobs, caught.value)
 
 
 def test_what_killed_writers_left_is_removed_when_it_is_old(
