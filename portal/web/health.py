@@ -1,8 +1,8 @@
 """Tell whether the service works: for monitoring, for the host, and for people on each page.
 
 `/livez` tells whether this process answers; a host may restart the process if it does not.
-`/healthz` tells whether storage answers, a manager acts and Redis answers; restarting the portal
-would not help if they do not.
+`/healthz` tells whether storage answers, a manager acts, workers come if work waits, and Redis
+answers; restarting the portal would not help if they do not.
 """
 
 from http import HTTPStatus
@@ -23,7 +23,7 @@ pages = APIRouter(include_in_schema=False)
 class HealthAnswer(BaseModel):
     """The state of the service: `ok`, or what is wrong with the reason and a remedy.
 
-    What is wrong is `no manager acts` or `Redis does not answer`.
+    What is wrong is `no manager acts`, `no worker is at work` or `Redis does not answer`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,13 +51,23 @@ def livez() -> LiveAnswer:
 
 @router.get(
     "/healthz",
-    summary="Whether the service works: storage answers, a manager acts, Redis answers",
+    summary="Whether the service works: storage, a manager, workers if work waits, Redis",
     responses={503: {"model": HealthAnswer}},
 )
 def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
     """Tell monitoring whether requests are worked on; answer 503 with the reason if not."""
     acting = portal.manager.look()
     response.headers["Cache-Control"] = "no-store"
+    if acting.without_workers:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+        return HealthAnswer(
+            status="no worker is at work",
+            version=version("swathmill"),
+            reason=f"Work has waited for {duration_text(acting.starved)}, and no worker has come.",
+            remedy="Start workers. On one machine read logs/stack.log in the data folder: workers "
+            "stop while the disk is full. `swathmill doctor` helps to find the cause. Requests are "
+            "kept and continue when a worker comes.",
+        )
     if acting.acts and not portal.redis.silent:
         return HealthAnswer(status="ok", version=version("swathmill"))
     response.status_code = HTTPStatus.SERVICE_UNAVAILABLE

@@ -13,11 +13,14 @@ from tasks.errors import StoreError
 from tasks.storage.codec import Codec
 from tasks.storage.schema import OtherSchemaError
 from tasks.storage.store import Operation, Row
-from tasks.tables import updates
+from tasks.tables import updates, workers
 from tasks.tables.request_table import MANAGER
 from tasks.tables.runtime import Runtime
 
 SILENCE = 1.5  # leases without a change after which no manager acts; a standby needs one
+PATIENCE = 300.0
+"""Seconds for which work may wait without any worker: a fleet that begins from none takes some."""
+_WORKERS_SECONDS = 15.0  # between two looks for workers, while slots are wanted
 _KEPT_SECONDS = 2.0  # a reading serves all pages of this time
 
 
@@ -41,7 +44,8 @@ class Acting:
 
     `silence` is in seconds since the row last changed or, without a change, since this process
     began to look. `renewed` is the time of day of the last renewal, 0 when there was none.
-    `wanted_slots` is how many slots the manager wanted then.
+    `wanted_slots` is how many slots the manager wanted then, `starved` for how many seconds it has
+    wanted some and there has been no worker.
     """
 
     acts: bool
@@ -49,6 +53,12 @@ class Acting:
     epoch: int = 0
     renewed: float = 0.0
     wanted_slots: int = 0
+    starved: float = 0.0
+
+    @property
+    def without_workers(self) -> bool:
+        """Whether work waits and no worker comes, for longer than a fleet takes to begin."""
+        return self.acts and self.starved >= PATIENCE
 
 
 _LEASE = Codec(Lease, "lease")
@@ -88,6 +98,8 @@ class ManagerWatch:
         self._seen: Lease | None = None
         self._since = runtime.clock.monotonic()
         self._looked = 0.0
+        self._counted = -_WORKERS_SECONDS
+        self._alone_since: float | None = None
 
     def keep_looking(self, stopping: threading.Event) -> None:
         """Look now and then until `stopping`, so that each look knows since when the row is old.
@@ -116,4 +128,15 @@ class ManagerWatch:
                 epoch=self._seen.epoch,
                 renewed=self._seen.renewed,
                 wanted_slots=self._seen.wanted_slots,
+                starved=self._starved(now, self._seen.wanted_slots),
             )
+
+    def _starved(self, now: float, wanted: int) -> float:
+        """Return for how long slots have been wanted and there has been no worker, in seconds."""
+        if now - self._counted >= _WORKERS_SECONDS or not wanted:
+            self._counted = now
+            if not wanted or workers.list_workers(self._runtime.store):
+                self._alone_since = None
+            elif self._alone_since is None:
+                self._alone_since = now
+        return 0.0 if self._alone_since is None else now - self._alone_since

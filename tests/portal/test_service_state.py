@@ -11,8 +11,10 @@ from tasks.model.model import RequestState
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Replace
+from tasks.tables import workers
 from tasks.tables.request_table import PARTITION, TABLE
 from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.tables.workers import WorkerRow
 from tests.portal.scripted import LivePortal, event_of, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
 
@@ -233,3 +235,35 @@ def test_what_a_newer_build_wrote_is_no_failure_of_the_portal(
         answer = client.get(f"/api/requests/{request}")
     assert answer.status_code == 503
     assert "install the newer build" in answer.json()["remedy"]
+
+
+def test_work_that_waits_without_any_worker_is_said(
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
+) -> None:
+    """A full disk had stopped all workers: health was ok, and the request ran at 37%."""
+    leadership = Leadership(runtime, 30.0)
+    assert leadership.acquire()
+
+    def acts(seconds: float, wanted: int) -> None:
+        """The manager renews its lease all the time; the portal is asked at the end."""
+        for _ in range(int(seconds / 10)):
+            clock.sleep(10.0)
+            leadership.wanted_slots = wanted
+            leadership.renew()
+            client.get("/healthz")
+
+    with portal.client() as client:
+        acts(600.0, 0)
+        assert client.get("/healthz").json()["status"] == "ok"  # there is no work
+        acts(200.0, 3)
+        assert client.get("/healthz").status_code == 200  # a fleet takes its time
+        acts(200.0, 3)
+        answer = client.get("/healthz")
+        assert (answer.status_code, answer.json()["status"]) == (503, "no worker is at work")
+        assert "logs/stack.log" in answer.json()["remedy"]
+        assert "No worker is at work" in client.get("/service-notice").text
+        row = WorkerRow(name="w", host="w", slots=1, started=1.0, beat_at=1.0, sequence=1)
+        workers.beat(runtime.store, clock, row)
+        acts(20.0, 3)
+        assert client.get("/healthz").json()["status"] == "ok"
+        assert "No worker" not in client.get("/service-notice").text
