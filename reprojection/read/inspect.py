@@ -17,7 +17,16 @@ from reprojection.read.outline import Ring, outline
 from reprojection.read.qa import Reason, reasons
 
 _COLDEST = 150.0  # kelvin: colder than any cloud or ground
-_DIFFERENCES = ("err", "std", "dev", "diff", "uncert", "bias", "delta")  # in names: no temperatures
+_DIFFERENCES = (
+    "err",
+    "std",
+    "dev",
+    "diff",
+    "uncert",
+    "bias",
+    "delta",
+    "dt_",
+)  # in names: no temperatures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ Value = str | list[int | float]
 
 _SCANS = (203, 204, 202, 201, 337)  # of granules; two of them are written
 _PER_SCAN = (1, 2, 4, 8, 10, 16, 20, 32, 40)
+_CUT = {1233: 9, 1057: 7, 768: 8}  # lines of cut-outs
 _TIMES = 40  # by which tiles and globes are smaller
 _ACROSS = (3200, 6400, 4064)  # pixels of VIIRS across, which are all written
 _KINDS = {
@@ -100,6 +101,8 @@ def header(name: str) -> Header:
 
 def written(size: int) -> int:
     """Return the size that a dimension of the real granule has in the one that is written."""
+    if size in _CUT:
+        return _CUT[size]
     for scans in _SCANS:
         if size % scans == 0 and size // scans in _PER_SCAN:
             return 2 * size // scans

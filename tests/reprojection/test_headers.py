@@ -15,16 +15,17 @@ from reprojection.catalogue.layers import Layer, Scaling
 from reprojection.read.granule import Granule, open_granule
 from tests.reprojection.headers import NAMES, DataSet, header, write
 
+_OF_TWO = (
+    "sses_bias",
+    "sses_standard_deviation",
+    "quality_level",
+    "l2p_flags",
+    "dt_analysis",
+    "wind_speed",
+)
 ABSENT: dict[str, tuple[str, ...]] = {
-    # The cut-out is of two variables.
-    "MODIS_A-JPL-L2P-v2014.0": (
-        "sses_bias",
-        "sses_standard_deviation",
-        "quality_level",
-        "l2p_flags",
-        "dt_analysis",
-        "wind_speed",
-    ),
+    "MODIS_A-JPL-L2P-v2014.0": _OF_TWO,  # these cut-outs are of two variables
+    "MODIS_T-JPL-L2P-v2014.0": _OF_TWO,
 }
 """Layers of the catalogue that a real granule lacks, by header, each with its reason."""
 
