@@ -65,6 +65,10 @@ class ServerBusyError(ArchiveError):
         self.retry_after = retry_after
 
 
+class NoPlaceError(ArchiveError):
+    """Swathmill's own limit of connections to the host is reached; the archive was not asked."""
+
+
 class CredentialsRefusedError(ArchiveError):
     """The archive refused the credentials, or requires the user to accept its terms first."""
 
@@ -94,6 +98,7 @@ class SourcesSettingError(ArchiveError):
 
 
 _SOONEST = (
+    NoPlaceError,
     ServerBusyError,
     ArchiveTimeoutError,
     ConnectionFailedError,

@@ -19,6 +19,7 @@ class ManagerOptions:
     heartbeat: float = 5.0
     lease: float = 30.0
     window: int = 64
+    places: int = 8  # messages for one archive host in flight at once
     max_tasks: int = 2_000_000
     confirm_tasks: int = 50_000  # beyond these a request waits for confirmation
     confirm_gb: float = 500.0  # to fetch
@@ -52,6 +53,7 @@ class ManagerOptions:
             heartbeat=settings.heartbeat_seconds,
             lease=settings.lease_seconds,
             window=settings.window,
+            places=settings.host_connections,
             max_tasks=settings.max_tasks,
             confirm_tasks=settings.confirm_tasks,
             confirm_gb=settings.confirm_gb,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from archives.errors import ServerBusyError
+from archives.errors import NoPlaceError
 
 _LOOK = 0.05  # seconds between two attempts to get a place
 
@@ -18,7 +18,7 @@ class HostLimits(Protocol):
     def place(self, host: str) -> AbstractContextManager[None]:
         """Hold one of a host's connections for one request and its whole answer.
 
-        Waits for a free one. Raises ServerBusyError if none becomes free in time.
+        Waits for a free one. Raises NoPlaceError if none becomes free in time.
         """
         ...
 
@@ -78,15 +78,14 @@ def wait_for_place(
     """Call `take` until it returns 0; any other value is the number of seconds to wait.
 
     Raises:
-        ServerBusyError: no connection became free within `patience` seconds.
+        NoPlaceError: no connection became free within `patience` seconds.
     """
     end = clock() + patience
     while wait := take():
         left = end - clock()
         if left <= 0:
-            raise ServerBusyError(
-                f"no connection to {host} came free within {patience:g} s: all those that the "
-                "limits allow are in use",
-                patience / 2,
+            raise NoPlaceError(
+                f"no connection to {host} came free within {patience:g} s: all that "
+                "SWATHMILL_HOST_CONNECTIONS allows to it are in use"
             )
         sleep(min(wait, left))

@@ -7,7 +7,7 @@ end first, and all others have had as much by then.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from portal.core.quantities import duration_text
@@ -25,12 +25,16 @@ _LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedEnd:
-    """When a request ends, in seconds from now, beside how many `others`; and its cost so far."""
+    """When a request ends, in seconds from now, beside how many `others`; and its cost so far.
+
+    `places` are the connections to archive hosts, where they are what it waits for, else 0.
+    """
 
     earliest: float
     latest: float
     others: int
     spent: float
+    places: int = 0
 
     @property
     def text(self) -> str:
@@ -40,6 +44,11 @@ class ExpectedEnd:
         if self.others:
             share = "request shares" if self.others == 1 else "requests share"
             parts.append(f"{self.others:,} other {share} the workers.")
+        if self.places:
+            parts.append(
+                f"Its granules come over at most {_connections(self.places)} to an archive's host: "
+                "that is this Swathmill's own limit (SWATHMILL_HOST_CONNECTIONS)."
+            )
         if self.spent >= _LEAST:
             parts.append(f"Cost so far: about {self.spent:,.2f}.")
         return " ".join(parts)
@@ -50,10 +59,12 @@ def expected_end(
     unfinished: Iterable[RequestRow],
     workers: Iterable[WorkerRow],
     statistics: Mapping[str, ClassStatistics],
+    places: int = 0,
 ) -> ExpectedEnd | None:
     """Expect the end of a running request; None where nothing like its tasks was timed.
 
     `unfinished` are all requests that have not ended. None, too, without a worker that takes tasks.
+    `places` are the connections to an archive's host over which granules come; 0: no limit.
     """
     slots = sum(one.slots for one in workers if one.hold is Hold.NONE and not one.draining)
     means = _means(statistics)
@@ -61,17 +72,23 @@ def expected_end(
     measured = preview.tasks - preview.reused > 2 * preview.unmeasured
     if row.state is not RequestState.RUNNING or row.paused or not (slots and measured):
         return None
-    left = preview.busy * share
-    beside = [
-        other.preview.busy * _share_left(other, means)
+    others = [
+        other
         for other in unfinished
         if other.id != row.id and other.state is RequestState.RUNNING and not other.paused
     ]
+    alone, beside = _seconds([row, *others], means, slots, frozenset(Phase))
+    by_places = False
+    if 0 < places < slots:  # granules come no faster than that, whatever else is done meanwhile
+        fetching = _seconds([row, *others], means, places, frozenset({Phase.COLLECTION}))
+        by_places = fetching[0] > alone
+        alone, beside = max(alone, fetching[0]), max(beside, fetching[1])
     return ExpectedEnd(
-        earliest=left / slots,
-        latest=MARGIN * (left + sum(min(left, other) for other in beside)) / slots,
-        others=len(beside),
+        earliest=alone,
+        latest=MARGIN * beside,
+        others=len(others),
         spent=preview.cost * (1.0 - share),
+        places=places if by_places else 0,
     )
 
 
@@ -82,14 +99,31 @@ def before(row: RequestRow, unfinished: Iterable[RequestRow]) -> int:
     return sum(one.state in waiting and (one.submitted, one.id) < mine for one in unfinished)
 
 
-def _share_left(row: RequestRow, means: Mapping[Phase, float]) -> float:
-    """Return the share of a request's work that is left, 0 to 1, reused tasks aside."""
+def _seconds(
+    rows: Sequence[RequestRow], means: Mapping[Phase, float], at_once: int, phases: Set[Phase]
+) -> tuple[float, float]:
+    """Return how long some phases of the first request take, alone and beside the others."""
+    first, *others = [row.preview.busy * _share_left(row, means, phases) for row in rows]
+    return first / at_once, (first + sum(min(first, other) for other in others)) / at_once
+
+
+def _connections(number: int) -> str:
+    return "1 connection" if number == 1 else f"{number:,} connections"
+
+
+def _share_left(
+    row: RequestRow, means: Mapping[Phase, float], phases: Set[Phase] = frozenset(Phase)
+) -> float:
+    """Return the share of a request's work that is left in some phases, 0 to 1.
+
+    Reused tasks are no work.
+    """
     todo = left = 0.0
     for phase, count in row.phases.items():
         weight = means.get(phase, 1.0)
         todo += weight * max(0, count.total - count.reused)
-        left += weight * max(0, count.left)
-    return left / todo if todo else 1.0
+        left += weight * max(0, count.left) * (phase in phases)
+    return left / todo if todo else float(phases == set(Phase))
 
 
 def _means(statistics: Mapping[str, ClassStatistics]) -> dict[Phase, float]:

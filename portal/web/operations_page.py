@@ -217,6 +217,7 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
     return {
         "managers": managers,
         "queues": acting.queues if acting else (),
+        "hosts": acting.hosts if acting else (),
         "refused": acting.refused if acting else None,
         "running": operations.running(sight, portal.settings, now),
         "later": operations.later(portal.runtime, sight),

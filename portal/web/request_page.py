@@ -27,10 +27,12 @@ from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
 from portal.web.sharing import shared_view
 from tasks.errors import StoreError
+from tasks.model import classes
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import cause_of, join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.tables import request_operations, restrictions
+from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, Rehearsal, RequestRow
 from tasks.tables.restrictions import Kind
 from tasks.tables.task_rows import Interest
@@ -496,8 +498,19 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
     if stopped := _stopped(portal, row):
         return stopped
     sight = portal.board.look()
-    found = expected_end(row, portal.board.unfinished(), sight.workers, sight.statistics)
+    found = expected_end(
+        row,
+        portal.board.unfinished(),
+        sight.workers,
+        sight.statistics,
+        places=portal.settings.host_connections if _fetches(sight.statistics) else 0,
+    )
     return found.text if found is not None else ""
+
+
+def _fetches(statistics: Mapping[str, ClassStatistics]) -> bool:
+    """Whether granules come from hosts, to which connections are limited."""
+    return any(classes.archive_host(one) for one in statistics)
 
 
 def _stopped(portal: Portal, row: RequestRow) -> str:

@@ -36,7 +36,7 @@ from tasks.model.model import Phase, State
 from tasks.model.task_keys import SHARDS, shard
 from tasks.run import tracing
 from tasks.run.tracing import Span
-from tasks.tables.manager_rows import PhaseQueue, PhaseStore
+from tasks.tables.manager_rows import HostQueue, PhaseQueue, PhaseStore
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import WorkerRow
@@ -90,7 +90,13 @@ class Manager:
         self.wanted_slots = options.scale_least
         self.cache = ManagerCache()
         self._locations = InputLocations(self.cache) if send_to is not None else None
-        self._dispatch = Dispatch(options.window, options.resend, self._locations, options.patience)
+        self._dispatch = Dispatch(
+            options.window,
+            options.resend,
+            self._locations,
+            options.patience,
+            places=options.places,
+        )
         self._ready = ReadyTasks(runtime, options, self.cache, self._dispatch)
         self._dependents = Dependents(runtime, self._find, self._locations)
         self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch)
@@ -181,6 +187,10 @@ class Manager:
             for phase in Phase
             for number, oldest in [ready.get(phase, (0, 0.0))]
         )
+
+    def waiting_for_places(self) -> tuple[HostQueue, ...]:
+        """Return the archive hosts whose places are all taken, with the tasks that wait."""
+        return tuple(self._dispatch.waiting_for_places(self.cache))
 
     @property
     def stored(self) -> tuple[tuple[PhaseStore, ...], int]:

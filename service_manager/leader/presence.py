@@ -69,6 +69,7 @@ class Presence(Watch):
                 rounds=self._longest,
                 requests=len(manager.cache.requests),
                 queues=manager.queues(),
+                hosts=manager.waiting_for_places(),
                 stored=stored,
                 shards=shards,
                 refused=self._refused(),

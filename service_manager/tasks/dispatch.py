@@ -16,14 +16,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from service_manager.tasks.allowance import Allowance, Need, held_places
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
 from tasks.messages.queues import FIRST
-from tasks.model import classes
 from tasks.model.model import Phase
 from tasks.model.task_keys import family, mates
-from tasks.tables.restrictions import Restrictions
+from tasks.tables.manager_rows import HostQueue
 from tasks.tables.task_rows import ReadyMarker
 
 _BACKLOG = 4.0  # seconds of work kept on the queue
@@ -49,11 +49,13 @@ class _Task:
     sponsor: str
     task_class: str
     alone: bool
+    need: Need
 
 
 @dataclass
 class _Ready:
     fresh: dict[str, None] = field(default_factory=dict)  # not sent yet, in order
+    placed: set[str] = field(default_factory=set)  # of these, what needs a place at a host
     sent: dict[str, _Sent] = field(default_factory=dict)
     messages: Counter[int] = field(default_factory=Counter)  # tasks of each that are in `sent`
     more: bool = False  # the table has more than is remembered
@@ -63,6 +65,10 @@ class _Ready:
         self.drop(key)
         self.sent[key] = sent
         self.messages[sent.message] += 1
+
+    def take(self, key: str) -> None:
+        self.fresh.pop(key, None)
+        self.placed.discard(key)
 
     def drop(self, key: str) -> bool:
         sent = self.sent.pop(key, None)
@@ -81,7 +87,8 @@ class Dispatch:
     is the silence in seconds after which tasks are sent again. With `locations`, a batch is sent to
     the host that holds its inputs, and after `patience` seconds to all. `expected` returns the
     seconds that a task of a class takes, None while unknown. Of a large request only a part is kept
-    in memory; `hungry` says when more is to be read.
+    in memory; `hungry` says when more is to be read. `places` is the number of messages for one
+    archive host that may be in flight; 0: no limit.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class Dispatch:
         locations: InputLocations | None = None,
         patience: float = 6.0,
         expected: Callable[[str], float | None] = lambda _: None,
+        places: int = 0,
     ) -> None:
         self.expected = expected
         self.turns = 2  # messages for each slot, at least, that the ready tasks are divided into
@@ -98,6 +106,7 @@ class Dispatch:
         self._resend = resend
         self._locations = locations
         self._patience = patience
+        self._places = places
         self._ready: dict[str, _Ready] = {}
         self._tasks: dict[str, _Task] = {}  # by key
         self._seen: dict[str, float] = {}  # when each was first seen by `queues`
@@ -127,18 +136,22 @@ class Dispatch:
 
         One that is to run `alone` goes into no batch.
         """
-        task = _Task(sponsor, task_class, alone)
+        task = _Task(sponsor, task_class, alone, Need.of(task_class))
         known = self._tasks.get(key)
         if known is not None and known.sponsor == sponsor:
             self._tasks[key] = task
             return
         self.remove(key)
         ready = self._ready.setdefault(sponsor, _Ready())
-        if len(ready.fresh) >= self.most:
+        # What needs a place may wait for long: it takes no room from what needs none.
+        placed = len(ready.placed)
+        if (placed if task.need.host else len(ready.fresh) - placed) >= self.most:
             ready.more = True
             return
         self._tasks[key] = task
         ready.fresh[key] = None
+        if task.need.host:
+            ready.placed.add(key)
 
     def freed(self, now: float) -> None:
         """Take note that an attempt has ended: its slot takes the next message."""
@@ -150,7 +163,7 @@ class Dispatch:
         if task is None:
             return
         ready = self._ready[task.sponsor]
-        ready.fresh.pop(key, None)
+        ready.take(key)
         ready.drop(key)
         self._forget(task.sponsor)
 
@@ -163,17 +176,23 @@ class Dispatch:
         """Count the ready tasks that a slot may take, by request.
 
         Of a request with more ready tasks than are remembered, all that have not ended count; of an
-        owner under a limit no more than that.
+        owner under a limit no more than that, and of an archive host no more than its free places.
         """
         counts: dict[str, int] = {}
         paused, left = cache.restrictions.paused_phases, dict(cache.restrictions.owner_limits)
+        places = self._free_places(cache)
         for request, ready in self._ready.items():
             live = cache.requests.get(request)
             if not self._may(cache, request):
                 continue
-            keys = itertools.chain(ready.fresh, ready.sent)
-            counts[request] = sum(self._phase(key) not in paused for key in keys)
-            if ready.more and live is not None and not paused:
+            needs = [self._tasks[key].need for key in itertools.chain(ready.fresh, ready.sent)]
+            hosts = Counter(need.host for need in needs if need.phase not in paused)
+            counts[request] = hosts.pop("", 0)
+            for host, number in hosts.items():
+                some = min(number, places[host]) if self._places else number
+                counts[request] += some
+                places[host] -= some
+            if ready.more and live is not None and not paused and not (hosts and self._places):
                 counts[request] = max(counts[request], live.pending)
             if (owner := _owner(cache, request)) in left:
                 counts[request] = min(counts[request], left[owner])
@@ -265,7 +284,7 @@ class Dispatch:
             if not batch:
                 continue
             if not again:  # what was sent before is counted already
-                allowance.take(self._phase(batch[0]), len(batch))
+                allowance.take(self._tasks[batch[0]].need, len(batch))
             chosen.append(batch)
             if prefer is not None and flying[request] < max(flying.values()):
                 for key in batch:
@@ -291,7 +310,10 @@ class Dispatch:
             and not ready.sent
             and self._may(cache, request)
             and allowance.left(_owner(cache, request))
-            and (allowance.idle or any(allowance.passes(self._phase(key)) for key in ready.fresh))
+            and (
+                allowance.idle
+                or any(allowance.passes(self._tasks[key].need) for key in ready.fresh)
+            )
         ]
         before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
         if not behind or not before:
@@ -343,10 +365,52 @@ class Dispatch:
         return owners[_owner(cache, request)], flying[request], submitted
 
     def _phase(self, key: str) -> Phase | None:
-        return classes.phase(self._tasks[key].task_class)
+        return self._tasks[key].need.phase
 
-    def _allowance(self, cache: ManagerCache) -> "_Allowance":
-        allowance = _Allowance(cache.restrictions)
+    def waiting_for_places(self, cache: ManagerCache) -> list[HostQueue]:
+        """List the archive hosts of which all places are taken, with the tasks that wait for one.
+
+        What was sent waits for a slot.
+        """
+        if not self._places:
+            return []
+        taken = self._taken_places(cache)
+        waiting = Counter(
+            self._tasks[key].need.host
+            for request, ready in self._ready.items()
+            if self._may(cache, request)
+            for key in ready.fresh
+        )
+        return [
+            HostQueue(host=host, places=self._places, waiting=waiting[host])
+            for host in sorted(taken)
+            if taken[host] >= self._places and waiting[host]
+        ]
+
+    def _taken_places(self, cache: ManagerCache) -> Counter[str]:
+        """Count the places of each host: those of messages that are sent, and of what runs."""
+        running = cache.running.values()
+        taken = held_places(one for one in running if one.key not in self._tasks)
+        taken.update(
+            host
+            for ready in self._ready.values()
+            for _, host in {
+                (sent.message, self._tasks[key].need.host) for key, sent in ready.sent.items()
+            }
+            if host
+        )
+        return taken
+
+    def _free_places(self, cache: ManagerCache) -> dict[str, int]:
+        """Return the places of each host that no attempt holds, at least 0."""
+        held = held_places(cache.running.values())
+        hosts = {task.need.host for task in self._tasks.values()}
+        return {host: max(0, self._places - held[host]) for host in hosts}
+
+    def _allowance(self, cache: ManagerCache) -> Allowance:
+        allowance = Allowance(cache.restrictions, self._places)
+        if self._places:
+            allowance.hosts = self._taken_places(cache)
         if cache.restrictions.phase_limits:
             sent = (key for ready in self._ready.values() for key in ready.sent)
             allowance.phases.update(
@@ -380,7 +444,7 @@ class Dispatch:
                     preference.waiting(sent.host)
         return preference
 
-    def _all_due(self, now: float, allowance: "_Allowance") -> dict[str, deque[str]]:
+    def _all_due(self, now: float, allowance: Allowance) -> dict[str, deque[str]]:
         """By request, what was sent and is to be sent again."""
         return {
             request: deque(
@@ -399,7 +463,7 @@ class Dispatch:
         now: float,
         prefer: Preference | None,
         most: int,
-        allowance: "_Allowance",
+        allowance: Allowance,
         owner: str,
     ) -> tuple[str, ...]:
         """Take the next batch of a request, at most so many tasks; empty when there is none.
@@ -409,7 +473,7 @@ class Dispatch:
         ready = self._ready[request]
         fresh: Mapping[str, None] = ready.fresh
         if not allowance.idle:
-            fresh = {key: None for key in fresh if allowance.passes(self._phase(key))}
+            fresh = {key: None for key in fresh if allowance.passes(self._tasks[key].need)}
         if due:
             first, host = due.popleft(), ""
             batch = self._batch(first, due, None, most)
@@ -419,7 +483,7 @@ class Dispatch:
             return ()
         else:
             first, host = self._first(ready, fresh, prefer)
-            most = allowance.most(most, owner, self._phase(first))
+            most = allowance.most(self._share(most, first, fresh), owner, self._tasks[first].need)
             batch = self._batch(first, fresh, prefer, most)
             if prefer is not None and host:
                 prefer.give(batch)
@@ -427,12 +491,20 @@ class Dispatch:
                 prefer.give_all()
         self._messages += 1
         for key in batch:
-            ready.fresh.pop(key, None)
+            ready.take(key)
             old = ready.sent.get(key)
             # What one host was given and did not take is no silence of all.
             tries = old.tries + (not old.host) if old else 1
             ready.send(key, _Sent(now, self._messages, host, tries))
         return batch
+
+    def _share(self, most: int, first: str, fresh: Mapping[str, None]) -> int:
+        """Return how many tasks a batch may have; where places are fewer than slots, by these."""
+        host = self._tasks[first].need.host
+        if not host or not self._places or self._places >= self._slots:
+            return most
+        ready = sum(self._tasks[key].need.host == host for key in fresh)
+        return min(_BATCH, max(1, ready // max(1, self.turns * self._places)))
 
     def _batch(
         self, first: str, among: Iterable[str], prefer: Preference | None, most: int
@@ -449,7 +521,10 @@ class Dispatch:
         beside = [
             key
             for key in among
-            if key.startswith(prefix) and key != first and not self._tasks[key].alone
+            if key.startswith(prefix)
+            and key != first
+            and not self._tasks[key].alone
+            and self._tasks[key].need.host == task.need.host
         ]
         own = family(first)
         beside.sort()
@@ -500,6 +575,7 @@ class Dispatch:
         for sponsor, some in back.items():
             ready = self._ready[sponsor]
             ready.fresh = {**some, **ready.fresh}
+            ready.placed |= {key for key in some if self._tasks[key].need.host}
 
 
 @dataclass
@@ -521,44 +597,3 @@ class _Room:
 def _owner(cache: ManagerCache, request: str) -> str:
     live = cache.requests.get(request)
     return live.row.owner if live else ""
-
-
-@dataclass
-class _Allowance:
-    """What operators let pass: how many tasks may be in flight, by owner and by phase."""
-
-    restrictions: Restrictions
-    owners: Mapping[str, int] = field(default_factory=dict)  # tasks in flight
-    phases: Counter[Phase] = field(default_factory=Counter)
-
-    @property
-    def idle(self) -> bool:
-        """Whether no phase is restricted."""
-        return not self.restrictions.paused_phases and not self.restrictions.phase_limits
-
-    def paused(self, phase: Phase | None) -> bool:
-        return phase in self.restrictions.paused_phases
-
-    def passes(self, phase: Phase | None) -> bool:
-        """Whether one more task of a phase may be sent."""
-        if phase is None:
-            return True
-        limit = self.restrictions.phase_limits.get(phase)
-        return not self.paused(phase) and (limit is None or self.phases[phase] < limit)
-
-    def left(self, owner: str) -> bool:
-        """Whether one more task of an owner may be sent."""
-        limit = self.restrictions.owner_limits.get(owner)
-        return limit is None or self.owners.get(owner, 0) < limit
-
-    def most(self, most: int, owner: str, phase: Phase | None) -> int:
-        """Return how many tasks a batch may have, of `most` at most."""
-        limit = self.restrictions.owner_limits.get(owner)
-        if limit is not None:
-            most = min(most, limit - self.owners.get(owner, 0))
-        limit = self.restrictions.phase_limits.get(phase) if phase is not None else None
-        return most if limit is None or phase is None else min(most, limit - self.phases[phase])
-
-    def take(self, phase: Phase | None, tasks: int) -> None:
-        if phase is not None:
-            self.phases[phase] += tasks

@@ -18,7 +18,10 @@ import structlog
 from archives.fetch.limits import HostLimits, LocalLimits, wait_for_place
 from tasks.settings import Settings
 
-_LEASE = 30.0  # seconds
+PATIENCE = 120.0
+"""Seconds that a search waits for a connection."""
+
+_LEASE = 30.0
 _LOOK = 0.1  # seconds between two looks for a place
 
 # KEYS: leases, next request. ARGV: places, seconds between requests, lease seconds, id.
@@ -43,13 +46,16 @@ redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[1]) + 1)
 """
 
 
-def host_limits(settings: Settings) -> HostLimits:
-    """Make the limits of archive hosts that the settings ask for; Redis shares them."""
+def host_limits(settings: Settings, patience: float = PATIENCE) -> HostLimits:
+    """Make the limits of archive hosts that the settings ask for; Redis shares them.
+
+    `patience` is the longest wait for a connection, in seconds.
+    """
     connections, rate = settings.host_connections, settings.host_rate
     url = settings.redis_url.get_secret_value()
     if not url:
-        return LocalLimits(connections=connections, rate=rate)
-    return RedisLimits(url, connections=connections, rate=rate)
+        return LocalLimits(connections=connections, rate=rate, patience=patience)
+    return RedisLimits(url, connections=connections, rate=rate, patience=patience)
 
 
 class RedisLimits:
@@ -66,7 +72,7 @@ class RedisLimits:
         *,
         connections: int,
         rate: float,
-        patience: float = 120.0,
+        patience: float = PATIENCE,
         lease: float = _LEASE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

@@ -83,6 +83,14 @@ def product(text: str) -> str:
     return words[1].rstrip(",") if "." in words[1] else ""
 
 
+def archive_host(text: str) -> str:
+    """Return the host that a collection class fetches from; empty where it needs no connection."""
+    words = text.split(" ", 4)
+    if words[0] != "collection" or len(words) < 4 or words[2] != "from":
+        return ""
+    return words[3].rstrip(",")
+
+
 def package(text: str) -> str:
     """Return the reduction package of a class; empty where it has none."""
     words = text.split(" ")

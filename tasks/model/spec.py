@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -23,6 +24,7 @@ from tasks.model.task_keys import canonical, digest_of, key_of
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 
 
+_OVER_NETWORK = ("http", "https", "ftp", "ftps")  # where connections to a host are counted
 _quoted = json.encoder.encode_basestring_ascii
 
 
@@ -182,6 +184,12 @@ class _Spec(_Model, ABC):
         return self.model_copy(update={"inputs": inputs, **own.joined(lost).fields})
 
 
+def _host(url: str) -> str:
+    """Return host and port of an address that is fetched from over the network."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2] if parts.scheme in _OVER_NETWORK else ""
+
+
 class CollectSpec(_Spec):
     """Fetch one granule into the store.
 
@@ -206,7 +214,8 @@ class CollectSpec(_Spec):
 
     @property
     def work(self) -> str:
-        return f"collection {self.product}.{self.collection}"
+        host = "" if self.source in ("", "folder") else _host(self.url)
+        return f"collection {self.product}.{self.collection}" + (f" from {host}" if host else "")
 
     @property
     def amount(self) -> int:

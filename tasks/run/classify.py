@@ -73,6 +73,7 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((archives.ArchiveTimeoutError,), Category.OPERATION_TIMEOUT),
     ((archives.AnswerBrokenError,), Category.TRANSPORT_ERROR),
     ((archives.ServerBusyError,), Category.SERVER_BUSY),
+    ((archives.NoPlaceError,), Category.OPERATION_TIMEOUT),  # of a search; a task is given back
     ((archives.CredentialsRefusedError,), Category.CREDENTIALS_REFUSED),
     ((archives.IndexUnusableError,), Category.DOWNLOAD_FAILED),
     ((reprojection.BadFormatError,), Category.BAD_IMAGE_FORMAT),

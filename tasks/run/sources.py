@@ -9,7 +9,7 @@ from archives.fetch.credentials import Credentials
 from archives.kinds.folder import OutlineReader
 from archives.make_sources import ChainSettings, make_sources
 from archives.sources import Sources
-from tasks.messages.host_limits import host_limits
+from tasks.messages.host_limits import PATIENCE, host_limits
 from tasks.settings import Settings
 
 SAMPLE = "sample-archive"  # folder within the data folder, read where no source is set
@@ -25,9 +25,14 @@ def is_sample(settings: Settings) -> bool:
 
 
 def open_sources(
-    settings: Settings, index: Path, read_outline: OutlineReader | None = None
+    settings: Settings,
+    index: Path,
+    read_outline: OutlineReader | None = None,
+    patience: float = PATIENCE,
 ) -> Sources:
     """Open the chain of sources; `index` is the file of the folder's index.
+
+    `patience` is the longest wait for a connection to a host, in seconds.
 
     Raises:
         SourcesSettingError: the settings name no source, or an unknown one, or have a token that
@@ -43,7 +48,7 @@ def open_sources(
             archive=settings.archive,
             index=index,
             credentials=Credentials(token, settings.earthdata_hosts.split(",")),
-            limits=host_limits(settings),
+            limits=host_limits(settings, patience),
             read_outline=read_outline,
             options=_options(settings),
         )

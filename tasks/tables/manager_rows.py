@@ -31,6 +31,15 @@ class PhaseQueue:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostQueue:
+    """An archive host all of whose places are taken, and the ready tasks that wait for one."""
+
+    host: str
+    places: int
+    waiting: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PhaseStore:
     """The artifacts of a phase that are kept, and their bytes."""
 
@@ -68,6 +77,7 @@ class ManagerRow:
     stored: tuple[PhaseStore, ...] = ()
     shards: int = 0
     refused: RefusedMails = RefusedMails()
+    hosts: tuple[HostQueue, ...] = ()
 
 
 _CODEC = Codec(
@@ -77,6 +87,7 @@ _CODEC = Codec(
         "queues": in_json(tuple[PhaseQueue, ...]),
         "stored": in_json(tuple[PhaseStore, ...]),
         "refused": in_json(RefusedMails, sparse=True),
+        "hosts": in_json(tuple[HostQueue, ...], sparse=True),
     },
 )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from archives.errors import ServerBusyError
+from archives.errors import NoPlaceError
 from archives.fetch.limits import LocalLimits
 from tasks.model.categories import Category
 from tasks.run.classify import classify
@@ -33,15 +33,17 @@ def test_requests_to_a_host_keep_their_distance() -> None:
         assert clock.now == pytest.approx(101.0)
 
 
-def test_a_place_that_never_comes_free_is_a_busy_server() -> None:
+def test_a_place_that_never_comes_free_is_our_own_limit_and_no_busy_server() -> None:
     clock = Clock()
     limits = LocalLimits(connections=1, rate=1e9, patience=30, clock=clock, sleep=clock.sleep)
     with limits.place("a"), limits.place("b"):
-        with pytest.raises(ServerBusyError, match="connection to a came free") as caught:
+        with pytest.raises(
+            NoPlaceError, match=r"connection to a came free.*SWATHMILL_HOST_CONN"
+        ) as caught:
             limits.place("a").__enter__()
         assert clock.now == pytest.approx(130.0)
     diagnosis = classify(caught.value)
-    assert (diagnosis.category, diagnosis.asked) == (Category.SERVER_BUSY, 15.0)
+    assert (diagnosis.category, diagnosis.asked) == (Category.OPERATION_TIMEOUT, 0.0)
     with limits.place("a"):
         pass
 

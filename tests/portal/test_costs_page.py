@@ -12,7 +12,7 @@ from portal.core.executions import executions, parse_filters
 from tasks.model.categories import Category
 from tasks.model.model import Attempt, Phase
 from tasks.tables import manager_rows, task_table
-from tasks.tables.manager_rows import ManagerRow, PhaseQueue, PhaseStore, RefusedMails
+from tasks.tables.manager_rows import HostQueue, ManagerRow, PhaseQueue, PhaseStore, RefusedMails
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Hold, WorkerRow
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
@@ -178,7 +178,9 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
     manager_rows.put(runtime.store, row)
     with portal.browser(*OPERATOR) as client:
         assert "the mail server does not take" not in client.get("/operations").text
+    full = HostQueue(host="archive.example.org", places=8, waiting=1200)
     row = replace(row, refused=RefusedMails(count=3, error="ConnectionRefusedError: <no>"))
+    row = replace(row, hosts=(full,))
     manager_rows.put(runtime.store, row)
     standby = replace(row, name="manager-2", acts=False, queues=(), stored=(), shards=0)
     manager_rows.put(runtime.store, standby)
@@ -197,6 +199,8 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
         "3 mails wait: the mail server does not take them (ConnectionRefusedError: &lt;no&gt;)"
         in page
     )
+    assert "1,200 collections wait for one of the 8 connections to" in page
+    assert "Swathmill's own limit, <code>SWATHMILL_HOST_CONNECTIONS</code>" in page
     assert "1,234" in page
     assert "1 min 5 s" in page
     assert "2 GB" in kept

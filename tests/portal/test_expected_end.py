@@ -89,3 +89,19 @@ def test_place_among_those_that_wait() -> None:
     earlier = replace(row, id="r0", submitted=9.0, state=RequestState.PLANNING)
     later = replace(row, id="r2", submitted=11.0)
     assert before(row, [row, earlier, later, replace(ROW, id="r3", submitted=1.0)]) == 1
+
+
+def test_granules_come_no_faster_than_over_the_connections_to_their_host() -> None:
+    wide = replace(WORKER, slots=400)
+    found = expected_end(ROW, [ROW], [wide], {}, places=8)
+    assert found is not None
+    assert (found.earliest, found.latest) == (200.0 / 8, MARGIN * 200.0 / 8)
+    assert found.text.endswith(
+        "Its granules come over at most 8 connections to an archive's host: that is this "
+        "Swathmill's own limit (SWATHMILL_HOST_CONNECTIONS)."
+    )
+    few = expected_end(ROW, [ROW], [WORKER], {}, places=8)
+    assert few == expected_end(ROW, [ROW], [WORKER], {})
+    collected = expected_end(half(ROW), [], [wide], {}, places=1)
+    assert collected is not None
+    assert (collected.earliest, collected.places) == (0.5, 0)

@@ -9,6 +9,7 @@ import pytest
 from service_manager.plans import write_fence
 from service_manager.requests import release
 from service_manager.requests.release import Dropping, Release, what_ended
+from service_manager.tasks.allowance import Need
 from service_manager.tasks.dispatch import Dispatch, _Task
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.sweep import read_running
@@ -168,7 +169,9 @@ def test_a_task_that_is_left_to_another_request_is_sent_on_its_account() -> None
     list(withdrawing.batches())
     assert dispatch.known() == [G[0].key]
     task = scene.task(G[0])
-    assert dispatch._tasks[G[0].key] == _Task("other", task.task_class, alone=True)
+    assert dispatch._tasks[G[0].key] == _Task(
+        "other", task.task_class, alone=True, need=Need.of(task.task_class)
+    )
     del scene.cache.requests["r"]
     assert dispatch.backlog(scene.cache) == {"other": 1}
 

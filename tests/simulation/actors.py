@@ -16,6 +16,7 @@ from service_manager.storage.retention import Retention
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import BlobMissingError, ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
+from tasks.model.classes import archive_host
 from tasks.model.model import ArtifactFile, RequestOrder
 from tasks.model.plan import Plan
 from tasks.model.task_keys import SHARDS, shard
@@ -33,10 +34,12 @@ from tasks.tables import (
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
+from tests.simulation.places import Places
 from tests.simulation.watch import Watch
 from tests.simulation.world import DiedError, Process, ViolationError, World
 from worker.slots.lease import Lease
 
+PATIENCE = 6.0  # seconds for a place at the archive host
 SOON_OVER = (
     Category.CONNECTION_FAILURE,
     Category.SERVER_BUSY,
@@ -225,6 +228,7 @@ class SimWorker:
     script: Script
     watch: Watch
     slots: int
+    places: Places
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
@@ -375,7 +379,15 @@ class SimWorker:
                 batch.in_hand = slot
                 batch.begun += 1
                 self.watch.begins(self.name, slot.claimed.claim)
-                end = self._attempt(slot)
+                if not self._placed(slot):
+                    batch.in_hand = None
+                    batch.waiting.insert(0, slot.claimed)
+                    self._give_back(batch, slot.claimed.claim)
+                    continue
+                try:
+                    end = self._attempt(slot)
+                finally:
+                    self.places.leave(slot.claimed.claim)
                 batch.in_hand = None
                 batch.ended.append((clock.monotonic(), slot.claimed, end))
             self._give_back(batch)
@@ -412,6 +424,20 @@ class SimWorker:
         finally:
             del batch.ended[: len(some)]
             batch.writing = False
+
+    def _placed(self, slot: _Slot) -> bool:
+        """Wait for a place at the archive's host, if the attempt needs one; not for ever."""
+        task, clock = slot.claimed.task, self.runtime.clock
+        until = clock.monotonic() + PATIENCE
+        slot.length = PATIENCE
+        while archive_host(task.task_class) and slot.order is None:
+            if self.places.take(task.claim, self.process):
+                break
+            if clock.monotonic() > until:
+                self.watch.finds_no_place(task)
+                return False
+            clock.sleep(0.5)
+        return True
 
     def _attempt(self, slot: _Slot) -> protocol.End:
         clock, random = self.runtime.clock, self.world.random

@@ -42,6 +42,7 @@ from tests.simulation.network import (
     SimStore,
     runtime_of,
 )
+from tests.simulation.places import Places
 from tests.simulation.reckoning import Reckoning, task_rows
 from tests.simulation.scenario import Scenario
 from tests.simulation.steps import steps_met
@@ -51,6 +52,7 @@ from tests.simulation.world import Process, ViolationError, World
 NEWEST = dt.date(2012, 1, 4)
 """The last day in the archive, two after that of the requests."""
 STORM = 600.0  # seconds of faults
+SETTLED = 100.0  # seconds of calm, after which the manager knows what each worker does
 CALM = 1800.0  # seconds after them, in which everything must end
 OPTIONS = ManagerOptions(
     tick=1.0,
@@ -59,6 +61,7 @@ OPTIONS = ManagerOptions(
     heartbeat=4.0,
     lease=16.0,
     window=8,
+    places=1,
     max_tasks=60,
     time_limits=TimeLimits(samples=2, floor=25.0, ceiling=80.0),
     orphans=float("inf"),
@@ -118,7 +121,12 @@ class History:
         self.broker = Broker(self.world, self.rates, self.cuts)
         self.wakeups = Mailbox(self.world, self.rates, "wake-up")
         self.queue = Mailbox(self.world, self.rates, "request wake-up")
-        self.scenario = Scenario.of(random, steps=self.steps)
+        # Of its own numbers, so that the other histories stay as they are.
+        apart = Random(f"places {self.seed}")
+        self.placed = apart.random() < 0.25
+        self.places = Places(self.world, OPTIONS.places, apart)
+        host = "archive.example.org" if self.placed else ""
+        self.scenario = Scenario.of(random, steps=self.steps, host=host)
         self.retention = random.random() < 0.5
         self.script = Script(
             never=set(self.scenario.never),
@@ -224,6 +232,7 @@ class History:
             script=self.script,
             watch=self.watch,
             slots=self.slots,
+            places=self.places,
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         ).start()
@@ -525,12 +534,15 @@ class History:
             self.operators()
         world.at(1.0, self.supervise)
         world.at(1.0, self.trouble)
+        if self.placed:
+            world.at(1.0, self.places.search)
         if self.parts:
             world.at(world.random.uniform(5, 60), self.part)
         if self.shrinks:
             world.at(world.random.uniform(30, STORM), self.shrink)
         world.run(STORM)
         world.calm = True
+        self.watch.settled = world.now + SETTLED
         for process in self.processes.values():
             process.stalled_until = min(process.stalled_until, world.now)
         world.run(STORM + CALM, self.settled)

@@ -25,6 +25,7 @@ from service_manager.requests.continuing import Continuing, continued_id
 from service_manager.requests.notify import Postman
 from service_manager.storage.retention import Retention
 from service_manager.tasks import brake
+from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import Live, WatchedAttempt
 from service_manager.tasks.ready import ReadyTasks
 from tasks.errors import StoreError
@@ -429,6 +430,27 @@ def _owners_not_counted() -> Undo:
     return _patch(history, "_days", days)
 
 
+def _places_not_counted() -> Undo:
+    """The manager sends what is ready, whatever connections the archive's host allows."""
+    original = Dispatch.__init__
+
+    def init(self: Dispatch, *some: Any, **more: Any) -> None:
+        original(self, *some, **{**more, "places": 0})
+
+    return _patch(Dispatch, "__init__", init)
+
+
+def _given_back_charged() -> Undo:
+    """What a worker had no place for costs its task a try."""
+    original = transitions.give_back
+
+    def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
+        charged = replace(task, retries=task.retries + (not task.place))
+        return original(charged, fencing_token, category)
+
+    return _patch(transitions, "give_back", give_back)
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="fencing token ignored", apply=_claim_ignored),
@@ -464,6 +486,8 @@ MUTANTS = (
     Mutant(name="refused mail counts as sent", apply=_refused_counts_as_sent),
     Mutant(name="owners not counted", apply=_owners_not_counted),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
+    Mutant(name="places of a host not counted", apply=_places_not_counted),
+    Mutant(name="no place charged to the task", apply=_given_back_charged),
 )
 
 

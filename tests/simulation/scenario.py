@@ -20,15 +20,16 @@ class Scenario:
     first: frozenset[str] = frozenset()  # runs of the first step that requests of steps share
 
     @classmethod
-    def of(cls, random: Random, *, steps: bool = False) -> "Scenario":
+    def of(cls, random: Random, *, steps: bool = False, host: str = "") -> "Scenario":
         """Plans over a common pool of granules and cells, so that requests share tasks.
 
-        With `steps` all requests are for reductions of several steps.
+        With `steps` all requests are for reductions of several steps. Granules come from `host`, if
+        there is one.
         """
         size = random.choice([1, 1, 3])  # some have up to 50 tasks
         days = random.choice([1, 1, 3])  # the tasks of a day are a family
         granules: list[Spec] = [
-            CollectSpec(product="MOD13A2", collection="6", granule=granule, production="1")
+            _collect(granule, host)
             for i in range(random.randint(2, 7 * size))
             for granule in [f"g{i}.A200000{random.randint(1, days)}"]
         ]
@@ -101,6 +102,12 @@ def _add_steps(
         policies[f"steps{request}"] = random.choice(["skip", "skip", "fail"])
     failing = {run.key: "odd" for run in first if random.random() < 0.3}
     return frozenset(run.key for run in first), failing
+
+
+def _collect(granule: str, host: str) -> CollectSpec:
+    spec = CollectSpec(product="MOD13A2", collection="6", granule=granule, production="1")
+    more = {"source": "pool", "url": f"https://{host}/{granule}"} if host else {}
+    return spec.model_copy(update=more)
 
 
 def _run(number: int, given: Spec) -> ReduceSpec:

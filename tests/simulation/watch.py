@@ -87,6 +87,8 @@ class Watch:
     rows: dict[str, workers.WorkerRow] = field(default_factory=dict)  # by worker
     beats: dict[str, float] = field(default_factory=dict)  # when the latest took effect
     steady: dict[str, float] = field(default_factory=dict)  # since when none came late
+    unplaced: set[str] = field(default_factory=set)  # claims for which there was no place
+    settled: float = math.inf  # when the manager must know again what each worker does
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -123,6 +125,13 @@ class Watch:
         self.begun[claim] = self.world.now
         if self.world.now - self.beats.get(worker, -math.inf) > self.lease:
             self.fail(f"{worker} begins an attempt without a lease")
+
+    def finds_no_place(self, task: Task) -> None:
+        """A worker finds no place for a task that it was sent: once the faults are over, never."""
+        self.world.faults["no place"] += 1
+        self.unplaced.add(task.claim)
+        if self.world.now > self.settled:
+            self.fail(f"{_name(task)} waits in a slot for a place at its archive's host")
 
     def _beat(self, worker: str, row: Row | None) -> None:
         """Note when a worker's beat takes effect."""
@@ -263,7 +272,10 @@ class Watch:
             self.fail(f"{_name(new)}: its artifact is replaced")
 
     def _charged(self, old: Task, new: Task) -> None:
-        """Only what was in hand costs a retry, or counts as lost: what waits in a batch never."""
+        """Only what was in hand costs a retry, or counts as lost: what waits in a batch never, and
+        what found no place at its host never."""
+        if new.retries > old.retries and old.claim in self.unplaced:
+            self.fail(f"{_name(new)} is charged with {new.category}, and found no place")
         if old.place and old.claim not in self.begun:
             self.fail(f"{_name(new)} is charged with {new.category}, and was not begun")
 

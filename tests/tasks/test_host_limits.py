@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from archives.errors import ServerBusyError
+from archives.errors import NoPlaceError
 from archives.fetch.limits import LocalLimits
 from tasks.messages.host_limits import RedisLimits, host_limits
 from tasks.settings import Settings
@@ -31,7 +31,7 @@ def host() -> str:
 def test_places_are_shared_by_all_and_come_free(redis_server: str, host: str) -> None:
     one, two, three = (shared(redis_server) for _ in range(3))
     with one.place(host), two.place(host):
-        with pytest.raises(ServerBusyError), three.place(host):
+        with pytest.raises(NoPlaceError), three.place(host):
             pass
         with three.place("other." + host):
             pass
@@ -75,7 +75,7 @@ def test_a_killed_worker_frees_its_place(redis_server: str, host: str) -> None:
         assert killed.stdout.readline() == b"held\n"
         with shared(redis_server).place(host):
             time.sleep(1.2)  # longer than the lease, which the living renews
-            with pytest.raises(ServerBusyError), shared(redis_server).place(host):
+            with pytest.raises(NoPlaceError), shared(redis_server).place(host):
                 pass
             os.kill(killed.pid, signal.SIGKILL)
             with shared(redis_server, patience=5.0).place(host):
@@ -84,7 +84,7 @@ def test_a_killed_worker_frees_its_place(redis_server: str, host: str) -> None:
 
 def test_without_redis_a_process_has_one_connection(host: str) -> None:
     limits = shared("redis://127.0.0.1:9/0")
-    with limits.place(host), pytest.raises(ServerBusyError), limits.place(host):
+    with limits.place(host), pytest.raises(NoPlaceError), limits.place(host):
         pass
 
 

@@ -28,6 +28,7 @@ from worker.phases.context import Context
 _FOLDER = "folder"
 _GB = 10**9
 _FETCHED = 0.6  # share of an attempt's progress
+_PATIENCE = 20.0  # seconds for a connection that the manager took for free; then it is given back
 _TELLING_SECONDS = 0.1  # at least, between two reports of a fetch
 
 
@@ -116,7 +117,9 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Sources:
     """
     try:
         # Made if needed, of names only, shared by the machine's workers. A manager has its own.
-        return open_sources(settings, settings.data_dir / index_name("worker-index"))
+        return open_sources(
+            settings, settings.data_dir / index_name("worker-index"), patience=_PATIENCE
+        )
     except SourcesSettingError as error:
         raise AttemptError(
             Category.SOURCE_NOT_PUBLISHED,

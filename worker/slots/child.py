@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from archives.errors import NoPlaceError
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.model.categories import Category
@@ -134,7 +135,7 @@ def perform(
                     Category.UNREADABLE_INPUT_FILE, str(error), healing=healing
                 ) from error
             raise
-    except NoRoomError as error:
+    except (NoRoomError, NoPlaceError) as error:
         return Postponed(message=str(error))
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
         failed = _failed(classify(error), job.scratch, spent)

@@ -1,0 +1,172 @@
+"""Places at archive hosts: a task that finds none waits as READY, without a slot, uncharged."""
+
+import heapq
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from service_manager.fleet.wanted_slots import WantedSlots
+from service_manager.options import ManagerOptions
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.manager_cache import ManagerCache
+from tasks.model import classes
+from tasks.model.spec import CollectSpec
+from tasks.tables.manager_rows import HostQueue
+from tests.service_manager.test_decisions import cache, family_of, running, sent
+
+HOST = "archive.example.org"
+FETCH, OTHER = f"collection MOD13A2.6 from {HOST}, 1-2 MB", "collection MOD13A2.6 from other:21"
+WARP = "reprojection MOD13A2.6 0.01"
+
+
+def fetching(dispatch: Dispatch, number: int, request: str = "r", task_class: str = FETCH) -> None:
+    for i in range(number):
+        dispatch.add(f"{request}{i:05}", request, task_class)
+
+
+def runs(seen: ManagerCache, key: str, task_class: str, at: float = 0.0, place: int = 0) -> None:
+    seen.running[key] = replace(
+        running(key), task_class=task_class, claimed_at=at, place=place, begun=not place
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "source", "host"),
+    [
+        ("https://archive.example.org/a/b.hdf", "cmr", HOST),
+        ("http://me:secret@127.0.0.1:81/a/b.hdf", "pool+http", "127.0.0.1:81"),
+        ("ftp://archive.example.org/a/b.hdf", "ftp", HOST),
+        ("https://archive.example.org/a/b.hdf", "folder", ""),
+        ("abfs://container/b.hdf", "folder", ""),
+        ("", "raster", ""),
+    ],
+)
+def test_the_class_of_a_collection_names_the_host(url: str, source: str, host: str) -> None:
+    spec = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1", size=3 << 20)
+    spec = spec.model_copy(update={"url": url, "source": source})
+    assert classes.archive_host(spec.task_class) == host
+    assert classes.product(spec.task_class) == "MOD13A2.6"
+    assert classes.parse(spec.task_class).family == "collection MOD13A2.6"
+    assert classes.parse(spec.task_class).octave == 21
+
+
+def test_no_more_messages_of_a_host_than_places_and_others_pass() -> None:
+    dispatch, seen = Dispatch(window=64, resend=30, places=3), cache(("r", "a", 1.0), slots=20)
+    fetching(dispatch, 10)
+    dispatch.add("w1", "r", WARP)
+    dispatch.add("o1", "r", OTHER)
+    assert sent(dispatch, seen, 0.0) == ["r00000", "r00001", "r00002", "w1", "o1"]
+    assert dispatch.waiting_for_places(seen) == [HostQueue(host=HOST, places=3, waiting=7)]
+    dispatch.remove("r00000")
+    runs(seen, "r00000", FETCH)  # taken by a slot: its place is held
+    assert sent(dispatch, seen, 1.0) == []
+    del seen.running["r00000"]
+    assert sent(dispatch, seen, 2.0) == ["r00003"]
+
+
+def test_a_message_is_sent_again_in_its_own_place() -> None:
+    dispatch, seen = Dispatch(window=64, resend=30, places=1), cache(("r", "a", 1.0), slots=4)
+    fetching(dispatch, 3)
+    assert sent(dispatch, seen, 0.0) == ["r00000"]
+    assert sent(dispatch, seen, 31.0) == ["r00000"]
+    dispatch.unsend(["r00000"])
+    assert sent(dispatch, seen, 32.0) == ["r00000"]
+
+
+def test_a_batch_holds_one_place_until_the_last_of_it_has_ended() -> None:
+    keys = family_of(40)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.1, places=1)
+    seen = cache(("r", "a", 1.0), slots=20)
+    for key in keys:
+        dispatch.add(key, "r", FETCH)
+    (batch,) = dispatch.choose(seen, 0.0)
+    assert len(batch) > 1  # by places, not by slots
+    for place, key in enumerate(batch):
+        dispatch.remove(key)
+        runs(seen, key, FETCH, at=5.0, place=place)
+    for key in batch[:-1]:
+        del seen.running[key]
+        assert dispatch.choose(seen, 1.0) == []
+    del seen.running[batch[-1]]
+    assert len(dispatch.choose(seen, 2.0)) == 1
+
+
+def test_a_batch_is_of_one_host() -> None:
+    keys = family_of(20)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.01, places=4)
+    for number, key in enumerate(keys):
+        dispatch.add(key, "r", OTHER if number % 2 else FETCH)
+    for batch in dispatch.choose(cache(("r", "a", 1.0), slots=1), 0.0):
+        assert len({keys.index(key) % 2 for key in batch}) == 1
+
+
+def test_what_waits_for_places_takes_no_room_from_what_needs_none() -> None:
+    dispatch, seen = Dispatch(window=1, resend=30, places=1), cache(("r", "a", 1.0), slots=1)
+    fetching(dispatch, 100)
+    dispatch.add("w1", "r", WARP)
+    assert "w1" in dispatch.known()
+    assert sent(dispatch, seen, 0.0) == ["r00000"]
+    dispatch.remove("r00000")
+    assert sent(dispatch, seen, 1.0) == ["r00001"] or "w1" in dispatch.sent("r")
+
+
+def test_places_are_shared_among_requests_in_turn() -> None:
+    dispatch = Dispatch(window=64, resend=30, places=4)
+    seen = cache(("l", "a", 1.0), ("s", "b", 2.0), slots=20)
+    fetching(dispatch, 50, "l")
+    fetching(dispatch, 2, "s")
+    assert sorted(sent(dispatch, seen, 0.0)) == ["l00000", "l00001", "s00000", "s00001"]
+    assert not dispatch.overtaken(seen)
+
+
+def test_wanted_slots_know_the_limit() -> None:
+    dispatch, seen = Dispatch(window=64, resend=30, places=8), cache(("r", "a", 1.0), slots=2)
+    fetching(dispatch, 1000)
+    runs(seen, "x", FETCH)
+    assert dispatch.backlog(seen) == {"r": 7}
+    wanted = WantedSlots(ManagerOptions(scale_seconds=1.0))
+    assert wanted.count(seen, dispatch.backlog(seen)) == 8
+    for i in range(5):
+        dispatch.add(f"w{i}", "r", WARP)
+    assert dispatch.backlog(seen) == {"r": 12}
+
+
+@pytest.mark.parametrize("seconds", [1.0, 12.0])
+def test_400_slots_over_8_places_keep_them_busy_and_none_waits(seconds: float) -> None:
+    """Messages reach a slot after 20 ms; the manager looks at each end, and learns of what runs."""
+    granules, places, slots = 160, 8, 400
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: seconds, places=places)
+    seen = cache(("r", "a", 1.0), slots=slots)
+    for key in family_of(granules):
+        dispatch.add(key, "r", FETCH)
+    now, held, most, used, ended = 0.0, 0, 0, 0.0, 0
+    numbers = itertools.count()
+    events: list[tuple[float, int, str, tuple[str, ...]]] = []
+
+    def send() -> None:
+        for batch in dispatch.choose(seen, now):
+            heapq.heappush(events, (now + 0.02, next(numbers), "taken", batch))
+
+    send()
+    while events:
+        at, number, what, batch = heapq.heappop(events)
+        used, now = used + held * (at - now), at
+        if what == "taken":
+            held += 1
+            most = max(most, held)
+            for place, key in enumerate(batch):
+                runs(seen, key, FETCH, at=now + number / 1e6, place=place)
+                dispatch.remove(key)
+                end = now + seconds * (place + 1)
+                last = "last" if key == batch[-1] else "ended"
+                heapq.heappush(events, (end, next(numbers), last, (key,)))
+        else:
+            ended += 1
+            held -= what == "last"
+            del seen.running[batch[0]]
+            dispatch.freed(now)
+        send()
+    assert ended == granules
+    assert most == places  # none waits in a slot, so none is lost
+    assert used / (places * now) >= 0.95
