@@ -11,6 +11,8 @@ from reprojection.read.granule import Granule, open_granule
 from reprojection.read.inspect import GranuleReport, inspect
 from reprojection.read.soundness import other_than_named
 
+_COMPARE = "compare its values with the product's user guide"
+
 
 def hold_strictly(path: Path) -> tuple[str, ...]:
     """Read a whole granule and name all that is wrong with it, a line each.
@@ -26,7 +28,7 @@ def disagreements(granule: Granule) -> Iterator[str]:
     """Yield what a granule's header says otherwise than the catalogue, or cannot mean.
 
     Names of layers and of their quality, ranges, lengths, dates, units and attributes: one line
-    each. Pixels are not read; `doubtful_values` is about them.
+    each, with what to do. Pixels are not read; `doubtful_values` is about them.
     """
     other = other_than_named(granule.path, granule)
     if other:
@@ -34,15 +36,24 @@ def disagreements(granule: Granule) -> Iterator[str]:
     entry = granule.entry
     if entry is None:
         known = granule.product or "a product without a name"
-        yield f"the catalogue has no entry for {known} of collection {granule.collection or '?'}"
+        yield (
+            f"the catalogue has no entry for {known} of collection {granule.collection or '?'}; "
+            f"its layers are read by their attributes alone: {_COMPARE}"
+        )
     else:
         yield from _of_entry(granule, entry)
     for name, layer in granule.layers.items():
-        yield from (f"{name}: {note}" for note in layer.notes)
+        yield from (f"{name}: {note}; {_COMPARE}" for note in layer.notes)
         if layer.qa is not None and layer.qa not in granule.layers:
-            yield f"{name}: its quality layer {layer.qa} is not in the file"
+            yield (
+                f"{name}: its quality layer {layer.qa} is not in the file; ask for it without a "
+                "quality rule, or fetch the whole file"
+            )
         if layer.scale_problem and layer.kind is LayerKind.CONTINUOUS:
-            yield f"{name}: values are as stored: {layer.scale_problem}"
+            yield (
+                f"{name}: values are as stored: {layer.scale_problem}; convert them by the user "
+                "guide"
+            )
 
 
 def _of_entry(granule: Granule, entry: Product) -> Iterator[str]:
@@ -50,16 +61,25 @@ def _of_entry(granule: Granule, entry: Product) -> Iterator[str]:
         first, last = granule.start.date(), granule.end.date()
         expected = composite_end(first, entry.covers)
         if last != expected:
-            yield f"it covers {first} to {last}; the catalogue says until {expected}"
+            yield (
+                f"it covers {first} to {last}; the catalogue says until {expected}: the file's own "
+                "days count; correct `covers` in the catalogue if all files are so"
+            )
     whole = entry.geometry != "tile" or all(one.tile is not None for one in granule.grids.values())
     for name in entry.layer_names if whole else ():  # a part that was cut out may lack some
         if name not in granule.layers and name not in granule.others:
-            yield f"{name}: the catalogue names it, and the file does not have it"
+            yield (
+                f"{name}: the catalogue names it, and the file does not have it; ask this file for "
+                "other layers, or fetch the whole file"
+            )
     for name, layer in granule.layers.items():
         lengths = entry.bands_of(name)
         mine = tuple(size for _, size in layer.bands)
         if lengths and mine and lengths != mine:
-            yield f"{name}: it has {mine} bands; the catalogue says {lengths}"
+            yield (
+                f"{name}: it has {mine} bands; the catalogue says {lengths}: the file's own count; "
+                "correct the catalogue if all files are so"
+            )
 
 
 def doubtful_values(granule: Granule, report: GranuleReport) -> Iterator[str]:
@@ -71,7 +91,8 @@ def doubtful_values(granule: Granule, report: GranuleReport) -> Iterator[str]:
         if one.problem:
             yield f"{one.name}: {one.problem}"
         headers = granule.layers[one.name].notes
-        yield from (f"{one.name}: {note}" for note in one.notes if note not in headers)
+        more = (note for note in one.notes if note not in headers)
+        yield from (f"{one.name}: {note}; {_COMPARE}" for note in more)
         yield from _unnamed(granule, one.name)
 
 
@@ -87,4 +108,8 @@ def _unnamed(granule: Granule, name: str) -> Iterator[str]:
     odd = sorted(found - layer.classes.keys() - layer.codes.keys() - {*layer.fills})
     if odd:
         shown = ", ".join(str(value) for value in odd[:5])
-        yield f"{name}: its legend does not name {shown}{' and others' if len(odd) > 5 else ''}"
+        more = " and others" if len(odd) > 5 else ""
+        yield (
+            f"{name}: its legend does not name {shown}{more}; look them up in the user guide "
+            "before you count classes"
+        )

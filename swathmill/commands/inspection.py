@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprojection.catalogue.layers import LayerKind
+from reprojection.errors import ReprojectionError
 from reprojection.read.inspect import GranuleReport, GridReport, LayerReport, inspect
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.strict import hold_strictly
@@ -26,50 +27,64 @@ def register(app: typer.Typer) -> None:
 
 
 def inspect_file(
-    file: Annotated[Path, typer.Argument(help="Granule, HDF4-EOS or HDF5-EOS.")],
+    files: Annotated[list[Path], typer.Argument(help="Granules, HDF4-EOS or HDF5-EOS.")],
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
     strict: Annotated[
         bool,
         typer.Option(
             "--strict",
             help="Name, in place of the report, all that does not agree with the catalogue or with "
-            "itself: names, ranges, lengths, dates, quality layers, structure, values. Exit code 1 "
-            "if there is anything.",
+            "itself: names, ranges, lengths, dates, quality layers, structure, values; a line "
+            "each, with what to do. Exit code 1 if there is anything.",
         ),
     ] = False,
 ) -> None:
-    """Show a granule's layers, grids, value ranges and valid shares."""
-    input_files([file], "FILE")
+    """Show granules' layers, grids, value ranges and valid shares."""
+    input_files(files, "FILE")
     if strict:
-        _held_strictly(file, as_json=as_json)
+        _held_strictly(files, as_json=as_json)
         return
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
     with ReadingProcess() as reader:
-        report = reader.run(inspect, file)
+        reports = [reader.run(inspect, file) for file in files]
     console = PlainConsole()
     # A table that is too wide is easier to read if the terminal wraps it than if it is cut.
     console.width = max(console.width, TABLE_WIDTH)
     if as_json:
-        text = TypeAdapter(GranuleReport).dump_json(report, indent=1).decode()
-        console.print(text, markup=False)
+        of_all: object = reports[0] if len(reports) == 1 else reports
+        text = TypeAdapter[object](GranuleReport | list[GranuleReport]).dump_json(of_all, indent=1)
+        console.print(text.decode(), markup=False)
         return
-    _show(console, report)
+    for report in reports:
+        _show(console, report)
 
 
-def _held_strictly(file: Path, *, as_json: bool) -> None:
-    """Print what is wrong with a granule, a line each; exit with 1 if anything is."""
+def _held_strictly(files: list[Path], *, as_json: bool) -> None:
+    """Print what is wrong with granules, a line each; exit with 1 if anything is."""
     with ReadingProcess() as reader:
-        found = reader.run(hold_strictly, file)
-    console = PlainConsole()
+        found = {file: _wrong(reader, file) for file in dict.fromkeys(files)}
     if as_json:
-        print_json({"file": file, "wrong": list(found)})
+        said = [{"file": file, "wrong": lines} for file, lines in found.items()]
+        print_json(said[0] if len(said) == 1 else said)
     else:
-        for line in found:
-            console.print(line, markup=False, soft_wrap=True)
-        if not found:
-            console.print(f"{file.name} agrees with the catalogue and with itself", markup=False)
-    if found:
+        console = PlainConsole()
+        for file, lines in found.items():
+            before = f"{file}: " if len(found) > 1 else ""
+            for line in lines:
+                console.print(f"{before}{line}", markup=False, soft_wrap=True)
+            if not lines:
+                said_well = f"{file.name} agrees with the catalogue and with itself"
+                console.print(said_well, markup=False, soft_wrap=True)
+    if any(found.values()):
         raise typer.Exit(1)
+
+
+def _wrong(reader: ReadingProcess, file: Path) -> list[str]:
+    """Name what is wrong with a granule; of one that cannot be read, that alone."""
+    try:
+        return [*reader.run(hold_strictly, file)]
+    except ReprojectionError as error:
+        return [" ".join(str(error).split())]
 
 
 def _show(console: PlainConsole, report: GranuleReport) -> None:

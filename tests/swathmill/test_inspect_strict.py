@@ -40,6 +40,9 @@ def test_a_granule_that_agrees_says_so(tmp_path: Path) -> None:
 )
 def test_each_disagreement_is_a_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     (found,) = {one for one in hold_strictly(leaf_area(tmp_path, **changes)) if line in one}
+    problem, _, remedy = found.partition("; ")
+    assert problem
+    assert remedy
     assert "\n" not in found
 
 
@@ -49,3 +52,22 @@ def test_the_command_ends_with_1_if_anything_is_wrong(tmp_path: Path) -> None:
     assert (code, len(said.splitlines())) == (1, 2)
     code, said = inspect(path, "--json")
     assert (code, json.loads(said)["wrong"]) == (1, [*hold_strictly(path)])
+
+
+def test_several_files_are_held_one_after_the_other(tmp_path: Path) -> None:
+    good, odd, broken = (tmp_path / name for name in ("good", "odd", "broken"))
+    for folder in (good, odd, broken):
+        folder.mkdir()
+    right, wrong, half = leaf_area(good), leaf_area(odd, days=16), leaf_area(broken)
+    half.write_bytes(half.read_bytes()[:3000])
+    said = CliRunner().invoke(
+        application(), ["inspect", "--strict", str(half), str(wrong), str(right)]
+    )
+    lines = said.stdout.splitlines()
+    assert said.exit_code == 1
+    assert [line.partition(":")[0] for line in lines[:2]] == [str(half), str(wrong)]
+    assert "fetch it again" in lines[0]
+    assert lines[2:] == [f"{right.name} agrees with the catalogue and with itself"]
+    code, alone = inspect(half)
+    assert (code, "fetch it again" in alone) == (1, True)
+    assert inspect(right, str(right))[0] == 0
