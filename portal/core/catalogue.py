@@ -213,16 +213,22 @@ class _Place:
         """Return how well words match, the best is the smallest; None when one does not."""
         named, title, keywords = True, 0, 0
         for word in words:
-            if word in item.name.lower() or word == item.collection:
+            if _is_named(word, item.name.lower()) or word == item.collection:
                 continue
             named = False
             in_title = _place(word, self.title)
             in_keywords = _place(word, self.keywords)
-            if min(in_title, in_keywords) == _FAR and _place(word, self.others) == _FAR:
+            there = word in item.name.lower() or _place(word, self.others) < _FAR
+            if min(in_title, in_keywords) == _FAR and not there:
                 return None
             title += min(in_title, _FAR - 1 if in_keywords < _FAR else _FAR)
             keywords += in_keywords
         return not named, title, keywords
+
+
+def _is_named(word: str, name: str) -> bool:
+    """Whether a word is of a name; the satellite alone, as in VIIRS_NPP-JPL-L2P, does not count."""
+    return word in name and (f"_{word}-" not in name)
 
 
 def _place(word: str, words: Sequence[str]) -> int:

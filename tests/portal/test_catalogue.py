@@ -41,6 +41,8 @@ WORDS = {
     "latitude": "MOD03",
     "aqua ndvi": "MYD13",
     "npp viirs ndvi": "VNP13",
+    "viirs_npp-jpl": "VIIRS_NPP-JPL-L2P",
+    "sea surface temperature": "MODIS_A-JPL-L2P",
     "13q1": "MOD13Q1",
     "MYD11A1": "MYD11A1",
 }
