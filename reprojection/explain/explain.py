@@ -12,6 +12,7 @@ from rasterio.windows import Window
 from modis.axes import Pixel
 from reprojection.catalogue.layers import Layer
 from reprojection.errors import ChoiceRefusedError
+from reprojection.explain.at_hand import lacking
 from reprojection.explain.gdal_line import gdalwarp_line
 from reprojection.explain.made_with import options_of
 from reprojection.explain.origins import InputOrigin, PixelOrigin, Quality
@@ -89,8 +90,8 @@ def explain(
         path: A GeoTIFF that Swathmill wrote.
         lon: Longitude in degrees, WGS84; 190 is the same place as -170.
         lat: Latitude in degrees, WGS84.
-        granules: Granule files, or folders to look for them in, by the names that the raster gives;
-            none by default, and then the source pixel is not told.
+        granules: Granule files, or folders to look for them in, by the names and digests that the
+            raster gives; none by default, and then the source pixel is not told.
 
     Returns:
         The explanation.
@@ -178,10 +179,8 @@ def _find(said: Description, granules: Sequence[Path]) -> dict[str, Path]:
 def _trace(
     said: Description, pixel: Grid, found: Mapping[str, Path], *, empty: bool
 ) -> tuple[PixelOrigin | None, str]:
-    names = [source.name for source in said.provenance.files]
-    missing = [name for name in names if name not in found]
-    if missing:
-        return None, f"to see the source pixel, name where {', '.join(missing)} can be found"
+    if note := lacking(said.provenance.files, found):
+        return None, note
     options = options_of(said)
     layer = said.provenance.layer
     nearest_only = Options(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from reprojection.explain.at_hand import lacking
 from reprojection.explain.made_with import options_from
 from reprojection.explain.origins import InputOrigin, PixelOrigin
 from reprojection.grid.grids import Grid
@@ -118,9 +119,7 @@ class RunAtPixel:
                 )
             }
         )
-        missing = [one.name for one in granules if one.name not in self._found]
-        if missing:
-            note = f"to see the source pixel, name where {', '.join(missing)} can be found"
+        if note := lacking(granules, self._found):
             return None, None, None, note
         found = {one.name: self._found[one.name] for one in granules}
         options = options_from(dict(layer.parameters))

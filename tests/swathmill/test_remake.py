@@ -5,6 +5,7 @@ first takes a halo and the mask of the region, over several cells, clipped.
 """
 
 import json
+import re
 import shutil
 import struct
 from contextlib import closing, suppress
@@ -307,6 +308,15 @@ def test_a_pixel_of_two_steps_is_explained_down_to_the_source_pixels(
     (leaf,) = explain(path, lon, lat).inputs[0].inputs
     assert leaf.origin is None
     assert leaf.note.startswith("to see the source pixel, name where MCD15A2.")
+    others = shutil.copytree(results.granules, tmp_path / "others")
+    for granule in others.rglob("*.hdf"):
+        granule.chmod(0o600)
+        granule.write_bytes(granule.read_bytes() + b"\0")
+    (leaf,) = explain(path, lon, lat, granules=others).inputs[0].inputs
+    own = explain(layer, lon, lat, granules=others)
+    assert (leaf.origin, leaf.stored, own.origin) == (None, None, None)
+    assert own.note == leaf.note
+    assert re.search("MCD15A2.* has SHA-256 .*, and the raster was made of ", own.note)
     with pytest.MonkeyPatch.context() as patch:
         words = [path, lon, lat, "--granules", results.granules]
         patch.setattr("sys.argv", ["swathmill", "explain", *map(str, words)])
