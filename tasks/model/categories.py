@@ -91,7 +91,7 @@ RULES: dict[Category, Rule] = {
         remedy="It is made again automatically, then this task runs. For packages, submit again.",
     ),
     Category.UNREADABLE_INPUT_FILE: Rule(
-        cause="The granule is damaged, or lacks the geolocation asked for.",
+        cause="The granule is damaged, crashes its reader, or lacks the geolocation asked for.",
         retry=Retry.REPAIR,
         remedy="See `swathmill archive check` and `inspect`; replace the damaged file, and retry.",
     ),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import modis_tile_grid
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
@@ -111,5 +112,20 @@ def cell(granule: CollectSpec, layer: str, day: date) -> ReprojectSpec:
         layer=layer,
         day=day,
         grid=grid_spec(),
+        resampling="nearest",
+    )
+
+
+def leaf_area_of_two(given: tuple[Input, ...], name: str, grid: GridSpec) -> ReprojectSpec:
+    """A cell of some granules of the day of one of them."""
+    parsed = parse_granule_name(name)
+    assert parsed is not None
+    return ReprojectSpec(
+        inputs=given,
+        product="MCD15A2",
+        collection="5",
+        layer="Lai_1km",
+        day=parsed.start.date(),
+        grid=grid,
         resampling="nearest",
     )

@@ -955,6 +955,66 @@ def test_an_end_without_a_report_is_put_into_words(
     assert message in attempt.message
 
 
+CRASH = Ended(exit_code=-11, peak_memory=9, over_memory=False, log="first ")
+
+
+def crashing_once(bench: Bench, then: Pretended, ended: Ended = CRASH) -> None:
+    """The first child ends so without a report, the next is another."""
+    children = [Pretended(ended=ended), then]
+
+    def start(job: Job) -> Pretended:
+        assert not any(job.scratch.iterdir())
+        bench.jobs.append(job)
+        (job.scratch / "left").touch()
+        return children[len(bench.jobs) - 1]
+
+    bench.supervisor.start = start
+
+
+def test_a_crash_is_done_again_with_granules_read_apart(bench: Bench) -> None:
+    damaged = Failed(category=Category.UNREADABLE_INPUT_FILE, message="reading g.hdf crashed")
+    crashing_once(bench, Pretended(messages=[damaged]))
+    (attempt,) = bench.world.runtime.tasks.attempts(bench.attempt())
+    assert [job.after_crash for job in bench.jobs] == [False, True]
+    assert attempt.category is Category.UNREADABLE_INPUT_FILE
+    assert (attempt.log, attempt.peak_memory) == ("first said", 9)
+
+
+def test_an_attempt_that_crashed_once_may_succeed(bench: Bench) -> None:
+    crashing_once(bench, Pretended(messages=[Succeeded(files=(FILE,))]))
+    assert bench.world.task(bench.attempt()).state is State.DONE
+
+
+def test_a_crash_that_no_granule_explains_is_unknown(bench: Bench) -> None:
+    crashing_once(bench, Pretended(ended=CRASH))
+    (attempt,) = bench.world.runtime.tasks.attempts(bench.attempt())
+    assert len(bench.jobs) == 2
+    assert attempt.category is Category.UNKNOWN
+    assert "by SIGSEGV, twice, the second time with its granules read apart" in attempt.message
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Ended(exit_code=-9, peak_memory=9, over_memory=False, log=""),
+        Ended(exit_code=70, peak_memory=9, over_memory=False, log=""),
+        Ended(exit_code=-11, peak_memory=9, over_memory=True, log=""),
+    ],
+)
+def test_other_ends_without_a_report_are_not_done_again(bench: Bench, ended: Ended) -> None:
+    crashing_once(bench, Pretended(ended=CRASH), ended)
+    bench.attempt()
+    assert len(bench.jobs) == 1
+
+
+def test_a_crash_without_granules_is_not_done_again(bench: Bench) -> None:
+    crashing_once(bench, Pretended(ended=CRASH))
+    group = GroupSpec(group="g", cell="c", window="all", grid=None, bands=())
+    bench.supervisor.execute([bench.world.plan(group)])
+    (attempt,) = bench.world.runtime.tasks.attempts(group.key)
+    assert (len(bench.jobs), attempt.category) == (1, Category.UNKNOWN)
+
+
 def test_last_words_are_short(bench: Bench) -> None:
     ended = Ended(exit_code=3, peak_memory=1, over_memory=False, log="x" * 1000)
     bench.child.messages, bench.child.ended = [], ended

@@ -12,6 +12,7 @@ from archives.model import GranuleRecord, Progress
 from archives.sources import Acceptance, Sources
 from modis.collection import Collection
 from reprojection.errors import UnreadableGranuleError
+from reprojection.read.isolation import run_in_fork
 from reprojection.read.kept import opened
 from reprojection.read.soundness import other_than_named
 from tasks.model.categories import Category
@@ -63,7 +64,7 @@ def _accept(spec: CollectSpec, context: Context) -> Acceptance:
             )
         from_folder = record.source == _FOLDER
         try:
-            other = check_granule(path, values=not (record.checksum or from_folder))
+            other = _checked(path, context, values=not (record.checksum or from_folder))
         except UnreadableGranuleError as error:
             raise DamagedCopyError(str(error), again=not from_folder) from error
         if other:
@@ -126,6 +127,13 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Sources:
             f"{spec.granule} is to come from the archive {spec.source or 'folder'!r}, but this "
             f"worker has none: {error}",
         ) from error
+
+
+def _checked(path: Path, context: Context, *, values: bool) -> str:
+    """Check a granule; after a crash, in a fork, where another one is an UnreadableGranuleError."""
+    if context.after_crash:
+        return run_in_fork([path], check_granule, path, values=values)
+    return check_granule(path, values=values)
 
 
 def check_granule(path: Path, *, values: bool = False) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 from socket import gethostname
 
 from modis.formats import GRANULE_SUFFIXES
+from modis.granule_name import parse_granule_name
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.isolation import run_in_fork
 from reprojection.read.soundness import read_whole
 from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model.categories import Category
@@ -102,7 +104,8 @@ class Surroundings:
 class Context(Surroundings):
     """The surroundings of one attempt. `inputs` are the artifacts' files by input index.
 
-    `struck` has the SHA-256 of copies of the artifact that turned out to be damaged.
+    `struck` has the SHA-256 of copies of the artifact that turned out to be damaged. `after_crash`:
+    the attempt has crashed once, so each granule is first read in a process that may die.
     There is no `cache` where the blobs themselves are files of this machine.
     """
 
@@ -112,6 +115,7 @@ class Context(Surroundings):
     blobs: Blobs
     cache: Cache | None
     struck: tuple[str, ...] = ()
+    after_crash: bool = False
     spent: Spent = field(default_factory=Spent)
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
@@ -124,6 +128,7 @@ class Context(Surroundings):
             AttemptError: source blob missing or corrupt blob read, with a bit for every input that
                 has to be made again.
             CorruptBlobError: a blob was damaged in transit.
+            UnreadableGranuleError: after a crash, a granule that is damaged or crashes the reader.
         """
         fetched: dict[int, tuple[Path, ...]] = {}
         lost: dict[int, BlobMissingError | CorruptBlobError] = {}
@@ -147,6 +152,11 @@ class Context(Surroundings):
                 f"{'damaged or gone' if damaged else 'gone'}, the first: {first}",
                 healing=sum(1 << index for index in lost),
             )
+        if self.after_crash:
+            for path in (path for files in fetched.values() for path in files):
+                if parse_granule_name(path.name) is not None:
+                    self.tell(until, f"reading {path.name} apart, after a crash")
+                    _read_apart(path)
         return fetched
 
     def damaged_granules(self, error: UnreadableGranuleError) -> int:
@@ -219,7 +229,12 @@ class Context(Surroundings):
 def _is_readable(path: Path) -> bool:
     """Whether every value of a granule can be read."""
     try:
-        read_whole(path)
+        _read_apart(path)
     except UnreadableGranuleError:
         return False
     return True
+
+
+def _read_apart(path: Path) -> None:
+    """Read every value of a granule in a fork: a crash or a hang is an UnreadableGranuleError."""
+    run_in_fork([path], read_whole, path)

@@ -39,7 +39,8 @@ class Job:
     `inputs` are the artifact's files by input index, `scratch` the attempt's own empty folder.
     `request` is the one on whose account it runs, which calls of storage name. With `lent` files
     the child has no other storage than these. `struck` has the SHA-256 of copies of the artifact
-    that turned out to be damaged.
+    that turned out to be damaged. `after_crash`: the attempt has crashed once already, so granules
+    are first read apart.
     """
 
     request: str = ""
@@ -50,6 +51,7 @@ class Job:
     scratch: Path
     struck: tuple[str, ...] = ()
     lent: tuple[LentFile, ...] = ()
+    after_crash: bool = False
 
 
 class _Message(BaseModel):

@@ -125,6 +125,7 @@ def perform(
             tell=tell,
             sandbox=given.sandbox,
             struck=job.struck,
+            after_crash=job.after_crash,
             spent=spent,
         )
         try:

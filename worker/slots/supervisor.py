@@ -30,7 +30,9 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
+from worker.sandbox.guard import LOG_BYTES
 from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
+from worker.slots.crash import may_be_a_granules
 from worker.slots.lease import Lease
 from worker.slots.spans import Course, attempt_spans
 
@@ -87,6 +89,7 @@ class _Slot:
     by: str = ""  # the operator who ordered it
     report: Succeeded | Failed | None = None
     postponed: str = ""  # why the attempt was not begun
+    crashed: bool = False  # once already: it is being done again
 
     def hear(self, message: Message) -> None:
         if isinstance(message, Progress):
@@ -347,6 +350,8 @@ class Supervisor:
         try:
             with self.scratch.attempt(slot.claimed.claim) as folder:
                 ended = self._follow(slot, folder)
+            if ended is not None and self._may_have_crashed_on_a_granule(slot, ended):
+                ended = self._once_more(slot, ended)
         except EOFError:
             ended = None  # the forkserver died; the next start creates a new one
         except Exception as error:  # noqa: BLE001 - a claimed attempt must be settled in any case
@@ -356,6 +361,28 @@ class Supervisor:
             lost = "the attempt's guard, or the forkserver it came from, was killed from outside"
             return _End(diagnosis=Diagnosis(category=Category.WORKER_LOST, message=lost))
         return self._judge(slot, ended)
+
+    def _may_have_crashed_on_a_granule(self, slot: _Slot, ended: Ended) -> bool:
+        if slot.order is not None or slot.report is not None:
+            return False
+        return may_be_a_granules(slot.claimed, ended)
+
+    def _once_more(self, slot: _Slot, crashed: Ended) -> Ended | None:
+        """Do a crashed attempt again, granules first read apart: that tells which is damaged."""
+        self._log.warning(
+            "the child crashed: granules are read apart",
+            task=slot.claimed.task.key,
+            claim=slot.claimed.claim,
+            exit_code=crashed.exit_code,
+        )
+        slot.crashed = True
+        with self.scratch.attempt(slot.claimed.claim) as folder:
+            ended = self._follow(slot, folder)
+        if ended is None:
+            return None
+        peak = max(crashed.peak_memory, ended.peak_memory)
+        log = (crashed.log + ended.log)[-LOG_BYTES:]
+        return ended.model_copy(update={"log": log, "peak_memory": peak})
 
     def _follow(self, slot: _Slot, folder: Path) -> Ended | None:
         claimed = slot.claimed
@@ -367,6 +394,7 @@ class Supervisor:
             inputs=claimed.input_files,
             struck=claimed.task.struck,
             scratch=folder.resolve(),
+            after_crash=slot.crashed,
         )
         child = self.start(job)
         with self._lock:
@@ -398,7 +426,7 @@ class Supervisor:
                 healing=said.healing,
             )
         else:
-            diagnosis = _without_report(ended)
+            diagnosis = _without_report(ended, crashed_before=slot.crashed)
         return _End(
             diagnosis=diagnosis,
             log=ended.log,
@@ -539,9 +567,12 @@ def _report(one: _Ended, commit: tuple[float, float], *, own: bool) -> None:
     )
 
 
-def _without_report(ended: Ended) -> Diagnosis:
+def _without_report(ended: Ended, *, crashed_before: bool) -> Diagnosis:
     """Diagnose a child that did not report, from how it ended and its last output."""
     diagnosis = classify_exit(ended.exit_code or 0)
+    if crashed_before:
+        twice = ", twice, the second time with its granules read apart"
+        diagnosis = replace(diagnosis, message=diagnosis.message + twice)
     words = ended.log.strip().splitlines()
     if diagnosis.category is not Category.UNKNOWN or not words:
         return diagnosis

@@ -1,0 +1,30 @@
+"""Tell whether a child may have crashed on a granule: decoding libraries trust their files."""
+
+import signal
+
+from modis.granule_name import parse_granule_name
+from tasks.model.spec import CollectSpec
+from tasks.tables.protocol import Claimed
+from worker.sandbox.messages import Ended
+
+_CRASHES = frozenset(
+    -number
+    for number in (
+        signal.SIGSEGV,
+        signal.SIGABRT,  # glibc found its heap damaged, or a library gave up
+        signal.SIGBUS,  # a mapped file is shorter than it says, or its disk is full
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+    )
+)
+
+
+def may_be_a_granules(claimed: Claimed, ended: Ended) -> bool:
+    """Whether an attempt that ended so without a report may have crashed on a granule."""
+    if ended.exit_code not in _CRASHES or ended.over_memory:
+        return False
+    if isinstance(claimed.spec, CollectSpec):
+        return True
+    files = (file for files in claimed.input_files.values() for file in files)
+    return any(parse_granule_name(file.name) is not None for file in files)
