@@ -1,6 +1,7 @@
 """The models of the HTTP API's answers."""
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Literal, Self
 from urllib.parse import quote
@@ -202,7 +203,11 @@ class PreviewAnswer(_Answer):
     cost: float = Field(0, description="Expected, with a month of storage.")
     expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
     expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
-    notes: tuple[str, ...] = Field((), description="What both are based on and leave out.")
+    notes: tuple[str, ...] = Field(
+        (),
+        description="What both are based on and leave out, and what "
+        "the archive's granules state and was not understood.",
+    )
     message: str = Field("", description="Says if it would wait for confirmation, and why.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
     windows: tuple[WindowAnswer, ...] = Field(
@@ -211,8 +216,11 @@ class PreviewAnswer(_Answer):
     window_count: int = Field(0, description="The number of all windows.")
 
     @classmethod
-    def of(cls, row: RequestRow) -> Self:
-        """Build the answer from the counts of a dry run that has ended."""
+    def of(cls, row: RequestRow, doubts: Sequence[str] = ()) -> Self:
+        """Build the answer from the counts of a dry run that has ended.
+
+        `doubts` say what the archive's granules state and was not understood.
+        """
         counts = row.preview
         expected = Expected.of(counts)
         return cls(
@@ -232,7 +240,7 @@ class PreviewAnswer(_Answer):
             cost=counts.cost,
             expected_time=expected.time,
             expected_cost=expected.cost,
-            notes=expected.notes,
+            notes=(*expected.notes, *doubts),
             message=row.message,
             missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
             windows=tuple(WindowAnswer(**asdict(window)) for window in counts.windows),

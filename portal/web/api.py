@@ -51,6 +51,8 @@ from portal.core.traffic import note_submitted
 from portal.web.context import CurrentPortal, Portal
 from portal.web.openapi import REQUEST_BODY
 from portal.web.takeaway import beside
+from tasks.errors import RequestRefusedError
+from tasks.holdings.held import doubts
 from tasks.model.model import RequestOrder, RequestState, Task
 from tasks.model.task_keys import is_key
 from tasks.request.document import Request as Document
@@ -111,7 +113,7 @@ def submit(
         counted = wait_for_preview(
             portal.runtime, row.id, PREVIEW_SECONDS, acts=lambda: portal.pages.manager().acts
         )
-        return PreviewAnswer.of(counted)
+        return _counts(portal, caller, counted)
     finally:
         portal.waiting.release()
 
@@ -262,7 +264,19 @@ async def _standing(portal: Portal, caller: Person, request: str) -> tuple[Reque
 @router.get("/requests/{request_id}/preview", summary="What a dry run has counted")
 def preview(request_id: str, caller: Caller, portal: CurrentPortal) -> PreviewAnswer:
     """Return the counts of a dry run; they are zero until its state is `previewed`."""
-    return PreviewAnswer.of(load_for(portal.runtime, caller, request_id))
+    return _counts(portal, caller, load_for(portal.runtime, caller, request_id))
+
+
+def _counts(portal: Portal, caller: Person, row: RequestRow) -> PreviewAnswer:
+    """Answer with a dry run's counts, and with what the archive's granules state oddly."""
+    held = portal.holdings.known()
+    if held is None:
+        return PreviewAnswer.of(row)
+    try:
+        resolved = portal.resolved(caller, request_operations.document_of(row))
+    except RequestRefusedError:  # what it names has changed since it was taken
+        return PreviewAnswer.of(row)
+    return PreviewAnswer.of(row, doubts(resolved, held))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")

@@ -80,6 +80,13 @@ def test_nothing_is_refused_when_the_manager_has_gone(
     KnownHoldings(runtime).check(STRANGE)
 
 
+def test_the_counts_of_a_request_say_what_was_not_understood(runtime: Runtime) -> None:
+    with live_portal(runtime, settings()) as portal, portal.client() as client:
+        name = client.post("/api/requests", json=DOCUMENT).json()["id"]
+        notes = client.get(f"/api/requests/{name}/preview").json()["notes"]
+    assert f"MCD15A2 Lai_1km: {NOTE}." in notes
+
+
 def test_the_form_says_what_granules_state_and_was_not_understood(runtime: Runtime) -> None:
     with live_portal(runtime, settings()) as portal, portal.client() as client:
         said = client.post("/new/check", data=FORM).text
