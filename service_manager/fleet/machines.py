@@ -9,7 +9,10 @@ a task that was slow on three workers is itself slow and counts no more.
 Only fair evidence counts. An attempt speaks of its worker when enough attempts of its class have
 succeeded on others, and when its worker had warmed up before it began: it had ended an attempt of
 that class, and as many attempts as it has slots. What ran while its worker was silent says nothing,
-and time counts up to the worker's latest beat: a lost worker is not a slow one.
+and time counts up to the worker's latest beat: a lost worker is not a slow one. Workers of one
+host share its load, so they are held against those of other hosts alone; one host is never slow.
+Short times are noise: an attempt that took less than two seconds more than usual says nothing of
+its worker, nor does one of a class whose successes took less than ten seconds together.
 
 An operator drains any worker, until an operator releases it: it is neither judged nor probed.
 
@@ -28,7 +31,7 @@ monotonic clock.
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service_manager.tasks.attempt_statistics import AttemptStatistics, Usual
@@ -46,13 +49,15 @@ _DRAIN = math.log(1000.0)  # evidence that drains
 _NORMAL = math.log(2.0)  # a probe within this is as usual
 _PAYS = 1.5  # times the usual that an attempt must have before it, to be made again elsewhere
 _DRAINED = 0.75  # of all slots at most
+_NOISE = 2.0  # seconds above the usual, below which a time says nothing
+_TOTAL = 10.0  # seconds that the successes of a class take together, before it says anything
 _FEW = 4  # other workers that are not held: with fewer, each is needed while work waits
 _GAPS = 3  # beats that a worker misses, before it counts as silent
 _TOLD = 3  # attempts that are named as evidence
 _MOVES = 5  # of one task from a slow machine
 _REMEMBERED = 10_000  # tasks
 _CLASSES = 1_000  # of which it is known on whom they succeeded
-_WITNESS = 2  # workers on which a slow task says something of the worker
+_WITNESS = 2  # hosts on which a slow task says something of the worker
 _AGAIN = 2  # times the first wait, after a probe that was slow
 _PART = 8  # of the time for which a worker has been slow, that it waits at least
 
@@ -76,6 +81,7 @@ _Attempt = tuple[str, int]  # task key and number
 
 @dataclass(slots=True)
 class _Machine:
+    host: str
     started: float
     slots: int
     hold: Hold
@@ -108,7 +114,7 @@ class _Machine:
 
 @dataclass(slots=True)
 class _Task:
-    slow_on: set[str] = field(default_factory=set)
+    slow_on: set[str] = field(default_factory=set)  # hosts
     moves: int = 0
 
 
@@ -144,7 +150,9 @@ class Machines:
             machine = self._machines.get(worker.name)
             new = machine is None or machine.started != worker.started
             if machine is None or new:
-                machine = _Machine(worker.started, worker.slots, worker.hold, now, now, self._probe)
+                machine = _Machine(
+                    worker.host, worker.started, worker.slots, worker.hold, now, now, self._probe
+                )
                 machine.heard, machine.why = now, worker.hold_why
             known[worker.name] = machine
             machine.leaving = worker.draining
@@ -215,15 +223,16 @@ class Machines:
         if usual is None or not self._probe:
             return
         deviation = usual.deviation(event.duration)
+        noise = self._noise(
+            event.task_class, event.duration, usual, statistics.get(event.task_class)
+        )
         if machine.hold is Hold.PROBE and now - event.duration >= machine.since:
-            normal = deviation <= _NORMAL and event.category is None
+            normal = (noise or deviation <= _NORMAL) and event.category is None
             if normal or speaks:
                 self._probed(machine, normal, deviation, now)
-        elif not speaks or not self._known_elsewhere(event.task_class, event.worker):
+        elif not speaks or noise or not self._known_elsewhere(event.task_class, machine.host):
             return
-        elif machine.hold is Hold.NONE and self._counts(
-            event.key, event.worker, deviation, machine
-        ):
+        elif machine.hold is Hold.NONE and self._counts(event.key, deviation, machine):
             evidence = _evidence(usual, deviation)
             machine.score = max(0.0, machine.score + evidence)
             machine.slowness += (max(0.0, deviation) - machine.slowness) / 2
@@ -243,10 +252,20 @@ class Machines:
         if len(self._succeeded) > _CLASSES:
             self._succeeded.popitem(last=False)
 
-    def _known_elsewhere(self, task_class: str, worker: str) -> bool:
-        """Whether enough attempts of a class have succeeded on others than a worker."""
+    def _known_elsewhere(self, task_class: str, host: str) -> bool:
+        """Whether enough attempts of a class have succeeded on other hosts than this one."""
         found = self._succeeded.get(task_class, Counter[str]())
-        return found.total() - found[worker] >= self._limits.samples
+        elsewhere = sum(
+            number for worker, number in found.items() if self._machines[worker].host != host
+        )
+        return elsewhere >= self._limits.samples
+
+    def _noise(
+        self, task_class: str, seconds: float, usual: Usual, known: ClassStatistics | None
+    ) -> bool:
+        """Whether a time is longer than usual by so little that it says nothing."""
+        over = seconds - usual.seconds
+        return over > 0 and (over < _NOISE or self._statistics.total(task_class, known) < _TOTAL)
 
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
@@ -266,7 +285,7 @@ class Machines:
                 self._release(machine, now)
         self._keep_some(now)
         for name, machine in judged.items():
-            self._judge(name, machine, statistics, now, waiting)
+            self._judge(machine, statistics, now, waiting)
             if machine.hold is not before[name]:
                 orders.append(_order(name, machine, now))
             if machine.hold is Hold.DRAINED:
@@ -275,7 +294,6 @@ class Machines:
 
     def _judge(
         self,
-        name: str,
         machine: _Machine,
         statistics: Mapping[str, ClassStatistics],
         now: float,
@@ -283,19 +301,10 @@ class Machines:
     ) -> None:
         score, slowest = machine.score, 0.0
         slow = deque(machine.slow, maxlen=_TOLD)
-        for running in machine.running:
-            if running.missed or not machine.attempts.get((running.key, running.attempt)):
-                continue
-            if not self._known_elsewhere(running.task_class, name):
-                continue
-            usual = self._statistics.usual(running.task_class, statistics.get(running.task_class))
-            if usual is None or (machine.hold is Hold.PROBE and running.since < machine.since):
-                continue
-            age = machine.heard - running.since
-            least = self._statistics.least(running.task_class, age, running.course)
+        for running, usual, least in self._late(machine, statistics):
             deviation = usual.deviation(least)
             evidence = _evidence(usual, deviation)
-            if evidence > 0 and self._counts(running.key, name, deviation, machine):
+            if evidence > 0 and self._counts(running.key, deviation, machine):
                 score += evidence
                 slowest = max(slowest, deviation)
                 slow.append(_words(running.task_class, "at least ", least, usual))
@@ -313,6 +322,27 @@ class Machines:
                 machine.slow_since, machine.wait = now, self._probe
             machine.hold, machine.since = Hold.DRAINED, now
             machine.why = _why(machine.slowness, slow)
+
+    def _late(
+        self, machine: _Machine, statistics: Mapping[str, ClassStatistics]
+    ) -> Iterator[tuple[WatchedAttempt, Usual, float]]:
+        """Yield the running attempts that speak of a machine, with the least time they will take.
+
+        Of a worker that is probed, only the probe does.
+        """
+        for running in machine.running:
+            if running.missed or not machine.attempts.get((running.key, running.attempt)):
+                continue
+            if not self._known_elsewhere(running.task_class, machine.host):
+                continue
+            known = statistics.get(running.task_class)
+            usual = self._statistics.usual(running.task_class, known)
+            if usual is None or (machine.hold is Hold.PROBE and running.since < machine.since):
+                continue
+            age = machine.heard - running.since
+            least = self._statistics.least(running.task_class, age, running.course)
+            if not self._noise(running.task_class, least, usual, known):
+                yield running, usual, least
 
     def _probed(self, machine: _Machine, normal: bool, slowness: float, now: float) -> None:
         if normal:
@@ -393,7 +423,7 @@ class Machines:
         known.moves += 1
         return True
 
-    def _counts(self, key: str, worker: str, deviation: float, machine: _Machine) -> bool:
+    def _counts(self, key: str, deviation: float, machine: _Machine) -> bool:
         """Whether a slow attempt of this task is evidence against its machine.
 
         It is not when the task was slow on other machines, too. Slowness on a machine that is held
@@ -403,8 +433,8 @@ class Machines:
             return True
         slow_on = self._known(key).slow_on
         if machine.hold is Hold.NONE:
-            slow_on.add(worker)
-        return len(slow_on - {worker}) < _WITNESS
+            slow_on.add(machine.host)
+        return len(slow_on - {machine.host}) < _WITNESS
 
     def _known(self, key: str) -> _Task:
         found = self._tasks.setdefault(key, _Task())

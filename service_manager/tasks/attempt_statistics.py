@@ -63,6 +63,7 @@ class _Class:
         default_factory=lambda: [deque(maxlen=_MEMORY) for _ in range(STEPS - 1)]
     )
     count: int = 0
+    seconds: float = 0.0  # of all successes together
     usual: Usual | None = None
     latest: list[tuple[float, float] | None] = field(default_factory=lambda: [None] * (STEPS - 1))
 
@@ -103,6 +104,7 @@ class AttemptStatistics:
         found = self._classes.setdefault(task_class, _Class())
         found.logarithms.append(math.log(max(duration, 1e-3)))
         found.count += 1
+        found.seconds += duration
         found.usual = None
         if course is None or duration <= 0:
             return
@@ -128,6 +130,12 @@ class AttemptStatistics:
         return Usual(
             statistics.mean * math.exp(-(spread**2) / 2), spread=max(_LEAST_SPREAD, spread)
         )
+
+    def total(self, task_class: str, statistics: ClassStatistics | None) -> float:
+        """Return the seconds that the successes of a class have taken together, as far as known."""
+        found = self._classes.get(task_class)
+        seen = found.seconds if found is not None else 0.0
+        return max(seen, statistics.count * statistics.mean if statistics is not None else 0.0)
 
     def least(self, task_class: str, age: float, course: AttemptProgress) -> float:
         """Return the least time that an attempt will take in all.

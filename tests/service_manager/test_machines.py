@@ -22,13 +22,15 @@ USUAL = {"class": ClassStatistics(task_class="class", count=5, mean=100.0)}
 
 @dataclass
 class Judged:
-    """Workers of two slots, which have each done five attempts in the usual 100 s."""
+    """Workers of two slots, which have each done five attempts in the usual time."""
 
     workers: int = 8
     statistics: dict[str, ClassStatistics] = field(default_factory=lambda: USUAL)
     now: float = 10_000.0
+    usual: float = 100.0
     leaving: set[str] = field(default_factory=set)
     asked: dict[str, Ask] = field(default_factory=dict)  # by operators
+    hosts: dict[str, str] = field(default_factory=dict)  # other than those of the same names
 
     def __post_init__(self) -> None:
         self.known = AttemptStatistics(samples=5)
@@ -38,7 +40,7 @@ class Judged:
         self.holds: dict[str, Hold] = {}
         self.hear()
         for worker in range(self.workers):
-            self.end(f"w{worker}", *[100] * 5)
+            self.end(f"w{worker}", *[self.usual] * 5)
 
     def hear(self, seconds: float = 0.0) -> list[DrainOrder]:
         """The workers beat, each with the hold that it was last ordered."""
@@ -48,6 +50,7 @@ class Judged:
             replace(
                 row(name, draining=name in self.leaving, hold=self.holds.get(name, Hold.NONE)),
                 sequence=sequence,
+                host=self.hosts.get(name, name),
                 asked=self.asked.get(name, Ask.NONE),
             )
             for name in (f"w{i}" for i in range(self.workers))
@@ -408,3 +411,79 @@ def test_of_those_that_are_held_for_slowness_the_least_slow_is_released() -> Non
     judged.asked["w1"] = judged.asked["w2"] = Ask.DRAIN
     judged.hear(5.0)
     assert judged.look(5.0)[0] == []
+
+
+# --- what is noise ---
+
+
+def known(mean: float, count: int = 50) -> dict[str, ClassStatistics]:
+    return {"class": ClassStatistics(task_class="class", count=count, mean=mean)}
+
+
+@pytest.mark.parametrize(
+    ("mean", "count", "slow", "drains"),
+    [
+        (0.0747, 1000, 0.144, False),  # as two healthy workers of one busy host were
+        (0.1, 1000, 2.0, False),
+        (0.1, 1000, 2.2, True),
+        (0.5, 19, 30.0, False),  # of a class that took less than ten seconds in all
+        (0.5, 21, 30.0, True),
+    ],
+)
+def test_short_times_drain_nobody(mean: float, count: int, slow: float, drains: bool) -> None:
+    fleet = Judged(statistics=known(mean, count), usual=mean)
+    fleet.end("w0", *[slow] * 20)
+    assert fleet.drained() == (["w0"] if drains else [])
+
+
+def test_a_time_that_is_noise_speaks_for_no_worker_either() -> None:
+    """A slow worker is drained by its long attempts, however many short ones are between."""
+    classes = {
+        "short": ClassStatistics(task_class="short", count=1000, mean=0.1),
+        "class": ClassStatistics(task_class="class", count=1000, mean=100.0),
+    }
+    fleet = Judged(statistics=classes)
+    for worker in ("w0", "w1"):
+        for _ in range(6):
+            fleet.machines.ended(
+                replace(event(f"k{next(fleet.numbers)}", worker, 0.1), task_class="short"),
+                classes,
+                fleet.now,
+            )
+    for _ in range(8):
+        fleet.end("w0", 500)
+        for _ in range(20):
+            fleet.machines.ended(
+                replace(event(f"k{next(fleet.numbers)}", "w0", 0.5), task_class="short"),
+                classes,
+                fleet.now,
+            )
+    assert fleet.drained() == ["w0"]
+
+
+def test_a_running_attempt_that_is_late_by_noise_drains_nobody() -> None:
+    fleet = Judged(statistics=known(0.2, 1000), usual=0.2)
+    for _ in range(2):
+        fleet.begin("w0", age=1.9)
+    assert fleet.drained() == []
+    assert fleet.drained(5.0) == ["w0"]
+
+
+def test_workers_of_one_host_are_held_against_other_hosts_alone() -> None:
+    """The host has other load: its workers are slow together, and none knows a faster one."""
+    alone = Judged(workers=4, hosts={f"w{i}": "one" for i in range(4)})
+    alone.end("w0", *[500] * 20)
+    assert alone.drained() == []
+    two = Judged(workers=4, hosts={"w0": "one", "w1": "one"})
+    two.end("w0", *[500] * 20)
+    assert two.drained() == ["w0"]
+
+
+@pytest.mark.parametrize(("hosts", "drains"), [({"w1": "one", "w2": "one"}, True), ({}, False)])
+def test_workers_of_one_host_are_one_witness(hosts: dict[str, str], drains: bool) -> None:
+    """A task that was slow on two of them says nothing of the task yet."""
+    fleet = Judged(hosts=hosts)
+    for i in range(8):
+        for worker in ("w1", "w2", "w0"):
+            fleet.end(worker, 500, key=f"t{i}")
+    assert ("w0" in fleet.drained()) is drains
