@@ -8,9 +8,9 @@ chunks, the headers and the attributes, too. An attribute that reads as another 
 apart ("attribute"): no format of granules has a checksum of them. Bytes that are stored plain,
 without compression, are left alone: nothing tells that they changed.
 
-The corpus are the fuzzer's small granules, HDF4 and HDF5, and the smallest real granule of each
-product in the folder of SWATHMILL_TEST_GRANULES. `--format hdf4` (or hdf5) takes only granules of
-that format. `--only SEED` repeats a case.
+The corpus are the fuzzer's small granules, HDF4 and HDF5, a netCDF-4 map, and the smallest real
+granule of each product in the folder of SWATHMILL_TEST_GRANULES. `--format hdf4` (or hdf5, with
+netCDF-4) takes only granules of that format. `--only SEED` repeats a case.
 """
 
 import argparse
@@ -197,7 +197,8 @@ def run_batch(
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = [*make_corpus(folder / "corpus"), _shuffled(folder / "shuffled.h5")]
+        own = [_shuffled(folder / "shuffled.h5"), _netcdf(folder / "netcdf.h5")]
+        paths = [*make_corpus(folder / "corpus"), *own]
         if real is not None:
             paths += _real_granules(real)
         originals = [read_original(path) for path in paths if path.suffix in suffixes]
@@ -213,6 +214,23 @@ def _shuffled(path: Path) -> Path:
         fields.create_dataset(
             "Band", data=values, chunks=(100, 100), shuffle=True, compression="gzip"
         )
+    return path
+
+
+def _netcdf(path: Path) -> Path:
+    """A map in netCDF-4, as ocean colour is stored: coordinates, scales of dimensions, groups."""
+    values = np.arange(90 * 120, dtype=np.int16).reshape(90, 120)
+    axes = {"lat": np.linspace(59.5, -29.5, 90), "lon": np.linspace(-59.5, 59.5, 120)}
+    with h5py.File(path, "w") as file:
+        for name, places in axes.items():
+            file.create_dataset(name, data=places.astype(np.float32)).make_scale(name)
+        for name in ("chlor_a", "processing/l2_flags"):
+            item = file.create_dataset(
+                name, data=values, chunks=(16, 120), shuffle=True, compression="gzip"
+            )
+            for number, axis in enumerate(axes):
+                item.dims[number].attach_scale(file[axis])
+            item.attrs["_FillValue"] = np.int16(-32767)
     return path
 
 
