@@ -307,6 +307,8 @@ class Watch:
         self._prepared(self.requests.get(row.id), row)
         if row.retry_of:
             self.retries.add(row.id)
+        if row.continued_as and row.continued_as not in {*self.requests, *self.ended}:
+            self.fail(f"request {row.id} names {row.continued_as}, which does not exist")
         if row.state.ended:
             self.requests.pop(row.id, None)
             self.ended[row.id] = row
