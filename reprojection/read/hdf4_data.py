@@ -159,6 +159,7 @@ class StoredData:
         if self._directory is None:
             found = _descriptors(self._file)
             _check_places(found, self._file.seek(0, 2))
+            _check_chunks(_Elements(self._file, found), found)
             self._directory = found
         return self._directory
 
@@ -210,6 +211,28 @@ def _check_places(directory: dict[tuple[int, int], tuple[int, int]], size: int) 
         raise DamagedStreamError("an element lies beyond the end of the file")
     if (places[1:, 0] < ends[:-1]).any():
         raise DamagedStreamError("elements of the file lie upon one another")
+
+
+def _check_chunks(elements: "_Elements", directory: dict[tuple[int, int], tuple[int, int]]) -> None:
+    """See that no element is a chunk of two places: in one table of chunks or in two."""
+    named: list[npt.NDArray[np.uint32]] = []
+    for tag, number in directory:
+        if tag != _VALUES | _SPECIAL:
+            continue
+        head = elements.special(_VALUES, number)
+        if head is None or _code(head) != _CHUNKED:
+            continue
+        try:
+            table = struct.unpack_from(_CHUNK_HEAD, head)[8]
+            _, rows, width, _ = struct.unpack_from(">HIHH", elements.read(_TABLE_HEAD, table))
+            data = elements.read(_TABLE, table, rows * width)
+            lines = np.frombuffer(data, np.uint8, rows * width).reshape(rows, width)
+            named.append(np.ascontiguousarray(lines[:, -4:]).view(">u4").ravel())
+        except (DamagedStreamError, ValueError, struct.error):
+            continue  # told when the data set is read
+    every = np.concatenate(named) if named else np.empty(0, np.uint32)
+    if len(np.unique(every)) != len(every):
+        raise DamagedStreamError("two places in its tables of chunks name one chunk")
 
 
 def deflated_places(path: Path) -> tuple[tuple[int, int], ...]:

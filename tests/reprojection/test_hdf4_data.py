@@ -388,6 +388,21 @@ def test_damage_to_chunks_is_told(tmp_path: Path) -> None:
         read(build(tmp_path / "stream.hdf", {**whole, (DEFLATED, 2): b"x"}), values.shape)
 
 
+def test_a_chunk_that_two_places_name_is_damage(tmp_path: Path) -> None:
+    """One byte of a table made it name another chunk, whose checksum was right, too."""
+    values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
+    whole = chunked(values, (64, 100), without=0)
+    rows = whole[LINKED, 91]
+    row = struct.pack(">iiHH", 0, 1, CHUNK, 5)  # in place of chunk 2
+    same = {**whole, (LINKED, 91): rows[:12] + row}
+    # A second data set whose table is that of the first.
+    other = {**whole, (VALUES | SPECIAL, 6): whole[VALUES | SPECIAL, 4]}
+    for name, elements in (("same", same), ("other", other)):
+        path = build(tmp_path / f"{name}.hdf", elements)
+        with pytest.raises(DamagedStreamError, match="two places"):
+            read(path, values.shape)
+
+
 def test_a_circle_of_descriptor_blocks_ends(tmp_path: Path) -> None:
     path = build(tmp_path / "circle.hdf", deflated(VALUES_HERE))
     data = bytearray(path.read_bytes())
