@@ -76,11 +76,6 @@ class Counted(NamedTuple):
         """Count by the days in the window, of all that it covers."""
         return cls(days=inside, share=inside / covered, weight=float(inside))
 
-    @property
-    def weighed(self) -> bool:
-        """Whether it counts by its days in the window."""
-        return (self.share, self.weight) != (1.0, 1.0)
-
 
 def _leap_day_follows(start: date) -> bool:
     """Whether a 29 February lies in the year that begins on a day."""

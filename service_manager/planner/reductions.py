@@ -586,6 +586,7 @@ def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
         day=day,
         cell=cell,
         counted=counted,
+        weighed=wanted[number].join.weighted,
         time=time,
         use=wanted[number].join.use,
         last=last if wanted[number].covers > 1 else None,

@@ -337,8 +337,8 @@ class Band(_Model):
     Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
     `window` the name of its window and `day` the first day of that; it has no collection. `time` is
     the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `use` says which
-    dates of it a window takes, as in a request. `last` is the last day that the plan expected a
-    composite to cover; None: it is not a composite of granules.
+    dates of it a window takes, as in a request; `weighed`: by its days in the window. `last` is the
+    last day that the plan expected a composite to cover; None: it is not a composite of granules.
     """
 
     product: str
@@ -347,6 +347,7 @@ class Band(_Model):
     day: date
     cell: str
     counted: Counted = Counted()
+    weighed: bool = False
     window: str = ""
     time: str = ""
     use: str = ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from archives.kinds.folder import FolderArchive
@@ -141,10 +141,11 @@ def test_a_window_that_no_composite_covers_by_its_own_dates_says_why(tmp_path: P
 @settings(max_examples=60, deadline=None)
 @given(
     own=st.integers(2, 40),
-    expected=st.integers(2, 40),
+    expected=st.integers(1, 40),
     size=st.integers(1, 12),
     weighed=st.booleans(),
 )
+@example(own=4, expected=1, size=1, weighed=True)  # MCD15A3H of December 31st
 def test_windows_share_out_the_own_days_of_a_composite(
     own: int, expected: int, size: int, weighed: bool
 ) -> None:
@@ -159,6 +160,7 @@ def test_windows_share_out_the_own_days_of_a_composite(
             **{"product": "P", "collection": "1", "layer": "L", "cell": "c", "use": "covering"},
             day=FIRST,
             counted=given,
+            weighed=weighed,
             last=FIRST + (expected - 1) * DAY,
         )
         spec = GroupSpec(group="g", cell="c", window="w", grid=None, bands=(band,), time=time)

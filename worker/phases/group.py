@@ -170,6 +170,7 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
             raise AttemptError(Category.CHOICE_REFUSED, f"{spec.group} has nothing: {told}")
         spec = spec.over({index: spec.inputs[index] for index in there})
         found = {index: paths[given] for index, given in enumerate(spec.inputs)}
+    spec = by_own_days(spec, _ends(spec, found))
 
     def tell(share: float, note: str) -> None:
         context.tell(0.5 + 0.4 * share, note)
@@ -190,12 +191,12 @@ def write_group(
 ) -> list[str]:
     """Write a group's files into a folder; `paths` are the rasters by band index.
 
+    Bands count as the specification says: by their own dates, if `by_own_days` has seen to it.
     `whole` is the group's completeness; None computes it from the specification. Returns the names.
 
     Raises:
         AttemptError: choice refused, if the cell itself has nothing, or its rasters differ.
     """
-    spec = by_own_days(spec, _ends(spec, paths))
     layers = sort_layers(spec, paths)
     if not layers:
         raise AttemptError(

@@ -49,9 +49,8 @@ def _counted(spec: GroupSpec, band: Band, end: str) -> Band:
     if last is None or last == band.last:
         return band
     covered = (last - band.day).days + 1
-    if not band.counted.weighed:
-        return band.model_copy(update={"counted": Counted(days=covered)})
-    if spec.time is None:  # a plan of an earlier build does not say which days
-        return band
-    inside = spec.time.shared_days(band.day, last)
-    return band.model_copy(update={"counted": Counted.by_days(inside, covered)})
+    if spec.time is not None and band.weighed:
+        counted = Counted.by_days(spec.time.shared_days(band.day, last), covered)
+    else:
+        counted = Counted(days=covered)
+    return band.model_copy(update={"counted": counted})
