@@ -26,7 +26,7 @@ from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import Floats, to_lonlat, wrap_longitude
 from reprojection.grid.grids import Grid
-from reprojection.grid.pixel_at import pixels_at
+from reprojection.grid.pixel_at import NOWHERE, pixels_at
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets
 from reprojection.read import qa
@@ -155,16 +155,13 @@ class Places:
 
         Each is that of the first of some grids which holds the site (`pixel_at`).
         """
-        rows = np.full(self.lon.shape, -(2**40))
-        columns, held = rows.copy(), np.zeros(self.lon.shape, np.bool_)
-        for number, whole in enumerate(wholes):
+        rows = np.full(self.lon.shape, NOWHERE)
+        columns = rows.copy()
+        for whole in wholes:
             left, top = space.offset(whole)
             row, column = pixels_at(whole, self.lon, self.lat)
-            inside = (row >= 0) & (row < whole.height) & (column >= 0) & (column < whole.width)
-            mine = ~held & (inside | (number == 0))
-            rows = np.where(mine, row + top, rows)
-            columns = np.where(mine, column + left, columns)
-            held |= inside
+            mine = (row != NOWHERE) & (rows == NOWHERE)
+            rows[mine], columns[mine] = row[mine] + top, column[mine] + left
         return rows, columns
 
     def _find_in_grid(
