@@ -27,6 +27,7 @@ from pyhdf.SD import SD, SDC
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import parse_granule_name
+from reprojection.read.hdf4 import DTYPES
 from reprojection.read.structmetadata import parse_structure
 
 _LONGEST = 400
@@ -35,18 +36,7 @@ _HISTORY = re.compile(
     r"^(Archive|archive|Old|creator|publisher)|[iI]nput|history|uuid|email|Environment"
     r"|dmr_sds_ref|fullnamepath|_ChunkSizes"
 )
-_HDF4: Mapping[int, str] = {
-    SDC.CHAR8: "text",
-    SDC.UCHAR8: "u1",
-    SDC.INT8: "i1",
-    SDC.UINT8: "u1",
-    SDC.INT16: "i2",
-    SDC.UINT16: "u2",
-    SDC.INT32: "i4",
-    SDC.UINT32: "u4",
-    SDC.FLOAT32: "f4",
-    SDC.FLOAT64: "f8",
-}
+_HDF4: Mapping[int, str] = {**DTYPES, SDC.CHAR8: "text"}
 _DAP: Mapping[str, str] = {
     "String": "text",
     "Byte": "u1",

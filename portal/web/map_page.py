@@ -208,10 +208,8 @@ def statistics_part(
     """Render the histogram and the statistics of a band of a layer on a date."""
     row, found = asked.row, asked.found
     day = found.nearest(date)
-    reader, result = (
-        portal.results.reader(portal.runtime, row),
-        _current(portal, row, found.rasters[day]),
-    )
+    reader = portal.results.reader(portal.runtime, row)
+    result = _current(portal, row, found.rasters[day])
     raster, said = portal.pictures.small(reader, result, band)
     whole = portal.pictures.statistics(reader, result, band)
     legend = _legend(portal, row, found, band)

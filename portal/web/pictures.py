@@ -34,9 +34,7 @@ class Shown:
     nodata: float | int | None
     low: float | None
     high: float | None
-    valid: (
-        float  # share of pixels with a value; of a file that does not tell, counted in the picture
-    )
+    valid: float  # share of all pixels with a value, counted in the picture if the file lacks it
 
 
 class Pictures:

@@ -23,7 +23,7 @@ from reprojection.read.own_values import check_hdf4
 MAX_ATTRIBUTES = 5000
 MAX_DATASETS = 5000  # MOD08 has about 1,000; limits the loop over a damaged count
 
-_DTYPES: dict[int, str] = {
+DTYPES: Mapping[int, str] = {
     SDC.CHAR8: "u1",
     SDC.UCHAR8: "u1",
     SDC.INT8: "i1",
@@ -35,6 +35,7 @@ _DTYPES: dict[int, str] = {
     SDC.FLOAT32: "f4",
     SDC.FLOAT64: "f8",
 }
+"""numpy's names of HDF4's types of numbers, in the machine's byte order; text is of bytes."""
 
 _TEXT = (SDC.CHAR8, SDC.UCHAR8)
 
@@ -139,7 +140,7 @@ class Hdf4Container:
         sds = self._file.select(index)
         try:
             name, rank, sizes, number_type, _ = sds.info()
-            if sds.iscoordvar() or number_type not in _DTYPES:
+            if sds.iscoordvar() or number_type not in DTYPES:
                 return None
             shape = tuple(int(size) for size in (sizes if rank > 1 else [sizes]))
             # An unlimited dimension that was never written has length zero.
@@ -159,7 +160,7 @@ class Hdf4Container:
             key=str(index),
             name=str(name),
             shape=shape,
-            dtype=np.dtype(_DTYPES[number_type]),
+            dtype=np.dtype(DTYPES[number_type]),
             dims=tuple(dim for dim, _, _ in pairs),
             structure=structures.pop() if len(structures) == 1 else None,
             attributes=_Attributes(lambda: self._attributes_of(index)),
@@ -222,9 +223,9 @@ def _read_attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
         wanted = _WANTED.match(name) and number_type in _TEXT and length <= _LONGEST
         if length > _SHORT and not wanted:
             continue
-        if number_type not in _DTYPES:
+        if number_type not in DTYPES:
             raise HDF4Error(f"attribute {name!r} is of an unknown type {number_type}")
-        dtype = np.dtype(_DTYPES[number_type])
+        dtype = np.dtype(DTYPES[number_type])
         data = _attribute_bytes(holder, index, length * dtype.itemsize)
         if number_type == SDC.CHAR8 or (number_type in _TEXT and length > _SHORT):
             found[name] = data.decode("latin-1").rstrip("\0")

@@ -93,9 +93,11 @@ def doubts(resolved: ResolvedRequest, held: Holdings) -> tuple[str, ...]:
     """Say of the layers asked for what the archive's granules state and was not understood."""
     found = []
     for product in resolved.products:
-        known = _of(product.choice, held) if product.choice.exact is None else None
-        for layer in product.layers if known is not None else ():
-            notes = known.notes.get(split_index(layer.name)[0], ()) if known is not None else ()
+        known = _of(product.choice, held)
+        if known is None or product.choice.exact is not None:
+            continue
+        for layer in product.layers:
+            notes = known.notes.get(split_index(layer.name)[0], ())
             found += [f"{product.choice.name} {layer.name}: {note}." for note in notes]
     return tuple(found)
 

@@ -21,7 +21,7 @@ from tasks.settings import Settings
 PATIENCE = 120.0
 """Seconds that a search waits for a connection."""
 
-_LEASE = 30.0
+_LEASE = 30.0  # seconds
 _LOOK = 0.1  # seconds between two looks for a place
 
 # KEYS: leases, next request. ARGV: places, seconds between requests, lease seconds, id.

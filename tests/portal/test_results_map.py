@@ -200,19 +200,21 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
     assert "outside the results" in outside
 
 
-LAI_FILE = "MCD15A2.005.Lai_1km.2012-01-01.tif"
+def _statistics(portal: LivePortal, runtime: Runtime, data: bytes) -> str:
+    """Return the part of the page with the statistics of a raster."""
+    name = submitted(runtime)
+    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        at = {"layer": LAYER, "date": "2012-01-01"}
+        return client.get(f"/requests/{name}/map/statistics", params=at).text
 
 
 def test_statistics_are_of_all_pixels_not_of_the_picture(
     portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
-    name = submitted(runtime)
     data = raster_bytes(tmp_path, width=1300, height=900)
-    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
-    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
-    with portal.client() as client:
-        at = {"layer": LAYER, "date": "2012-01-01"}
-        said = client.get(f"/requests/{name}/map/statistics", params=at).text
+    said = _statistics(portal, runtime, data)
     with MemoryFile(data) as file, file.open() as dataset:
         stored = dataset.read(1, masked=True).compressed()
         pixels = dataset.width * dataset.height
@@ -235,12 +237,7 @@ def test_every_class_is_counted_also_one_that_no_picture_shows(
     plane = np.ones((1200, 2000), np.uint8)
     plane[:, :400] = 255
     plane[7, 1501] = 9
-    name = submitted(runtime)
-    put_result(runtime, name, LAI, LAI_FILE, _written(tmp_path, plane, "class"))
-    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
-    with portal.client() as client:
-        at = {"layer": LAYER, "date": "2012-01-01"}
-        said = client.get(f"/requests/{name}/map/statistics", params=at).text
+    said = _statistics(portal, runtime, _written(tmp_path, plane, "class"))
     assert "80.0% of pixels have a value" in said
     assert "<span>9 rare</span>" in said
     assert "reduced" not in said
@@ -250,12 +247,7 @@ def test_numbers_are_told_where_the_picture_has_no_value(
     portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
     plane = np.full((1200, 2000), 255, np.uint8)
-    name = submitted(runtime)
-    put_result(runtime, name, LAI, LAI_FILE, _written(tmp_path, plane, "continuous"))
-    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
-    with portal.client() as client:
-        at = {"layer": LAYER, "date": "2012-01-01"}
-        said = client.get(f"/requests/{name}/map/statistics", params=at).text
+    said = _statistics(portal, runtime, _written(tmp_path, plane, "continuous"))
     assert "0.0% of pixels have a value" in said
     assert "reduced" not in said  # it is of all pixels that none has a value
 
