@@ -271,7 +271,7 @@ class Dispatch:
             if self._may(cache, request)
         ]
         heapq.heapify(heap)
-        prefer = self._preference(cache)
+        look = _Look(now, most, self._preference(cache), allowance, due)
         chosen: list[tuple[str, ...]] = []
         while heap and room.left:
             *rank, request = heapq.heappop(heap)
@@ -280,13 +280,13 @@ class Dispatch:
                 heapq.heappush(heap, (*current, request))
                 continue
             owner, again = _owner(cache, request), bool(due[request])
-            batch = self._next(request, due[request], now, prefer, most, allowance, owner)
+            batch = self._next(request, owner, look)
             if not batch:
                 continue
             if not again:  # what was sent before is counted already
-                allowance.take(self._tasks[batch[0]].need, len(batch))
+                look.take(request, batch, self._tasks[batch[0]].need)
             chosen.append(batch)
-            if prefer is not None and flying[request] < max(flying.values()):
+            if look.prefer is not None and flying[request] < max(flying.values()):
                 for key in batch:
                     self._ready[request].sent[key].first = True
             room.take(len(batch))
@@ -456,34 +456,25 @@ class Dispatch:
             for request, ready in self._ready.items()
         }
 
-    def _next(
-        self,
-        request: str,
-        due: deque[str],
-        now: float,
-        prefer: Preference | None,
-        most: int,
-        allowance: Allowance,
-        owner: str,
-    ) -> tuple[str, ...]:
-        """Take the next batch of a request, at most so many tasks; empty when there is none.
+    def _next(self, request: str, owner: str, look: "_Look") -> tuple[str, ...]:
+        """Take the next batch of a request; empty when there is none.
 
         What was sent already is under the limits of operators.
         """
-        ready = self._ready[request]
-        fresh: Mapping[str, None] = ready.fresh
-        if not allowance.idle:
-            fresh = {key: None for key in fresh if allowance.passes(self._tasks[key].need)}
+        ready, due = self._ready[request], look.due[request]
+        prefer, allowance = look.prefer, look.allowance
+        fresh = ready.fresh if allowance.idle else self._passing(request, look)
         if due:
             first, host = due.popleft(), ""
-            batch = self._batch(first, due, None, most)
+            batch = self._batch(first, due, None, look.most)
             for key in {*batch} - {first}:
                 due.remove(key)
         elif len(ready.messages) >= self.wide or not fresh or not allowance.left(owner):
             return ()
         else:
             first, host = self._first(ready, fresh, prefer)
-            most = allowance.most(self._share(most, first, fresh), owner, self._tasks[first].need)
+            share = self._share(look.most, first, fresh)
+            most = allowance.most(share, owner, self._tasks[first].need)
             batch = self._batch(first, fresh, prefer, most)
             if prefer is not None and host:
                 prefer.give(batch)
@@ -495,8 +486,18 @@ class Dispatch:
             old = ready.sent.get(key)
             # What one host was given and did not take is no silence of all.
             tries = old.tries + (not old.host) if old else 1
-            ready.send(key, _Sent(now, self._messages, host, tries))
+            ready.send(key, _Sent(look.now, self._messages, host, tries))
         return batch
+
+    def _passing(self, request: str, look: "_Look") -> Mapping[str, None]:
+        """Return the fresh tasks of a request that may be sent, in order."""
+        if request not in look.passing:
+            look.passing[request] = {
+                key: None
+                for key in self._ready[request].fresh
+                if look.allowance.passes(self._tasks[key].need)
+            }
+        return look.passing[request]
 
     def _share(self, most: int, first: str, fresh: Mapping[str, None]) -> int:
         """Return how many tasks a batch may have; where places are fewer than slots, by these."""
@@ -576,6 +577,30 @@ class Dispatch:
             ready = self._ready[sponsor]
             ready.fresh = {**some, **ready.fresh}
             ready.placed |= {key for key in some if self._tasks[key].need.host}
+
+
+@dataclass
+class _Look:
+    """What one choice of batches goes by.
+
+    `most` is how many tasks a batch has, `due` what is sent again. `passing` remembers the fresh
+    tasks that may be sent, by request: thousands may wait for a place.
+    """
+
+    now: float
+    most: int
+    prefer: Preference | None
+    allowance: Allowance
+    due: dict[str, deque[str]]
+    passing: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def take(self, request: str, batch: Collection[str], need: Need) -> None:
+        """Take note that a batch of fresh tasks is sent."""
+        self.allowance.take(need, len(batch))
+        for key in batch:
+            self.passing.get(request, {}).pop(key, None)
+        if not self.allowance.passes(need):
+            self.passing.clear()
 
 
 @dataclass

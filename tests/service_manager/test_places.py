@@ -8,6 +8,7 @@ import pytest
 
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
+from service_manager.tasks.allowance import Allowance, Need
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.model import classes
@@ -170,3 +171,23 @@ def test_400_slots_over_8_places_keep_them_busy_and_none_waits(seconds: float) -
     assert ended == granules
     assert most == places  # none waits in a slot, so none is lost
     assert used / (places * now) >= 0.95
+
+
+def test_what_waits_for_a_place_is_looked_through_once_not_for_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of collections wait while reprojections of the same request go on."""
+    looks = itertools.count()
+    passes = Allowance.passes
+
+    def counted(self: Allowance, need: Need) -> bool:
+        next(looks)
+        return passes(self, need)
+
+    monkeypatch.setattr(Allowance, "passes", counted)
+    dispatch, seen = Dispatch(window=64, resend=30, places=2), cache(("r", "a", 1.0), slots=20)
+    fetching(dispatch, 1_000)
+    for i in range(30):
+        dispatch.add(f"w{i:05}", "r", WARP)
+    assert len(sent(dispatch, seen, 0.0)) > 20
+    assert next(looks) < 3_000
