@@ -1,13 +1,16 @@
 """One connection may not cost the portal much: sizes and times of heads, silent senders."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 
+from portal import http_server
 from portal.http_server import Limits
 from tests.serving import serving_app
 
@@ -104,6 +107,30 @@ def test_a_body_whose_sender_falls_silent_is_given_up(impatient: str) -> None:
         said = answer(connection)
     assert said.startswith(b"HTTP/1.1 408 ")
     assert b"Nothing came for 0.3 s" in said
+
+
+def test_a_sender_whose_body_nobody_reads_yet_is_not_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited = threading.Event()
+    was_silent = http_server._Http._was_silent
+
+    def noted(self: http_server._Http) -> None:
+        waited.set()
+        was_silent(self)
+
+    monkeypatch.setattr(http_server._Http, "_was_silent", noted)
+    app = FastAPI()
+
+    @app.post("/late")
+    async def late(request: Request) -> int:
+        await run_in_threadpool(waited.wait, 60)
+        return len(await request.body())
+
+    with serving_app(app, TIMES) as url:
+        size = 3_000_000
+        assert httpx.post(f"{url}/late", content=b"a" * size, timeout=60).json() == size
+    assert waited.is_set()
 
 
 def test_what_keeps_to_the_limits_is_answered(url: str) -> None:
