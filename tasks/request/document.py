@@ -45,6 +45,7 @@ from tasks.request.measurements import (
     utc_offset,
 )
 from tasks.request.places import place_area
+from tasks.request.region_child import read_apart
 from tasks.request.region_files import (
     ReadRegion,
     RegionFileError,
@@ -237,7 +238,7 @@ class Region(_Document):
     def _notation(cls, document: object) -> object:
         if not isinstance(document, str) or not (is_notation(document) or "{" in document[:9]):
             return document
-        read = read_region(document.encode())
+        read = read_apart(document.encode())
         if read.geojson is None:
             raise ValueError("these are points, which have no area; give them as sites")
         return read.geojson

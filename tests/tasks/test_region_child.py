@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tasks.request import region_files
+from tasks.request.document import Region
 from tasks.request.region_child import Bounds, read_apart
 from tasks.request.region_files import RegionFileError, read_region
 
@@ -89,6 +91,15 @@ def test_what_takes_too_much_is_refused_with_what_to_do() -> None:
     for bounds in (Bounds(memory=2**24), Bounds(seconds=0.001), Bounds(processor=1)):
         with pytest.raises(RegionFileError, match="simplify its polygons, or give those"):
             read_apart(data, "a.geojson", bounds)
+
+
+def test_a_text_within_a_document_is_read_apart_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_files, "shapely", None)  # this process parses nothing
+    given = Region.model_validate({"geojson": "POLYGON ((5 50, 8 50, 8 53, 5 53, 5 50))"})
+    assert given.geojson is not None
+    assert given.geojson["type"] == "Polygon"
+    with pytest.raises(ValidationError, match="cannot be read"):
+        Region.model_validate({"geojson": "POLYGON ((5 50, 8"})
 
 
 def test_the_process_has_nothing_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
