@@ -92,6 +92,7 @@ class Failure(_Answer):
     message: str = ""
     cause: str = ""
     remedy: str = ""
+    attempts_url: str = ""
 
 
 class Gap(_Answer):
@@ -114,7 +115,9 @@ class RequestStatus(_Answer):
 
     id: str
     title: str = ""
+    owner: str = ""
     state: RequestState
+    paused: bool = False
     submitted: dt.datetime | None = None
     ended: dt.datetime | None = None
     message: str = ""
@@ -125,13 +128,22 @@ class RequestStatus(_Answer):
     gap_count: int = 0
     gaps: tuple[Gap, ...] = ()
     failures: tuple[Failure, ...] = ()
+    package: str = ""
+    package_digest: str = ""
     retry_of: str = ""
+    retried_as: str = ""
     labels: tuple[str, ...] = ()
     group: str = ""
     standing: int = 0
     continues: str = ""
     continued_as: str = ""
+    url: str = ""
     etag: str = Field("", exclude=True)
+
+    @property
+    def state_text(self) -> str:
+        """The state as people read it: "running", or "running (paused)"."""
+        return self.state.text(paused=self.paused)
 
 
 class ResultFile(_Answer):

@@ -72,6 +72,7 @@ class ProgressView:
             notes += [f"{count.failed} failed"] if count.failed else []
             notes += [f"{count.reused} reused"] if count.reused else []
             notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
+            notes += ["paused"] if status.paused and count.left else []
             bars.update(
                 self._rows[phase],
                 total=count.total,
@@ -101,4 +102,4 @@ def describe(status: RequestStatus) -> str:
             notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
             noted = f" ({', '.join(notes)})" if notes else ""
             parts.append(f"{phase} {count.done}/{count.total}{noted}")
-    return " | ".join([status.state, *parts])
+    return " | ".join([status.state_text, *parts])

@@ -108,7 +108,7 @@ class JobAnswer(_Answer):
         return cls(
             jobID=row.id,
             status=status,
-            message=row.message or row.state.value,
+            message=row.message or row.state.text(paused=row.paused),
             created=moment(row.submitted),
             finished=moment(row.ended) if row.ended else None,
             progress=_percent(row),

@@ -430,7 +430,7 @@ def _saying(row: RequestRow) -> str:
     """How far a request is, for those who hear the page: another text at each tenth."""
     at = row.preparation
     share = 100 * at.done // at.total if at is not None else percent(row)
-    return f"{row.state.value}, {share // 10 * 10} percent"
+    return f"{row.state.text(paused=row.paused)}, {share // 10 * 10} percent"
 
 
 def _held_to(values: dict[str, object], *, mine: bool) -> dict[str, object]:

@@ -189,7 +189,7 @@ def _list(client: Client, *, as_json: bool) -> None:
     table = Table(Column("request", min_width=widest), "state", "submitted", "title", box=None)
     for row in found:
         submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
-        table.add_row(row.id, row.state, submitted, row.title)
+        table.add_row(row.id, row.state_text, submitted, row.title)
     PlainConsole().print(table)
 
 

@@ -193,6 +193,14 @@ class RequestState(StrEnum):
             RequestState.CANCELLING,
         )
 
+    def text(self, *, paused: bool) -> str:
+        """Return the state as people read it: "running", or "running (paused)".
+
+        Args:
+            paused: Whether the request is paused; an ended one is not.
+        """
+        return f"{self} (paused)" if paused and not self.ended else self.value
+
     @property
     def unplanned(self) -> bool:
         """Whether the request has not ended and its plan is not made yet."""

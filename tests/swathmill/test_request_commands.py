@@ -7,13 +7,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from portal.core import tokens
+from portal.core import answers, tokens
 from portal.core.expected import Expected
 from reprojection.read.completeness import Completeness, Missing
 from swathmill.cli import application
+from swathmill.client import Client, Failure, Gap, PhaseProgress, RequestStatus
 from swathmill.commands.counts import Counts, WindowCounts, lines_of
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
@@ -108,6 +110,29 @@ def test_a_request_is_paused_resumed_and_cancelled(runtime: Runtime) -> None:
     with pytest.raises(RefusedError, match="is being cancelled"):
         run("pause", name)
     assert "is cancelled" in run("cancel", submitted(runtime)).stdout
+
+
+def test_a_paused_request_says_so_everywhere(runtime: Runtime, portal: LivePortal) -> None:
+    name, paused = submitted(runtime), "running (paused)"
+    set_row(runtime, name, state=RequestState.RUNNING, paused=True)
+    assert paused in run("status").stdout
+    assert paused in run("status", name).stdout
+    token = tokens.issue(SECRET, OWNER, tokens.Role.OPERATOR)
+    status = Client(url=portal.url, token=token).status(name)
+    assert (status.paused, status.state_text, status.owner) == (True, paused, OWNER)
+    with httpx.Client(base_url=portal.url, headers={"Authorization": f"Bearer {token}"}) as web:
+        assert web.get(f"/jobs/{name}").json()["message"] == paused
+        assert paused in web.get(f"/requests/{name}").text
+        assert paused in web.get("/", headers={"Accept": "text/html"}).text
+    set_row(runtime, name, state=RequestState.CANCELLED, ended=1.0)
+    assert "paused" not in run("status", name).stdout
+
+
+def test_the_client_keeps_all_that_the_portal_answers_of_a_request() -> None:
+    assert answers.RequestAnswer.model_fields.keys() - RequestStatus.model_fields.keys() == set()
+    assert answers.FailureAnswer.model_fields.keys() - Failure.model_fields.keys() == set()
+    assert answers.GapAnswer.model_fields.keys() - Gap.model_fields.keys() == set()
+    assert answers.PhaseAnswer.model_fields.keys() - PhaseProgress.model_fields.keys() == set()
 
 
 @pytest.mark.usefixtures("portal")
