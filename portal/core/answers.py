@@ -13,6 +13,7 @@ from portal.core.results import ResultFile
 from tasks.model.categories import RULES
 from tasks.model.model import Attempt, Phase, RunUse, State, Task
 from tasks.model.plan import named_packages
+from tasks.tables.group_table import name_of
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
 
@@ -120,7 +121,7 @@ class RequestAnswer(_Answer):
     retry_of: str = Field("", description="The ended request that this one tries again.")
     retried_as: str = Field("", description="The request that tries this one again.")
     labels: tuple[str, ...] = ()
-    group: str = Field("", description="The group whose members may read it.")
+    group: str = Field("", description="Name of the group whose members may read it.")
     standing: int = Field(
         0, description="Days after which it goes on with new data, at the earliest; 0: never."
     )
@@ -162,7 +163,7 @@ class RequestAnswer(_Answer):
             retry_of=row.retry_of,
             retried_as=row.retried_as,
             labels=row.labels,
-            group=row.group,
+            group=name_of(row.group),
             standing=row.standing,
             continues=row.continues,
             continued_as=row.continued_as,

@@ -37,17 +37,6 @@ from tasks.tables.runtime import Runtime
 LONGEST_KEY = 255
 
 
-class NoSuchGroupError(RequestRefusedError):
-    """The person who shares a request is in no group of this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            "group",
-            f"there is no group {name}, or you are not in it.",
-            "Choose one of your groups, or make one on the page /groups.",
-        )
-
-
 _POLL_SECONDS = 0.25
 _MODEST = Resources()  # of packages that name no number
 
@@ -135,10 +124,9 @@ def accept(
 
     Raises:
         IdempotencyError: the key was used for another document.
-        NoSuchGroupError: the person is in no group of the name that the request has.
+        NoSuchGroupError: the person is in no group that the request names, or in several.
     """
-    if request.group and not runtime.groups.has(request.group, person.owner):
-        raise NoSuchGroupError(request.group)
+    group = runtime.groups.meant(request.group, person.owner).key if request.group else ""
     request_id = idempotent_id(person.owner, key) if key else None
     try:
         name = request_operations.submit(
@@ -148,6 +136,7 @@ def accept(
             request_id=request_id,
             dry_run=dry_run,
             response=response,
+            group=group,
         )
     except FencedError:
         raise IdempotencyError(f"The key {key!r} is taken.", "Choose another key.") from None

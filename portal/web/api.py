@@ -33,6 +33,7 @@ from portal.core.problems import (
     NotFoundError,
     NotNowError,
     StillPlanningError,
+    begun,
 )
 from portal.core.repeats import made_from_list, made_from_row
 from portal.core.results import SHORTLY, ResultFile
@@ -59,6 +60,7 @@ from tasks.request.document import Request as Document
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import raster_operations, request_operations
+from tasks.tables.group_table import NoSuchGroupError
 from tasks.tables.package_operations import PackagesOf
 from tasks.tables.request_table import Rehearsal, RequestRow, list_of
 from tasks.tables.task_rows import Interest
@@ -190,10 +192,10 @@ def listed(
     Raises:
         NotFoundError: there is no request `before` or no such group, or the caller may not see it.
     """
-    if group and not portal.runtime.groups.has(group, caller.owner):
-        raise NotFoundError(
-            f"There is no group {group}, or you are not in it.", "Your groups are at /groups."
-        )
+    try:
+        shared = portal.runtime.groups.meant(group, caller.owner).key if group else ""
+    except NoSuchGroupError as error:
+        raise NotFoundError(begun(error.problem), error.remedy) from None
     after = read_for(portal.runtime, caller, before) if before else None
     return list(
         request_operations.list_requests(
@@ -202,7 +204,7 @@ def listed(
             limit,
             after,
             label="" if everybody else label,
-            group=group,
+            group=shared,
         )
     )
 
@@ -353,7 +355,12 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
     again = request_operations.repeated(row, document, standing=row.standing)
     with audited_for_others(portal.runtime, caller, row, "mend"):
         made = request_operations.submit(
-            portal.runtime, row.owner, again, request_id=f"{row.id}m"[-40:], retry_of=row.id
+            portal.runtime,
+            row.owner,
+            again,
+            request_id=f"{row.id}m"[-40:],
+            retry_of=row.id,
+            group=row.group,
         )
         note_submitted(made)
         request_operations.order(portal.runtime, row.id, RequestOrder.CANCEL)

@@ -4,16 +4,16 @@ import re
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Path, Response
+from fastapi import APIRouter, Form, Path, Query, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core.identity import Caller
-from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError
+from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError, begun
 from portal.core.tokens import LONGEST_OWNER, Person
 from portal.web.context import CurrentPortal, Portal
 from tasks.model.package_reference import NAME
-from tasks.tables.group_table import MOST_MEMBERS, GroupRow, GroupTakenError
+from tasks.tables.group_table import MOST_MEMBERS, GroupRow, NoSuchGroupError
 
 api = APIRouter(prefix="/api/groups", tags=["groups"])
 pages = APIRouter(include_in_schema=False)
@@ -23,6 +23,8 @@ _NAME = re.compile(NAME)
 Member = Annotated[str, Field(min_length=1, max_length=LONGEST_OWNER)]
 Members = Annotated[tuple[Member, ...], Field(max_length=MOST_MEMBERS)]
 Name = Annotated[str, Path(max_length=63)]
+Owner = Annotated[str, Field(max_length=LONGEST_OWNER)]
+_OWNERS = "Whose group, if you are in several of the name and own none."
 
 
 class NewMembers(BaseModel):
@@ -41,6 +43,7 @@ class GroupAnswer(BaseModel):
     name: str
     owner: str
     members: tuple[str, ...]
+    reference: str = Field(description="What requests call it.")
 
 
 @api.get("", summary="Your groups")
@@ -56,9 +59,14 @@ def put_group(name: Name, body: NewMembers, caller: Caller, portal: CurrentPorta
 
 
 @api.delete("/{name}", status_code=HTTPStatus.NO_CONTENT, summary="Disband or leave a group")
-def delete_group(name: Name, caller: Caller, portal: CurrentPortal) -> None:
+def delete_group(
+    name: Name,
+    caller: Caller,
+    portal: CurrentPortal,
+    owner: Annotated[Owner, Query(description=_OWNERS)] = "",
+) -> None:
     """Disband a group of yours, or leave another's. Requests shared with it are kept."""
-    _leave(portal, caller, name)
+    _leave(portal, caller, name, owner)
 
 
 @pages.get("/groups")
@@ -84,9 +92,14 @@ def save(
 
 
 @pages.post("/groups/{name}/leave")
-def leave(name: Name, caller: Caller, portal: CurrentPortal) -> Response:
+def leave(
+    name: Name,
+    caller: Caller,
+    portal: CurrentPortal,
+    owner: Annotated[str, Form(max_length=LONGEST_OWNER)] = "",
+) -> Response:
     """Disband the caller's group, or leave another's."""
-    _leave(portal, caller, name)
+    _leave(portal, caller, name, owner)
     return RedirectResponse("/groups", 303)
 
 
@@ -105,28 +118,25 @@ def _write(portal: Portal, caller: Person, name: str, members: tuple[str, ...]) 
             field="members",
         )
     table = portal.runtime.groups
-    if len(table.of(caller.owner)) >= MOST_GROUPS and not table.has(name, caller.owner):
-        raise NotNowError(f"You are in {MOST_GROUPS} groups, the most there may be.", "Leave one.")
-    row = GroupRow(name=name, owner=caller.owner, members=others)
-    try:
-        table.write(portal.runtime.clock, row)
-    except GroupTakenError as error:
-        raise NotNowError(f"{error}", "A name stays with its owner for good.") from None
-    return row
+    own = [row.name for row in table.of(caller.owner) if row.owner == caller.owner]
+    if len(own) >= MOST_GROUPS and name not in own:
+        raise NotNowError(f"You own {MOST_GROUPS} groups, the most there may be.", "Disband one.")
+    return table.write(
+        portal.runtime.clock, GroupRow(name=name, owner=caller.owner, members=others)
+    )
 
 
-def _leave(portal: Portal, caller: Person, name: str) -> None:
+def _leave(portal: Portal, caller: Person, name: str, owner: str) -> None:
     table = portal.runtime.groups
-    found = table.find(name)
-    if found is None or caller.owner not in found.everyone:
-        raise NotFoundError(
-            f"There is no group {name}, or you are not in it.", "Your groups are at /groups."
-        )
-    table.leave(portal.runtime.clock, name, caller.owner)
+    try:
+        found = table.meant(f"{owner}/{name}" if owner else name, caller.owner)
+    except NoSuchGroupError as error:
+        raise NotFoundError(begun(error.problem), "Your groups are at /groups.") from None
+    table.leave(portal.runtime.clock, found.key, caller.owner)
 
 
 def _answer(row: GroupRow) -> GroupAnswer:
-    return GroupAnswer(name=row.name, owner=row.owner, members=row.members)
+    return GroupAnswer(name=row.name, owner=row.owner, members=row.members, reference=row.reference)
 
 
 def _page(

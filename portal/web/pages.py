@@ -27,6 +27,7 @@ from tasks.errors import StoreError
 from tasks.messages.redis_watch import RedisWatch
 from tasks.shown_text import shown
 from tasks.storage.clock import Clock
+from tasks.tables.group_table import name_of
 from tasks.tables.manager_lease import Acting, ManagerWatch
 
 log = structlog.get_logger(__name__)
@@ -118,6 +119,7 @@ class Pages:
         filters: dict[str, Callable[..., str]] = {
             "bytes": size_text,
             "code": code_text,
+            "group_name": name_of,
             "iso": iso_text,
             "moment": self._moment,
             "seconds": duration_text,

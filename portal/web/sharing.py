@@ -14,7 +14,7 @@ from portal.core.acting import audited_for_others
 from portal.core.answers import RequestAnswer, moment
 from portal.core.identity import Caller
 from portal.core.problems import NotNowError
-from portal.core.submissions import NoSuchGroupError, load_to_change
+from portal.core.submissions import load_to_change
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import STANDING, labels_in
@@ -22,6 +22,7 @@ from tasks.refusal_wording import refusal
 from tasks.request.document import GUIDE, Labels
 from tasks.run import reader_links
 from tasks.tables import request_operations
+from tasks.tables.group_table import LONGEST_REFERENCE
 from tasks.tables.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -35,7 +36,9 @@ class Changes(BaseModel):
 
     labels: Labels | None = None
     group: str | None = Field(
-        None, max_length=63, description="The group whose members may read it; empty: none."
+        None,
+        max_length=LONGEST_REFERENCE,
+        description="The group whose members may read it, `NAME` or `OWNER/NAME`; empty: none.",
     )
     standing: int | None = Field(
         None,
@@ -85,7 +88,7 @@ def change_on_page(
     caller: Caller,
     portal: CurrentPortal,
     labels: Annotated[str, Form(max_length=1000)] = "",
-    group: Annotated[str, Form(max_length=63)] = "",
+    group: Annotated[str, Form(max_length=LONGEST_REFERENCE)] = "",
     standing: Annotated[str, Form(max_length=20)] = "0",
 ) -> Response:
     """Change labels, group and standing, and show the request again."""
@@ -110,14 +113,13 @@ def changed(portal: Portal, caller: Person, request_id: str, changes: Changes) -
     """Change a request that the caller may change; return its row.
 
     Raises:
-        NoSuchGroupError: there is no such group, or the caller is not in it.
+        NoSuchGroupError: the caller is in no such group, or in several of the name.
         NotNowError: the request has gone on already, as another one.
     """
     row = load_to_change(portal.runtime, caller, request_id)
-    group = changes.group
-    if group and group != row.group and not portal.runtime.groups.has(group, caller.owner):
-        raise NoSuchGroupError(group)
     given = changes.model_dump(exclude_none=True)
+    if changes.group and changes.group != row.group:
+        given["group"] = portal.runtime.groups.meant(changes.group, caller.owner).key
 
     def after(current: RequestRow) -> RequestRow:
         if changes.standing and current.dry_run:

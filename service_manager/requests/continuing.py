@@ -101,6 +101,7 @@ class Continuing:
             again.model_copy(update={"time": document.time.until(newest)}),
             request_id=continued_id(row.id),
             continues=row.id,
+            group=row.group,
         )
 
         def gone_on(current: RequestRow) -> RequestRow:

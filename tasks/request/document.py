@@ -32,7 +32,7 @@ from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.model.mail_address import ADDRESS, LONGEST
-from tasks.model.package_reference import NAME, PATTERN, PackageReference
+from tasks.model.package_reference import NAME, OWNER, PATTERN, PackageReference
 from tasks.model.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.model.requires import RequiresField
 from tasks.plain_text import NotUtf8Error, decoded
@@ -552,7 +552,7 @@ class Request(_Document):
         measurements: Measurements at sites, and what is compared with them; none by default.
         notify: Address of a mail at the end; "" by default: none.
         labels: Words to find it by among one's requests, 10 at most; none by default.
-        group: Name of the group whose members may read it; "" by default: none.
+        group: The group whose members may read it, `NAME` or `OWNER/NAME`; "" by default: none.
         standing: Days after which it is submitted again as soon as the archive has later days;
             0 by default: never.
     """
@@ -582,7 +582,7 @@ class Request(_Document):
     measurements: Measurements | None = None
     notify: str = Field("", pattern=rf"^$|^{ADDRESS}$", max_length=LONGEST)
     labels: Labels = ()
-    group: str = Field("", pattern=rf"^$|^{NAME}$")
+    group: str = Field("", pattern=rf"^$|^(?:{OWNER}/)?{NAME}$")
     standing: int = Field(0, ge=0, le=366)
 
     model_config = ConfigDict(serialize_by_alias=True)

@@ -14,6 +14,7 @@ from tasks.request.document import Request, dump_request, parse_request
 from tasks.request.heading import heading
 from tasks.storage import blobs
 from tasks.storage.store import Operation, Row
+from tasks.tables.group_table import name_of
 from tasks.tables.request_table import (
     INLINE,
     REQUEST,
@@ -44,11 +45,13 @@ def submit(
     retry_of: str = "",
     response: str = "",
     continues: str = "",
+    group: str = "",
 ) -> str:
     """Store a new request and tell the manager. With an id given before, nothing happens again.
 
     `retry_of` is the ended request that it tries again, `continues` the one that it goes on from
-    with new data, `response` how a job wants its results.
+    with new data, `response` how a job wants its results, `group` the key of the group
+    that the document names.
 
     Raises:
         FencedError: the id belongs to another owner's request.
@@ -75,7 +78,7 @@ def submit(
         retry_of=retry_of,
         response=response,
         labels=request.labels,
-        group=request.group,
+        group=group or request.group,
         standing=request.standing,
         continues=continues,
     )
@@ -124,8 +127,11 @@ def document_of(row: RequestRow) -> Request:
 
 
 def repeated(row: RequestRow, document: Request, *, standing: int = 0) -> Request:
-    """Return the document with which a request is submitted again, with labels and group of now."""
-    as_now = {"labels": row.labels, "group": row.group, "standing": standing}
+    """Return the document with which a request is submitted again, with labels and group of now.
+
+    It has the group's name; the key goes beside it.
+    """
+    as_now = {"labels": row.labels, "group": name_of(row.group), "standing": standing}
     return document.model_copy(update=as_now)
 
 

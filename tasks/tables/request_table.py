@@ -13,7 +13,7 @@ Its RowKeys are spelt here alone. By RowKey, in one partition:
 | `restoring` | a backup is being restored |
 | `schema` | how rows are written (`row_schema.py`) |
 | `s|id` | it stands: it is to go on when the archive has later days |
-| `g|name`, `m|owner|name` | a group, and that somebody is in it (`group_table.py`) |
+| `g|key`, `m|person|key` | a group, and that somebody is in it (`group_table.py`) |
 
 A list's row carries what lists show, so that a page is one range of rows, newest first: `time`
 counts down. It is written in the transaction that writes the request's own row, under whose ETag it
@@ -156,7 +156,7 @@ class RequestRow:
     package: str = ""  # the version that its reduction runs, and the digest
     response: str = ""  # of a job of OGC API - Processes: "raw" or "document"
     labels: tuple[str, ...] = ()
-    group: str = ""  # whose members may read it
+    group: str = ""  # the key of the one whose members may read it
     standing: int = 0  # days after which it goes on with new data, at the earliest; 0: never
     continues: str = ""  # the request that it goes on from
     continued_as: str = ""  # the request that goes on from it

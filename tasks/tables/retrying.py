@@ -227,6 +227,11 @@ def _again(runtime: Runtime, row: RequestRow) -> RequestRow:
     found = request_operations.load(runtime, row.id)
     document = request_operations.repeated(found, request_operations.document_of(found))
     request_operations.submit(
-        runtime, row.owner, document, request_id=row.retried_as, retry_of=row.id
+        runtime,
+        row.owner,
+        document,
+        request_id=row.retried_as,
+        retry_of=row.id,
+        group=found.group,
     )
     return request_operations.load(runtime, row.retried_as)
