@@ -71,6 +71,7 @@ class Machine:
     name: str
     spells: Spells
     hold: Hold = Hold.NONE
+    why: str = ""
     free: int = SLOTS
     drained: float = 0.0  # seconds
 
@@ -156,13 +157,13 @@ class Fleet:
             self._obey()
             self._fill()
             self.monitor.hear(self._rows(sequence), self.now)
-            verdicts = self.monitor.look(self.statistics, self.now, waiting=bool(self.bag))
+            verdicts = self.monitor.look(self.statistics, self.now, lambda: len(self.bag))
             for order in verdicts.holds:
                 machine = self.machines[int(order.worker.split("-")[1])]
                 if order.hold is Hold.DRAINED and machine.hold is Hold.NONE:
                     self.result.drains += 1
                     self.result.false_drains += machine.spells.factor(self.now) == 1.0
-                machine.hold = order.hold
+                machine.hold, machine.why = order.hold, order.why
             for kill in verdicts.kills:
                 self._order(kill.running, "kill")
             for moved in verdicts.moves:
@@ -197,6 +198,7 @@ class Fleet:
                 sequence=sequence,
                 attempts=tuple(listed[m.name]),
                 hold=m.hold,
+                hold_why=m.why,
             )
             for m in self.machines
         ]

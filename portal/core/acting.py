@@ -142,8 +142,11 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
             return _drain_words(runtime, _worker(runtime, order.subject))
         case Action.RELEASE:
             worker = _worker(runtime, order.subject)
-            held = f"It is held ({worker.hold.value}): {worker.hold_why}"
-            why = "It is not held." if worker.hold is Hold.NONE else held
+            why = "It is not held."
+            if worker.needed:
+                why = f"It was slow, and takes attempts while too few others do: {worker.hold_why}"
+            elif worker.hold is not Hold.NONE:
+                why = f"It is held ({worker.hold.value}): {worker.hold_why}"
             return (why, f"It takes new attempts again, in all its {worker.slots} slots.")
         case Action.KILL:
             worker, attempt = _attempt(runtime, order.subject)

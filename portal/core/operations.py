@@ -74,7 +74,8 @@ class Later:
 class Health:
     """A worker and its state.
 
-    The state is running, ready, drained or probing (it was slow), draining (it ends), or lost.
+    The state is running, ready, drained or probing (it was slow), needed (it was slow, and takes
+    what waits), draining (it ends), or lost.
     """
 
     worker: WorkerRow
@@ -193,6 +194,8 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
         state = "running" if worker.attempts else "ready"
         if worker.hold is not Hold.NONE:
             state = "drained" if worker.hold is Hold.DRAINED else "probing"
+        if worker.needed:
+            state = "needed"
         if worker.draining:
             state = "draining"
         if silence > settings.lease_seconds:

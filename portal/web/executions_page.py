@@ -158,7 +158,7 @@ def download_costs(table: str, portal: CurrentPortal, meant: Meant) -> Response:
                     "" if one.factor is None else round(one.factor, 3),
                     one.attempts,
                     one.failed,
-                    one.worker.hold.value or "free",
+                    one.worker.hold.value or ("needed" if one.worker.needed else "free"),
                     one.worker.hold_why,
                 )
                 for one in costs.paces(runtime, portal.board.look().workers, _today(portal))

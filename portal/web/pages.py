@@ -48,6 +48,7 @@ _TONES = {
     "draining": "warn",
     "drained": "warn",
     "probing": "warn",
+    "needed": "warn",
     "refused": "bad",
     "failed": "bad",
     "lost": "bad",

@@ -64,7 +64,7 @@ class Attempts:
             self._dispatch.remove(running.key)
         for live in self._cache.requests.values():
             live.changed = True
-        verdicts = self._monitor.look(self._statistics, now, waiting=len(self._dispatch) > 0)
+        verdicts = self._monitor.look(self._statistics, now, self._waiting)
         for order in verdicts.holds:
             self._hold(order)
         for running in verdicts.moves:
@@ -73,6 +73,9 @@ class Attempts:
             self._kill(kill)
         for verdict in verdicts.given_up:
             self._give_up(verdict)
+
+    def _waiting(self) -> int:
+        return sum(self._dispatch.backlog(self._cache).values())
 
     def scale_in(self, wanted: int) -> None:
         """Tell the workers to leave that are more than the slots wanted. Raises StoreError."""

@@ -17,13 +17,18 @@ its worker, nor does one of a class whose successes took less than ten seconds t
 An operator drains any worker, until an operator releases it: it is neither judged nor probed.
 
 No rule drains the last worker. At every look, also when others have left or a probe was slow, one
-worker and a quarter of the slots are free to take work; and in a small fleet no worker is held
-while work waits and all others are full.
+worker and a quarter of the slots are free to take work.
 
 A drained worker keeps the attempts that no other worker would end sooner. After a while it is
 given one attempt, the probe. If the probe takes the usual time, the worker is used again; if not,
 it waits twice as long, or an eighth of the time for which it has been slow. So the time lost when
 a worker recovers stays in proportion to the cost of the probes of one that never does.
+
+A drained worker is needed while more tasks wait than the free slots of the others take. Meanwhile
+it takes attempts in all its slots: slow is sooner than not at all. It stays judged, so it is
+drained again once the others suffice, and what it runs is then moved like that of any drained
+worker. Its attempts have as much more time as it is slower, up to `_LONGER` times their limit: what
+the machine costs is not the task's fault.
 
 Pure: rows, ended attempts and time come in, decisions come out. Times in seconds on the manager's
 monotonic clock.
@@ -31,7 +36,7 @@ monotonic clock.
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service_manager.tasks.attempt_statistics import AttemptStatistics, Usual
@@ -51,7 +56,7 @@ _PAYS = 1.5  # times the usual that an attempt must have before it, to be made a
 _DRAINED = 0.75  # of all slots at most
 _NOISE = 2.0  # seconds above the usual, below which a time says nothing
 _TOTAL = 10.0  # seconds that the successes of a class take together, before it says anything
-_FEW = 4  # other workers that are not held: with fewer, each is needed while work waits
+_LONGER = 4.0  # times the time limit at most, on a slow worker
 _GAPS = 3  # beats that a worker misses, before it counts as silent
 _TOLD = 3  # attempts that are named as evidence
 _MOVES = 5  # of one task from a slow machine
@@ -66,7 +71,8 @@ _PART = 8  # of the time for which a worker has been slow, that it waits at leas
 class DrainOrder:
     """An order to hold or release a worker, to be written into its row.
 
-    `why` is the evidence in words, `wait` the seconds until the worker is tried again.
+    `why` is the evidence in words, also of a worker that is slow and needed, whose hold is NONE.
+    `wait` is the seconds until the worker is tried again.
     """
 
     worker: str
@@ -94,6 +100,7 @@ class _Machine:
     running: list[WatchedAttempt] = field(default_factory=list)
     leaving: bool = False  # it ends by itself and takes no work
     asked: bool = False  # an operator has drained it: only an operator releases it
+    needed: bool = False  # though it is slow, it takes attempts: too few others are free
     beat: int = -1
     heard: float = 0.0  # when its latest beat was
     ended: Counter[str] = field(default_factory=Counter)  # attempts since its start, by class
@@ -105,6 +112,11 @@ class _Machine:
         """Whether an attempt may speak of this worker: it had warmed up before it began."""
         warm = self.ended[task_class] > 0 and self.ended.total() >= self.slots
         return self.attempts.setdefault(attempt, warm)
+
+    @property
+    def told(self) -> Hold:
+        """The hold that its row is to have."""
+        return Hold.NONE if self.needed else self.hold
 
     def clear(self) -> None:
         """Forget the evidence."""
@@ -150,16 +162,19 @@ class Machines:
             machine = self._machines.get(worker.name)
             new = machine is None or machine.started != worker.started
             if machine is None or new:
+                hold = Hold.DRAINED if worker.needed else worker.hold
                 machine = _Machine(
-                    worker.host, worker.started, worker.slots, worker.hold, now, now, self._probe
+                    worker.host, worker.started, worker.slots, hold, now, now, self._probe
                 )
                 machine.heard, machine.why = now, worker.hold_why
+                machine.needed = worker.needed
             known[worker.name] = machine
             machine.leaving = worker.draining
             machine.running = running.get(worker.name, [])
             self._attempts(machine, worker.sequence, now)
             self._asked(machine, worker, now)
-            unsaid = machine.hold is not worker.hold or worker.asked is Ask.RELEASE
+            unsaid = (machine.told, machine.needed) != (worker.hold, worker.needed)
+            unsaid = unsaid or worker.asked is Ask.RELEASE
             if unsaid or (new and machine.hold is not Hold.NONE):
                 orders.append(_order(worker.name, machine, now))
         for gone in self._machines.keys() - known.keys():
@@ -172,7 +187,7 @@ class Machines:
         """Drain or release a worker as an operator asks."""
         if worker.asked is Ask.DRAIN and not machine.asked:
             machine.asked, machine.hold, machine.since = True, Hold.DRAINED, now
-            machine.why = worker.asked_why
+            machine.needed, machine.why = False, worker.asked_why
         elif worker.asked is Ask.RELEASE or (machine.asked and worker.asked is Ask.NONE):
             # NONE: another manager, which acted until now, has carried the release out.
             machine.asked = False
@@ -195,7 +210,7 @@ class Machines:
     def slots(self, worker: WorkerRow) -> int:
         """Count the slots of a worker that take attempts."""
         machine = self._machines.get(worker.name)
-        hold = machine.hold if machine else worker.hold
+        hold = machine.told if machine else worker.hold
         if worker.draining or hold is Hold.DRAINED:
             return 0
         return 1 if hold is Hold.PROBE else worker.slots
@@ -204,6 +219,18 @@ class Machines:
         """Whether a worker is held: how long its attempts take says nothing of their class."""
         machine = self._machines.get(worker)
         return machine is not None and machine.hold is not Hold.NONE
+
+    def longer(self, worker: str) -> float:
+        """Return how many times its time limit an attempt on this worker has."""
+        machine = self._machines.get(worker)
+        if machine is None or machine.hold is Hold.NONE:
+            return 1.0
+        return math.exp(min(math.log(_LONGER), machine.slowness))
+
+    @property
+    def holding(self) -> bool:
+        """Whether a worker is held for its slowness."""
+        return any(m.hold is not Hold.NONE and not m.asked for m in self._machines.values())
 
     def ended(
         self, event: CompletionEvent, statistics: Mapping[str, ClassStatistics], now: float
@@ -268,36 +295,35 @@ class Machines:
         return over > 0 and (over < _NOISE or self._statistics.total(task_class, known) < _TOTAL)
 
     def look(
-        self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
+        self,
+        statistics: Mapping[str, ClassStatistics],
+        now: float,
+        waiting: Callable[[], int] = lambda: 0,
     ) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
         """Return new orders, and the attempts that other workers would end sooner.
 
-        `waiting` says that there is work that no slot has taken.
+        `waiting` counts the tasks that a slot may take and none has taken.
         """
         if not self._probe:
             return [], []
         orders: list[DrainOrder] = []
         moves: list[WatchedAttempt] = []
-        before = {name: machine.hold for name, machine in self._machines.items()}
+        before = {name: (one.told, one.needed) for name, one in self._machines.items()}
         judged = {name: one for name, one in self._machines.items() if not one.asked}
-        for machine in judged.values():
-            if machine.hold is not Hold.NONE and waiting and self._needed(machine):
-                self._release(machine, now)
         self._keep_some(now)
+        for machine in judged.values():
+            self._judge(machine, statistics, now)
+        short = self.holding and waiting() > self._idle(now)
         for name, machine in judged.items():
-            self._judge(machine, statistics, now, waiting)
-            if machine.hold is not before[name]:
+            machine.needed = short and machine.hold is not Hold.NONE
+            if (machine.told, machine.needed) != before[name]:
                 orders.append(_order(name, machine, now))
-            if machine.hold is Hold.DRAINED:
+            if machine.told is Hold.DRAINED:
                 moves += [r for r in machine.running if self._move(r, machine, statistics, now)]
         return orders, moves
 
     def _judge(
-        self,
-        machine: _Machine,
-        statistics: Mapping[str, ClassStatistics],
-        now: float,
-        waiting: bool,
+        self, machine: _Machine, statistics: Mapping[str, ClassStatistics], now: float
     ) -> None:
         score, slowest = machine.score, 0.0
         slow = deque(machine.slow, maxlen=_TOLD)
@@ -315,7 +341,7 @@ class Machines:
         elif machine.hold is Hold.PROBE:
             if slowest >= _SLOW:
                 self._probed(machine, False, slowest, now)
-        elif score >= _DRAIN and self._may_drain(machine, waiting):
+        elif score >= _DRAIN and self._enough([m for m in self._free() if m is not machine]):
             if now - machine.released < machine.wait:  # its release was a mistake
                 machine.wait = self._longer(machine, now)
             else:
@@ -354,17 +380,12 @@ class Machines:
 
     def _release(self, machine: _Machine, now: float) -> None:
         machine.clear()
-        machine.hold, machine.why = Hold.NONE, ""
+        machine.hold, machine.needed, machine.why = Hold.NONE, False, ""
         machine.since = machine.released = now
 
     def _longer(self, machine: _Machine, now: float) -> float:
         wait = max(_AGAIN * self._probe, (now - machine.slow_since) / _PART)
         return min(self._longest, wait)
-
-    def _may_drain(self, machine: _Machine, waiting: bool) -> bool:
-        return not (waiting and self._needed(machine)) and self._enough(
-            [m for m in self._free() if m is not machine]
-        )
 
     def _free(self) -> list[_Machine]:
         """List the machines that take attempts in all their slots."""
@@ -375,10 +396,10 @@ class Machines:
         total = sum(m.slots for m in self._machines.values() if not m.leaving)
         return sum(m.slots for m in free) >= (1 - _DRAINED) * total
 
-    def _needed(self, machine: _Machine) -> bool:
-        """Whether work that waits has no other place: few others are free, and all are full."""
-        others = [m for m in self._free() if m is not machine]
-        return len(others) < _FEW and all(len(m.running) >= m.slots for m in others)
+    def _idle(self, now: float) -> int:
+        """Count the slots without an attempt, of workers that beat and are not held."""
+        free = (m for m in self._free() if now - m.heard <= self._silence)
+        return sum(max(0, m.slots - len(m.running)) for m in free)
 
     def _keep_some(self, now: float) -> None:
         """Release the least slow until enough are free: others may have left."""
@@ -445,11 +466,11 @@ class Machines:
 
 
 def _order(worker: str, machine: _Machine, now: float) -> DrainOrder:
-    drained = machine.hold is Hold.DRAINED and not machine.asked
+    drained = machine.told is Hold.DRAINED and not machine.asked
     return DrainOrder(
         worker=worker,
         started=machine.started,
-        hold=machine.hold,
+        hold=machine.told,
         why=machine.why,
         wait=max(0.0, machine.wait - (now - machine.since)) if drained else 0.0,
     )

@@ -4,7 +4,7 @@ Decisions only; `Monitor.look` says what is to be done. All times are durations 
 monotonic clock: no other machine's clock is trusted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.fleet.machines import DrainOrder, Machines
@@ -122,11 +122,14 @@ class Monitor:
         return usual.seconds if usual else None
 
     def look(
-        self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
+        self,
+        statistics: Mapping[str, ClassStatistics],
+        now: float,
+        waiting: Callable[[], int] = lambda: 0,
     ) -> Verdicts:
         """Decide what to do about the running attempts and the workers.
 
-        `waiting` says that there is work that no slot has taken.
+        `waiting` counts the tasks that a slot may take and none has taken.
         """
         holds, moves = self._machines.look(statistics, now, waiting)
         verdicts = Verdicts(holds=self._orders + holds, moves=moves)
@@ -172,6 +175,7 @@ class Monitor:
         if not running.begun:
             return None  # it waits in a batch, or its worker has yet to list it
         limit = self._limits.limit(times, running.task_class, running.retries)
+        limit = min(self._limits.ceiling, limit * self._machines.longer(running.worker))
         if running.ordered is None:
             return self._late(running, age, limit)
         if age > limit and now - running.ordered > self._silence:

@@ -86,6 +86,11 @@ class WorkerRow:
     reads: int = 0  # the newest schema that its build reads
     etag: str = field(default="", compare=False)
 
+    @property
+    def needed(self) -> bool:
+        """Whether it is slow, and takes attempts because too few other slots are free."""
+        return self.hold is Hold.NONE and bool(self.hold_why)
+
 
 _ATTEMPTS = TypeAdapter(tuple[RunningAttempt, ...])
 _FIELDS = tuple(each.name for each in fields(RunningAttempt))
@@ -221,17 +226,18 @@ def order_hold(
 ) -> bool:
     """Order what a worker may take, why, and in how many seconds it is tried again.
 
-    Nothing changes for a later incarnation of the worker.
+    NONE with a reason is for a worker that is slow and needed. Nothing changes for a later
+    incarnation of the worker.
     """
     now = clock.now()
 
     def change(old: WorkerRow) -> WorkerRow:
         if old.started != started:
             return old
-        if hold is Hold.NONE:
+        if hold is Hold.NONE and not why:
             new = replace(old, hold=hold, hold_why="", hold_since=0.0, hold_until=0.0)
             return replace(new, asked=Ask.NONE) if new.asked is Ask.RELEASE else new
-        since = old.hold_since if old.hold is not Hold.NONE and old.hold_since else now
+        since = old.hold_since or now
         until = now + wait if wait else 0.0
         return replace(old, hold=hold, hold_why=why[:_WHY], hold_since=since, hold_until=until)
 

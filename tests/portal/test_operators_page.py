@@ -146,3 +146,15 @@ def test_a_drained_worker_says_why_since_when_and_until_when(
     since, until = (dt.datetime.fromisoformat(answer[k]) for k in ("held_since", "next_try"))
     assert since.timestamp() == pytest.approx(now, abs=5)
     assert until.timestamp() == pytest.approx(now + 600, abs=5)
+
+    workers.order_hold(runtime.store, runtime.clock, "worker-2", started, Hold.NONE, why=why)
+    with portal.browser("op@example.org", "operator") as client:
+        page = client.get("/operations").text
+        act = client.get("/operations/act?action=release+worker&subject=worker-2").text
+        (answer,) = client.get("/api/operations").json()["workers"]
+    assert "It takes new attempts while more tasks wait than all other workers" in page
+    assert "takes no new attempts" not in page
+    assert why in page
+    assert 'id="release-worker-2"' in page
+    assert "It was slow, and takes attempts while too few others do" in act
+    assert (answer["state"], answer["held_because"]) == ("needed", why)

@@ -1,6 +1,6 @@
 """What a look at the workers leads to: orders in their rows, attempts that are given up."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -214,10 +214,10 @@ def test_a_look_tells_what_runs_and_what_is_ready(
     scene: Scene, dispatch: Dispatch, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = scene.cache.requests["r"]
-    heard: list[bool] = []
+    heard: list[int] = []
 
-    def look(*_: object, waiting: bool) -> Verdicts:
-        heard.append(waiting)
+    def look(_statistics: object, _now: float, waiting: Callable[[], int]) -> Verdicts:
+        heard.append(waiting())
         return Verdicts()
 
     monkeypatch.setattr(attempts._monitor, "look", look)
@@ -230,7 +230,7 @@ def test_a_look_tells_what_runs_and_what_is_ready(
     assert (dispatch.known(), live.changed) == ([], True)
     dispatch.add(B.key, "r")
     attempts.look()
-    assert heard == [False, True]
+    assert heard == [0, 1]
 
 
 def test_statistics_are_read_at_the_first_look_and_once_in_a_sweep(

@@ -12,6 +12,7 @@ from tasks.model.categories import Category
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import workers
+from tasks.tables.history import ClassStatistics
 from tasks.tables.workers import Hold, WorkerRow
 from tests.service_manager.test_slow_machines import OPTIONS, Fleet, event
 
@@ -126,16 +127,18 @@ def test_the_last_worker_is_released_when_its_probe_was_slow_too(pair: Fleet) ->
     assert free(pair) == 2
 
 
-def test_no_worker_is_drained_while_work_waits_and_all_others_are_full(pair: Fleet) -> None:
-    pair.waiting = True
+def test_a_slow_worker_takes_what_waits_while_all_others_are_full(pair: Fleet) -> None:
+    pair.waiting = 1
     pair.begin("c", "w0")
     pair.begin("d", "w0")
     pair.progress |= {"c": 0.9, "d": 0.9}
     slow(pair, "w1", 200)
-    assert pair.holds == {}
+    assert pair.holds == {"w1": Hold.NONE}
+    assert "times as long as usual" in pair.whys["w1"]
+    assert pair.cache.slots == 4
 
 
-def test_a_drained_worker_is_released_when_work_waits_and_all_others_are_full(pair: Fleet) -> None:
+def test_a_drained_worker_takes_what_waits_when_all_others_are_full(pair: Fleet) -> None:
     """Two reductions hang on the other worker: what waits is begun at once, not after the probe."""
     slow(pair, "w1", 60)
     assert pair.holds == {"w1": Hold.DRAINED}
@@ -145,21 +148,44 @@ def test_a_drained_worker_is_released_when_work_waits_and_all_others_are_full(pa
         pair.begin(key, "w0").task_class = "reduction"
     pair.look(70)
     assert pair.holds == {"w1": Hold.DRAINED}
-    pair.waiting = True
+    pair.waiting = 1
     assert free(pair) == 4
     assert pair.holds == {"w1": Hold.NONE}
+    pair.waiting = 0
+    assert free(pair) == 2
+    assert pair.holds == {"w1": Hold.DRAINED}
 
 
-def test_in_a_large_fleet_full_workers_do_not_keep_a_slow_one() -> None:
-    fleet = Fleet(workers=8, waiting=True)
+def test_in_a_large_fleet_a_slow_worker_is_drained_once_the_others_suffice() -> None:
+    fleet = Fleet(workers=8, waiting=1)
     fleet.learn()
     for worker in range(8):
         for slot in range(2):
             key = f"{worker}{slot}"
             fleet.begin(key, f"w{worker}")
             fleet.progress[key] = 0.0 if worker == 1 else 0.95
-    fleet.look(60)
+    assert fleet.look(60).moves == []
+    assert fleet.holds == {"w1": Hold.NONE}
+    fleet.end(fleet.cache.running["20"], 60.0)
+    moves = fleet.look(65).moves
     assert fleet.holds == {"w1": Hold.DRAINED}
+    assert [one.key for one in moves] == ["10", "11"]
+
+
+def test_what_a_slow_worker_costs_in_time_is_not_the_tasks_fault(pair: Fleet) -> None:
+    """It is five times slower, and needed: its attempt has more than four times the mean."""
+    pair.statistics = {"class": ClassStatistics(task_class="class", count=40, mean=100.0)}
+    pair.waiting = 1
+    for key in ("c", "d"):
+        pair.begin(key, "w0").task_class = "reduction"
+    for key in ("a", "hangs"):
+        pair.begin(key, "w1")
+    for until in range(5, 500, 5):
+        pair.progress["a"] = until / 500
+        assert pair.look(until).kills == []
+    assert pair.holds == {"w1": Hold.NONE}
+    pair.end(pair.cache.running["a"], 500.0)
+    assert [kill.running.key for kill in pair.look(900).kills] == ["hangs"]
 
 
 _events = st.lists(
@@ -255,9 +281,15 @@ def test_the_row_keeps_why_since_when_and_until_when_through_beats() -> None:
     assert (found.hold, found.hold_why) == (Hold.DRAINED, "It is slow.")
     assert (found.hold_since, found.hold_until) == (drained, drained + 600.0)
     clock.sleep(600.0)
-    workers.order_hold(store, clock, "w", 1.0, Hold.PROBE, why="It is slow.")
+    for hold in (Hold.PROBE, Hold.NONE):
+        workers.order_hold(store, clock, "w", 1.0, hold, why="It is slow.")
+        workers.beat(store, clock, mine)
+        (found,) = workers.list_workers(store)
+        assert (found.hold_since, found.hold_until) == (drained, 0.0)
+        assert (found.hold, found.needed) == (hold, hold is Hold.NONE)
+    workers.order_hold(store, clock, "w", 1.0, Hold.NONE)
     (found,) = workers.list_workers(store)
-    assert (found.hold_since, found.hold_until) == (drained, 0.0)
+    assert (found.hold_why, found.hold_since, found.needed) == ("", 0.0, False)
     workers.order_hold(store, clock, "w", 1.0, Hold.NONE)
     (found,) = workers.list_workers(store)
     assert (found.hold_why, found.hold_since, found.hold_until) == ("", 0.0, 0.0)

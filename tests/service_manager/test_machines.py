@@ -38,6 +38,8 @@ class Judged:
         self.numbers = itertools.count()
         self.running: dict[str, list[WatchedAttempt]] = {}
         self.holds: dict[str, Hold] = {}
+        self.whys: dict[str, str] = {}
+        self.waiting = 0
         self.hear()
         for worker in range(self.workers):
             self.end(f"w{worker}", *[self.usual] * 5)
@@ -50,6 +52,7 @@ class Judged:
             replace(
                 row(name, draining=name in self.leaving, hold=self.holds.get(name, Hold.NONE)),
                 sequence=sequence,
+                hold_why=self.whys.get(name, ""),
                 host=self.hosts.get(name, name),
                 asked=self.asked.get(name, Ask.NONE),
             )
@@ -68,20 +71,19 @@ class Judged:
         self.running.setdefault(worker, []).append(one)
         return one
 
-    def look(
-        self, seconds: float = 0.0, *, waiting: bool = False
-    ) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
+    def look(self, seconds: float = 0.0) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
         heard = self.hear(seconds)
-        orders, moves = self.machines.look(self.statistics, self.now, waiting)
+        orders, moves = self.machines.look(self.statistics, self.now, lambda: self.waiting)
         return heard + self._obey(orders), moves
 
-    def drained(self, seconds: float = 0.0, *, waiting: bool = False) -> list[str]:
+    def drained(self, seconds: float = 0.0) -> list[str]:
         """Which workers a look drains."""
-        orders, _ = self.look(seconds, waiting=waiting)
+        orders, _ = self.look(seconds)
         return [one.worker for one in orders if one.hold is Hold.DRAINED]
 
     def _obey(self, orders: list[DrainOrder]) -> list[DrainOrder]:
         self.holds |= {one.worker: one.hold for one in orders}
+        self.whys |= {one.worker: one.why for one in orders}
         return orders
 
 
@@ -373,18 +375,19 @@ def test_a_worker_takes_what_was_decided_before_its_row_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "full", "waiting", "drained"),
+    ("workers", "full", "waiting", "needed"),
     [
-        (2, 1, True, False),
-        (2, 1, False, True),
-        (2, 0, True, True),  # the other one has a slot for what waits
-        (4, 3, True, False),
-        (4, 2, True, True),
-        (5, 4, True, True),  # four others are enough
+        (2, 1, 1, True),
+        (2, 1, 0, False),
+        (2, 0, 2, False),  # the other one has slots for what waits
+        (2, 0, 3, True),
+        (4, 2, 2, False),
+        (4, 3, 1, True),
+        (60, 59, 1, True),
     ],
 )
-def test_a_slow_worker_is_needed_while_work_waits_and_few_others_are_all_full(
-    workers: int, full: int, waiting: bool, drained: bool
+def test_a_slow_worker_is_needed_while_more_waits_than_the_others_take(
+    workers: int, full: int, waiting: int, needed: bool
 ) -> None:
     judged = Judged(workers=workers)
     slow = f"w{workers - 1}"
@@ -392,7 +395,90 @@ def test_a_slow_worker_is_needed_while_work_waits_and_few_others_are_all_full(
     for worker in range(full):
         for _ in range(2):
             judged.begin(f"w{worker}")
-    assert judged.drained(waiting=waiting) == ([slow] if drained else [])
+    judged.waiting = waiting
+    ((order,), _) = judged.look()
+    assert (order.hold, order.wait) == ((Hold.NONE, 0.0) if needed else (Hold.DRAINED, 600.0))
+    assert order.why.startswith("Its attempts take about 5.2 times as long as usual.")
+    assert judged.machines.slow(slow)
+    assert judged.look() == ([], [])
+
+
+def test_a_silent_worker_takes_nothing_that_waits() -> None:
+    judged = Judged(workers=2)
+    judged.end("w1", 900, 900)
+    judged.waiting = 1
+    assert judged.drained() == ["w1"]
+    rows = [replace(row("w0"), sequence=0), replace(row("w1"), sequence=99)]
+    rows[1] = replace(rows[1], hold=Hold.DRAINED, hold_why="slow")
+    judged.machines.hear(rows, {}, judged.now)
+    judged.machines.hear(rows, {}, judged.now + 15.0)
+    assert judged.machines.look(USUAL, judged.now + 15.0, lambda: 1)[0] == []
+    ((order,), _) = judged.machines.look(USUAL, judged.now + 16.0, lambda: 1)
+    assert (order.worker, order.hold) == ("w1", Hold.NONE)
+
+
+def test_a_needed_worker_is_drained_again_and_its_attempts_are_moved() -> None:
+    """Not before: another would end them sooner, if one were free."""
+    judged = Judged(workers=2)
+    judged.end("w1", 900, 900)
+    full = [judged.begin("w0") for _ in range(2)]
+    slow = judged.begin("w1")
+    judged.waiting = 1
+    assert judged.look()[1] == []
+    judged.waiting = 0
+    ((order,), moves) = judged.look(100.0)
+    assert (order.hold, order.wait, moves) == (Hold.DRAINED, 500.0, [slow])
+    judged.waiting = 1
+    judged.look()
+    judged.running["w0"] = full[1:]
+    assert judged.drained() == ["w1"]
+
+
+def test_a_needed_worker_shows_whether_it_is_as_fast_as_usual_again() -> None:
+    judged = Judged(workers=2)
+    judged.end("w1", 900, 900)
+    for _ in range(2):
+        judged.begin("w0")
+    judged.waiting = 1
+    judged.look()
+    judged.hear(300.0)
+    judged.end("w1", 100)  # before its next try is due
+    assert judged.look() == ([], [])
+    judged.look(300.0)
+    judged.hear(100.0)
+    judged.end("w1", 100)
+    ((order,), _) = judged.look()
+    assert order == DrainOrder(worker="w1", started=1.0, hold=Hold.NONE)
+    assert not judged.machines.slow("w1")
+
+
+def test_a_manager_that_takes_over_knows_who_is_slow_and_needed() -> None:
+    judged = Judged(workers=2)
+    rows = [row("w0"), replace(row("w1"), hold_why="It is slow.")]
+    later = Machines(judged.known, OPTIONS.time_limits, probe=600.0, beat=5.0)
+    (order,) = later.hear(rows, {}, judged.now)
+    assert (order.worker, order.hold, order.why) == ("w1", Hold.NONE, "It is slow.")
+    ((order,), _) = later.look(USUAL, judged.now)
+    assert (order.worker, order.hold, order.why) == ("w1", Hold.DRAINED, "It is slow.")
+
+
+def test_a_row_that_says_needed_of_a_worker_that_is_not_slow_is_corrected() -> None:
+    judged = Judged(workers=2)
+    judged.whys["w1"] = "It is slow."
+    assert judged.hear(5.0) == [DrainOrder(worker="w1", started=1.0, hold=Hold.NONE)]
+    assert judged.hear(5.0) == []
+
+
+def test_an_operator_drains_a_worker_that_is_needed() -> None:
+    judged = Judged(workers=2)
+    judged.end("w1", 900, 900)
+    judged.waiting = 9
+    judged.look()
+    assert judged.machines.slots(row("w1")) == 2
+    judged.asked["w1"] = Ask.DRAIN
+    assert [one.hold for one in judged.hear(5.0)] == [Hold.DRAINED]
+    assert judged.look() == ([], [])
+    assert judged.machines.slots(row("w1")) == 0
 
 
 def test_of_those_that_are_held_for_slowness_the_least_slow_is_released() -> None:

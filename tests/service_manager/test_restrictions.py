@@ -228,13 +228,13 @@ class Asked:
     def row(self, name: str, started: float = 1.0) -> WorkerRow:
         return WorkerRow(name=name, host=name, slots=2, started=started, beat_at=self.clock.now())
 
-    def look(self, seconds: float = 5.0, *, waiting: bool = False) -> WorkerRow:
+    def look(self, seconds: float = 5.0, *, waiting: int = 0) -> WorkerRow:
         """One look of the manager, whose orders are written; the row of `w0` then."""
         self.now += seconds
         self.clock.sleep(seconds)
         found = workers.list_workers(self.store)
         orders = self.machines.hear(found, {}, self.now)
-        orders += self.machines.look({}, self.now, waiting)[0]
+        orders += self.machines.look({}, self.now, lambda: waiting)[0]
         for one in orders:
             workers.order_hold(
                 self.store,
@@ -267,7 +267,7 @@ def test_an_operator_drains_a_worker_until_an_operator_releases_it() -> None:
     )
     assert asked.machines.slots(row) == 0
     for _ in range(5):  # neither time nor waiting work tries it again
-        assert asked.look(1000.0, waiting=True).hold is Hold.DRAINED
+        assert asked.look(1000.0, waiting=9).hold is Hold.DRAINED
     asked.restart()
     assert asked.look().hold is Hold.DRAINED
     asked.ask(Ask.RELEASE)

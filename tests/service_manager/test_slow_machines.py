@@ -12,6 +12,7 @@ from service_manager.tasks.attempt_statistics import AttemptProgress, AttemptSta
 from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State
+from tasks.tables.history import ClassStatistics
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
@@ -52,7 +53,8 @@ class Fleet:
     """Workers `w0`, `w1`, ... as the monitor sees them, and time."""
 
     workers: int = 4
-    waiting: bool = False  # whether there is work that no slot has taken
+    waiting: int = 0  # tasks that no slot has taken
+    statistics: dict[str, ClassStatistics] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)  # workers that have left
     silent: set[str] = field(default_factory=set)  # and those that do not beat
     options: ManagerOptions = OPTIONS
@@ -60,6 +62,7 @@ class Fleet:
     cache: ManagerCache = field(default_factory=ManagerCache)
     progress: dict[str, float] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
+    whys: dict[str, str] = field(default_factory=dict)
     sequence: int = 0
     beats: dict[str, int] = field(default_factory=dict)  # the latest of each worker
 
@@ -108,9 +111,9 @@ class Fleet:
             names = [f"w{i}" for i in range(self.workers) if f"w{i}" not in self.gone]
             self.beats |= {name: self.sequence for name in names if name not in self.silent}
             self.monitor.hear([self.row(name) for name in names], self.now)
-            verdicts = self.monitor.look({}, self.now, waiting=self.waiting)
+            verdicts = self.monitor.look(self.statistics, self.now, lambda: self.waiting)
             for order in verdicts.holds:
-                self.holds[order.worker] = order.hold
+                self.holds[order.worker], self.whys[order.worker] = order.hold, order.why
             for running in verdicts.moves:
                 running.ordered = self.now
             for kill in verdicts.kills:
@@ -130,6 +133,7 @@ class Fleet:
             beat_at=0.0,
             sequence=self.beats.get(name, 0),
             hold=self.holds.get(name, Hold.NONE),
+            hold_why=self.whys.get(name, ""),
             attempts=tuple(
                 RunningAttempt(
                     key=one.key,
