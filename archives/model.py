@@ -11,6 +11,7 @@ from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_day import granule_day
 from modis.granule_name import parse_granule_name
+from modis.ocean_name import parse_ocean_name
 from modis.tile import Tile
 
 Ring = tuple[tuple[float, float], ...]
@@ -106,6 +107,8 @@ class GranuleRecord:
         place: Tile | str | None = self.tile
         if place is None and (name := parse_granule_name(self.name)) is not None:
             place = name.other_tile or None
+        elif (ocean := parse_ocean_name(self.name)) is not None:
+            place = ocean.granule
         return self.product, self.collection, self.start.isoformat(), place
 
     @property

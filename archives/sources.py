@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -31,8 +31,11 @@ from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_day import granule_day
 from modis.granule_name import parse_granule_name
+from modis.ocean_name import parse_ocean_name
 
 log = structlog.get_logger("archives.sources")
+
+_INDICATIVE = timedelta(minutes=1)
 
 
 class ArchiveSource(Archive, Protocol):
@@ -404,12 +407,24 @@ def _about(record: GranuleRecord) -> tuple[object, ...]:
 
 def _listed(source: ArchiveSource, record: GranuleRecord) -> GranuleRecord | None:
     """Find a granule by its name in another source; return None if it is not listed there."""
-    parts = parse_granule_name(record.name)
-    if parts is None:
+    days = _days_of(record.name)
+    if days is None:
         return None
-    day = granule_day(parts.start)
-    found = source.search(record.product, record.collection, day, day)
+    found = source.search(record.product, record.collection, *days)
     return next((each for each in found if each.name == record.name), None)
+
+
+def _days_of(name: str) -> tuple[date, date] | None:
+    """Return the days on which a granule of this name may begin, the first and the last; or None.
+
+    The indicative time of sea surface temperature is some seconds after the beginning.
+    """
+    if (parts := parse_granule_name(name)) is not None:
+        day = granule_day(parts.start)
+        return day, day
+    if (ocean := parse_ocean_name(name)) is not None:
+        return granule_day(ocean.start - _INDICATIVE), granule_day(ocean.start)
+    return None
 
 
 def _joined(one: Holding, other: Holding) -> Holding:

@@ -11,3 +11,8 @@ NETCDF3_MAGICS = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 
 GRANULE_SUFFIXES = (".hdf", ".h4", ".hdf4", ".h5", ".he5", ".hdf5", ".nc")
 """Endings of granule files: HDF4-EOS, HDF5-EOS and netCDF-4."""
+
+
+def is_granule_file(name: str) -> bool:
+    """Tell whether a file has the ending of a granule, whatever its name says."""
+    return name.lower().endswith(GRANULE_SUFFIXES)

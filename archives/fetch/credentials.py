@@ -15,8 +15,12 @@ EARTHDATA_HOSTS = (
     "data.lpdaac.earthdatacloud.nasa.gov",
     "data.laadsdaac.earthdatacloud.nasa.gov",
     "data.nsidc.earthdatacloud.nasa.gov",
+    "archive.podaac.earthdata.nasa.gov",
+    "obdaac-tea.earthdatacloud.nasa.gov",
+    "oceandata.sci.gsfc.nasa.gov",
 )
-"""Earthdata Login itself, and the hosts of LAADS, LP DAAC and NSIDC for MODIS and VIIRS."""
+"""Earthdata Login itself, and the hosts of LAADS, LP DAAC, NSIDC, PO.DAAC and OB.DAAC for MODIS and
+VIIRS."""
 
 _SENT = re.compile("[!-~]*")
 _PORTS = {"https": 443, "http": 80}

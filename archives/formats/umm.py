@@ -1,13 +1,17 @@
 """Parse granule and collection records of the CMR: UMM-G 1.6 and UMM-C 1.18 JSON.
 
-Source: the schemas at cdn.earthdata.nasa.gov/umm/granule and .../collection.
+Source: the schemas at cdn.earthdata.nasa.gov/umm/granule and .../collection. Of PO.DAAC's records:
+answers of the CMR of 2020 and 2022 in public repositories (podaac/hitide-backfill-tool,
+podaac/tutorials), and its maker of footprints (podaac/forge).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
+
+import shapely
 
 from archives.formats.checksums import digest
 from archives.model import GranuleRecord, Ring
@@ -15,23 +19,35 @@ from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
 from modis.granule_name import parse_granule_name
+from modis.ocean_name import parse_ocean_name, product_of
 from modis.sphere import wrap_longitude
 
 _FEW_DEGREES = 2.0  # between the points on a box's parallels, which are not great circles
 _WIDEST = 170.0  # degrees: a ring bounds the smaller part of the sphere
+_SIMPLIFIED = 0.5
+"""Degrees by which PO.DAAC's footprints leave points out (podaac/forge, default tolerance)."""
+_PLANE = (-360.0, -90.0, 360.0, 90.0)
+_DAILY, _FINEST = "DAY", ".4km"
+"""Which level 3 files of ocean colour are listed: their collections hold periods from a day to a
+climatology, each in 4 and 9 km."""
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CmrCollection:
-    """A collection of a product: `version` as its provider spells it, `concept` its CMR name."""
+    """A collection of a product: `version` as its provider spells it, `concept` its CMR name.
+
+    `cartesian` tells whether its granules' polygons have straight lines in longitude and latitude;
+    those of others have great circles.
+    """
 
     product: str
     version: str
     concept: str
     first: date | None
     last: date | None
+    cartesian: bool = False
 
     @property
     def collection(self) -> Collection:
@@ -51,22 +67,27 @@ def collection_of(item: Json) -> CmrCollection:
                 ends.append(moment(span["EndingDateTime"]).date())
             else:
                 present = True
+    short_name = str(umm["ShortName"])
+    product, version = product_of(short_name) or (short_name, str(umm["Version"]))
+    space = umm.get("SpatialExtent", {}).get("GranuleSpatialRepresentation")
     return CmrCollection(
-        product=str(umm["ShortName"]),
-        version=str(umm["Version"]),
+        product=product,
+        version=version,
         concept=str(meta["concept-id"]),
         first=min(begins, default=None),
         last=None if present else max(ends, default=None),
+        cartesian=space == "CARTESIAN",
     )
 
 
 def record_of(
-    item: Json, product: str, collection: Collection, source: str
+    item: Json, product: str, collection: Collection, source: str, *, cartesian: bool = False
 ) -> GranuleRecord | None:
     """Parse an item of `granules.umm_json`; return None if it has no file that can be fetched.
 
-    Product and collection are those of the search. Raises KeyError or ValueError if the item is not
-    a UMM-G granule.
+    Product and collection are those of the search, `cartesian` is the collection's. None also for
+    level 3 files of ocean colour that are not daily or not in 4 km. Raises KeyError or ValueError
+    if the item is not a UMM-G granule.
     """
     umm = item["umm"]
     urls = list(_file_urls(umm))
@@ -75,7 +96,9 @@ def record_of(
     name = _name(umm, urls)
     url = next((u for u in urls if _base(u) == name), urls[0])
     begin, end = _times(umm)
-    parts = parse_granule_name(name)
+    parts, ocean = parse_granule_name(name), parse_ocean_name(name)
+    if ocean is not None and ocean.period and not _is_listed(name, ocean.period):
+        return None
     data = umm.get("DataGranule", {})
     about = _about_file(data, name)
     produced = data.get("ProductionDateTime")
@@ -85,19 +108,23 @@ def record_of(
         name=name,
         product=product,
         collection=collection,
-        start=parts.start if parts else begin,
+        start=parts.start if parts else ocean.start if ocean and ocean.period else begin,
         end=end,
         tile=tile,
-        boundary=None if tile else _boundary(umm),
+        boundary=None if tile else _boundary(umm, cartesian),
         production_time=(parts.production_time if parts else "")
         or (f"{moment(produced):%Y%j%H%M%S}" if produced else ""),
         size=int(about.get("SizeInBytes") or 0),
         checksum=checksum,
         checksum_type=checksum_type,
         url=url,
-        day_night=_day_night(data),
+        day_night=_day_night(data) or (ocean.day_night if ocean else ""),
         source=source,
     )
+
+
+def _is_listed(name: str, period: str) -> bool:
+    return period == _DAILY and (".L3m." not in name or _FINEST in name)
 
 
 def beginning(item: Json) -> datetime:
@@ -171,17 +198,17 @@ def _day_night(data: Json) -> str:
     return said if said in ("day", "night", "both") else ""
 
 
-def _boundary(umm: Json) -> tuple[Ring, ...] | None:
+def _boundary(umm: Json, cartesian: bool) -> tuple[Ring, ...] | None:
     """Read the granule's polygons or boxes; None if they are absent or invalid."""
     try:
         domain = umm.get("SpatialExtent", {}).get("HorizontalSpatialDomain", {})
-        return _rings(domain.get("Geometry", {}))
+        return _rings(domain.get("Geometry", {}), cartesian)
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
 
 
-def _rings(geometry: Json) -> tuple[Ring, ...] | None:
-    rings: list[Ring] = []
+def _rings(geometry: Json, cartesian: bool) -> tuple[Ring, ...] | None:
+    rings: list[Ring | None] = []
     for polygon in geometry.get("GPolygons", ()):
         points = [
             (float(p["Longitude"]), float(p["Latitude"])) for p in polygon["Boundary"]["Points"]
@@ -189,9 +216,9 @@ def _rings(geometry: Json) -> tuple[Ring, ...] | None:
         if len(points) > 3 and points[0] == points[-1]:
             points.pop()
         if len(points) >= 3:
-            rings.append(tuple(points))
+            rings.append(_widened(points) if cartesian else tuple(points))
     if rings:
-        return tuple(rings)
+        return tuple(ring for ring in rings if ring) if all(rings) else None
     boxes = [
         box_ring(
             LonLatBox(
@@ -204,6 +231,22 @@ def _rings(geometry: Json) -> tuple[Ring, ...] | None:
         for box in geometry.get("BoundingRectangles", ())
     ]
     return tuple(box for box in boxes if box) if boxes and all(boxes) else None
+
+
+def _widened(points: Sequence[tuple[float, float]]) -> Ring | None:
+    """Make a ring around a polygon of straight lines; None if it is too wide.
+
+    It is wider by what the polygon may have lost, and its lines are cut so short that great circles
+    do not differ from them.
+    """
+    polygon = shapely.Polygon(points)
+    lost = (polygon if polygon.is_valid else polygon.convex_hull).buffer(_SIMPLIFIED, quad_segs=2)
+    found = shapely.clip_by_rect(lost, *_PLANE)
+    west, _, east, _ = found.bounds
+    if east - west > _WIDEST or not isinstance(found, shapely.Polygon):
+        return None
+    lines = shapely.segmentize(found.exterior, _FEW_DEGREES)
+    return tuple((wrap_longitude(x), y) for x, y in lines.coords[:-1])
 
 
 def box_ring(box: LonLatBox) -> Ring | None:

@@ -20,6 +20,7 @@ from archives.kinds.web import Answer, Web
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_by_day
 from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.ocean_name import is_l2p
 from modis.sphere import wrap_longitude
 
 CMR_URL = "https://cmr.earthdata.nasa.gov/search"
@@ -150,13 +151,14 @@ class CmrArchive:
         if product not in self._collections:
             answer = self._web.get(
                 f"{self._url}/collections.umm_json",
-                [("short_name", product), ("has_granules", "true"), ("page_size", str(_PAGE))],
+                [*_named(product), ("has_granules", "true"), ("page_size", str(_PAGE))],
             )
             items = _items(answer)
             try:
-                self._collections[product] = tuple(collection_of(item) for item in items)
+                known = tuple(collection_of(item) for item in items)
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise _unreadable(answer, error) from error
+            self._collections[product] = tuple(each for each in known if each.product == product)
         return self._collections[product]
 
     def _ordered(
@@ -168,9 +170,10 @@ class CmrArchive:
         may lie up to its whole period after the beginning of its span.
         """
         held: list[tuple[datetime, str, int, GranuleRecord]] = []
+        cartesian = any(c.cartesian for c in self._known(product) if c.collection == collection)
         for number, item in enumerate(self._pages(parameters)):
             try:
-                record = record_of(item, product, collection, self.name)
+                record = record_of(item, product, collection, self.name, cartesian=cartesian)
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise AnswerBrokenError(
                     f"{bare_url(self._url)} lists a granule of {product} that cannot be read "
@@ -215,6 +218,16 @@ class CmrArchive:
                 f"{bare_url(url)} announced {total} granules and listed {got}: the list shrank "
                 "while it was read; search again"
             )
+
+
+def _named(product: str) -> list[tuple[str, str]]:
+    """Return the parameters that find a product's collections.
+
+    Each collection of a GHRSST product has a short name of its own, which ends in its version.
+    """
+    if is_l2p(product):
+        return [("short_name", f"{product}-v*"), ("options[short_name][pattern]", "true")]
+    return [("short_name", product)]
 
 
 def _around(box: LonLatBox) -> str:

@@ -37,9 +37,10 @@ from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_day import granule_day
 from modis.granule_name import GranuleName, parse_granule_name
+from modis.ocean_name import parse_ocean_name
 from modis.tile import Tile
 
-INDEX_SCHEMA = 3
+INDEX_SCHEMA = 4
 """Raise it when rows or what is read into them change. Where builds share a folder, the name of an
 index has it (`index_name`): each would make the other's anew."""
 _BATCH = 1_000  # files that are written to the index in one transaction
@@ -429,7 +430,12 @@ def describe(
     parts = parse_granule_name(official) or parse_granule_name(file_name)
     product = (outline.product if outline else "") or (sidecar.product if sidecar else "")
     collection = (outline.collection if outline else "") or (sidecar.collection if sidecar else "")
-    day_night = (outline.day_night if outline else "") or (sidecar.day_night if sidecar else "")
+    ocean = parse_ocean_name(file_name)
+    day_night = (
+        (outline.day_night if outline else "")
+        or (sidecar.day_night if sidecar else "")
+        or (ocean.day_night if ocean else "")
+    )
     start = (
         (parts.start if parts else None)
         or (outline.start if outline else None)

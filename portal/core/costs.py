@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from modis.granule_name import parse_granule_name
+from modis.formats import is_granule_file
 from portal.core.executions import Filters, failures
 from tasks.errors import StoreError
 from tasks.model import classes
@@ -142,7 +142,7 @@ def _blamed(failure: Failure) -> str:
     if failure.phase is not Phase.REPROJECTION:
         return ""
     word = failure.message.partition(" ")[0].rstrip(":")
-    return word if parse_granule_name(word) else ""
+    return word if is_granule_file(word) else ""
 
 
 def _granule(runtime: Runtime, key: str) -> str:

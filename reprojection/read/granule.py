@@ -18,6 +18,7 @@ import numpy.typing as npt
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import GranuleName, parse_granule_name
+from modis.ocean_name import parse_ocean_name
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Layer, LayerKind, split_index
@@ -303,9 +304,9 @@ def _describe(path: Path, container: Container) -> Granule:
         name=inventory.get("LOCALGRANULEID", "") or path.name,
         product=product,
         collection=collection,
-        start=parts.start if parts else _moment(inventory, "RANGEBEGINNING"),
+        start=parts.start if parts else _start(path.name, inventory),
         end=_moment(inventory, "RANGEENDING"),
-        production_time=parts.production_time if parts else "",
+        production_time=parts.production_time if parts else _produced(inventory),
         day_night=inventory.get("DAYNIGHTFLAG", "").lower(),
         grids=grids,
         swaths=swaths,
@@ -342,6 +343,22 @@ def _identity(inventory: Mapping[str, str], parts: GranuleName | None) -> tuple[
     version = inventory.get("VERSIONID")
     collection = Collection(version) if version else parts.collection if parts else ""
     return product, collection
+
+
+def _start(name: str, inventory: Mapping[str, str]) -> datetime | None:
+    """Return the nominal start of a granule whose name is not one of a tile or swath of the land.
+
+    The first pixels of a day of ocean colour are of the evening before.
+    """
+    named = parse_ocean_name(name)
+    return named.start if named and named.period else _moment(inventory, "RANGEBEGINNING")
+
+
+def _produced(inventory: Mapping[str, str]) -> str:
+    try:
+        return f"{datetime.fromisoformat(inventory['PRODUCTIONDATETIME']):%Y%j%H%M%S}"
+    except (KeyError, ValueError):
+        return ""
 
 
 def _moment(inventory: Mapping[str, str], which: str) -> datetime | None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from modis.ocean_name import product_of
 from reprojection.container import (
     LATITUDES,
     LONGITUDES,
@@ -45,10 +46,6 @@ _NAMES = (
 
 _ALSO = {"GRingPointLongitude": "GRingLongitude", "GRingPointLatitude": "GRingLatitude"}
 """Other names of the same, in files of NASA's Land SIPS."""
-
-_L2P = re.compile(r"(\w+-\w+-L2P)-v(\d+(?:\.\d+)?)")
-"""What files of the Group for High Resolution Sea Surface Temperature say that they are
-("GHRSST Data Processing Specification", version 2, global attribute `id`)."""
 
 _HALF = re.compile(r".*?\b(Day|Night)\b, Start Node", re.DOTALL)
 """How the comment of PO.DAAC's files of MODIS and VIIRS says which half of the day they are of."""
@@ -99,8 +96,11 @@ def netcdf_inventory(
             day, _, time = moment.partition("T")
             found[f"RANGE{which}DATE"] = (day,)
             found[f"RANGE{which}TIME"] = (time,)
-    if "SHORTNAME" not in found and (of_ghrsst := _L2P.fullmatch(str(attributes.get("id", "")))):
-        found["SHORTNAME"], found["VERSIONID"] = (of_ghrsst[1],), (of_ghrsst[2],)
+    if "SHORTNAME" not in found and (of_ghrsst := product_of(str(attributes.get("id", "")))):
+        product, version = of_ghrsst
+        found["SHORTNAME"], found["VERSIONID"] = (product,), (version,)
+        if "PRODUCTIONDATETIME" not in found and "date_created" in attributes:
+            found["PRODUCTIONDATETIME"] = (str(attributes["date_created"]),)
         said = _HALF.match(str(attributes.get("comment", "")))
         if said is not None and "DAYNIGHTFLAG" not in found:
             found["DAYNIGHTFLAG"] = (said[1],)

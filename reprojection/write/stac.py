@@ -45,6 +45,7 @@ _PLATFORMS = {
     "_NPP": "suomi-npp",
     "_NOAA20": "noaa-20",
     "_N20": "noaa-20",
+    "_JPSS1": "noaa-20",
     "_NOAA21": "noaa-21",
     "_N21": "noaa-21",
 }

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -114,14 +115,92 @@ def umm(
     }
 
 
+def umm_l2p(
+    name: str,
+    begin: datetime,
+    *,
+    boxes: Sequence[tuple[float, float, float, float]] = (),
+    ring: Sequence[tuple[float, float]] = (),
+    url: str = "",
+    short_name: str = "MODIS_T-JPL-L2P-v2019.0",
+) -> Json:
+    """An item of POCLOUD, in the form of the CMR's answers of 2020 and 2022.
+
+    They have no identifiers, no checksum, no size in bytes, no half of the day and no second of the
+    name in their times; boxes, and for some a footprint, west, south, east and north.
+    """
+    stem = name.removesuffix(".nc")
+    sides = ("West", "South", "East", "North")
+    geometry: Json = {
+        "BoundingRectangles": [
+            {f"{side}BoundingCoordinate": at for side, at in zip(sides, box, strict=True)}
+            for box in boxes
+        ]
+    }
+    if ring:
+        points = [{"Longitude": x, "Latitude": y} for x, y in [*ring, ring[0]]]
+        geometry["GPolygons"] = [{"Boundary": {"Points": points}}]
+    host = "https://archive.podaac.earthdata.nasa.gov"
+    public, kept = "podaac-ops-cumulus-public", "podaac-ops-cumulus-protected"
+    return {
+        "meta": {
+            "concept-type": "granule",
+            "concept-id": f"G-{stem}",
+            "revision-id": 1,
+            "native-id": stem,
+            "provider-id": "POCLOUD",
+            "revision-date": "2020-09-09T06:15:46.676Z",
+        },
+        "umm": {
+            "GranuleUR": stem,
+            "TemporalExtent": {
+                "RangeDateTime": {
+                    "BeginningDateTime": f"{begin:%Y-%m-%dT%H:%M:%S}.000Z",
+                    "EndingDateTime": f"{begin + timedelta(seconds=299):%Y-%m-%dT%H:%M:%S}.000Z",
+                }
+            },
+            "SpatialExtent": {"HorizontalSpatialDomain": {"Geometry": geometry}},
+            "DataGranule": {
+                "ArchiveAndDistributionInformation": [
+                    {"SizeUnit": "MB", "Size": 20.032519340515137, "Name": name}
+                ],
+                "DayNightFlag": "Unspecified",
+                "ProductionDateTime": "2020-09-09T06:10:48.000Z",
+            },
+            "CollectionReference": {"Version": "2019.0", "ShortName": short_name},
+            "RelatedUrls": [
+                {"URL": f"{host}/{public}/{short_name}/{name}.md5", "Type": "EXTENDED METADATA"},
+                {"URL": url or f"{host}/{kept}/{short_name}/{name}", "Type": "GET DATA"},
+                {"URL": f"{host}/s3credentials", "Type": "VIEW RELATED INFORMATION"},
+                {
+                    "URL": f"https://opendap.earthdata.nasa.gov/providers/POCLOUD/granules/{stem}",
+                    "Type": "GET DATA",
+                    "Subtype": "OPENDAP DATA",
+                },
+                {"URL": f"s3://{kept}/{short_name}/{name}", "Type": "GET DATA VIA DIRECT ACCESS"},
+            ],
+        },
+    }
+
+
 def umm_collection(
-    product: str, version: str, provider: str, first: str, last: str | None = None
+    product: str,
+    version: str,
+    provider: str,
+    first: str,
+    last: str | None = None,
+    space: str = "GEODETIC",
 ) -> Json:
     span = {"BeginningDateTime": first} | ({"EndingDateTime": last} if last else {})
     extent: Json = {"RangeDateTimes": [span], "EndsAtPresentFlag": last is None}
     return {
         "meta": {"concept-id": f"C-{product}-{version}-{provider}", "provider-id": provider},
-        "umm": {"ShortName": product, "Version": version, "TemporalExtents": [extent]},
+        "umm": {
+            "ShortName": product,
+            "Version": version,
+            "TemporalExtents": [extent],
+            "SpatialExtent": {"GranuleSpatialRepresentation": space},
+        },
     }
 
 
@@ -142,7 +221,13 @@ class Cmr:
 
     def _collections(self, request: Request) -> None:
         asked = parse_qs(urlsplit(request.path).query)
-        found = [c for c in self.collections if c["umm"]["ShortName"] == asked["short_name"][0]]
+        wanted = asked["short_name"][0]
+        pattern = asked.get("options[short_name][pattern]") == ["true"]
+
+        def meant(name: str) -> bool:
+            return fnmatchcase(name, wanted) if pattern else name == wanted
+
+        found = [c for c in self.collections if meant(c["umm"]["ShortName"])]
         request.answer(200, json.dumps({"hits": len(found), "items": found}).encode())
 
     def _granules(self, request: Request) -> None:

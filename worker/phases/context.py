@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
 
-from modis.formats import GRANULE_SUFFIXES
-from modis.granule_name import parse_granule_name
+from modis.formats import is_granule_file
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.isolation import run_in_fork
@@ -154,7 +153,7 @@ class Context(Surroundings):
             )
         if self.after_crash:
             for path in (path for files in fetched.values() for path in files):
-                if parse_granule_name(path.name) is not None:
+                if is_granule_file(path.name):
                     self.tell(until, f"reading {path.name} apart, after a crash")
                     _read_apart(path)
         return fetched
@@ -169,7 +168,7 @@ class Context(Surroundings):
             index: self._place(index, file)
             for index, files in self.inputs.items()
             for file in files
-            if file.name.lower().endswith(GRANULE_SUFFIXES)
+            if is_granule_file(file.name)
         }
         found = 0
         for index, path in granules.items():

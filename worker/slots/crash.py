@@ -2,7 +2,7 @@
 
 import signal
 
-from modis.granule_name import parse_granule_name
+from modis.formats import is_granule_file
 from tasks.model.spec import CollectSpec
 from tasks.tables.protocol import Claimed
 from worker.sandbox.messages import Ended
@@ -27,4 +27,4 @@ def may_be_a_granules(claimed: Claimed, ended: Ended) -> bool:
     if isinstance(claimed.spec, CollectSpec):
         return True
     files = (file for files in claimed.input_files.values() for file in files)
-    return any(parse_granule_name(file.name) is not None for file in files)
+    return any(is_granule_file(file.name) for file in files)
