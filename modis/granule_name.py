@@ -1,7 +1,8 @@
 """What a granule's file name says, as the data centres form it.
 
 `PRODUCT.AYYYYDDD[.HHMM][.hHHvVV].CCC[.PRODUCTION].hdf`: the acquisition date, the time of a swath
-or the tile, the collection and the production time (LP DAAC and LAADS naming conventions).
+or the tile, the collection and the production time (LP DAAC and LAADS naming conventions). Of
+albedo with gaps filled, `PRODUCT_DDD_YYYY_VCCC.hdf`: the product names the kind and the band.
 """
 
 import re
@@ -17,6 +18,10 @@ _NAME = re.compile(
     r"(?:\.h(?P<h>\d{2})v(?P<v>\d{2}))?"
     r"\.(?P<collection>\d{3})"
     r"(?:\.(?P<production>\d{13}))?(?:\.|$)"
+)
+
+_GAP_FILLED = re.compile(
+    r"^(?P<product>MCD43GF_\w+?)_(?P<day>\d{3})_(?P<year>\d{4})_V(?P<collection>\d{3})\."
 )
 
 _OTHER = re.compile(r"(?:M[OY]D|V[NJ].)(?:(?:29|30)[PE]|46A)")
@@ -69,19 +74,21 @@ def _identity(name: GranuleName) -> tuple[object, ...]:
 
 def parse_granule_name(name: str) -> GranuleName | None:
     """Return the parts of a file name, or None when it is not a granule's."""
-    match = _NAME.match(name)
+    match = _NAME.match(name) or _GAP_FILLED.match(name)
     if match is None:
         return None
-    day, hour, minute = int(match["day"]), int(match["hour"] or 0), int(match["minute"] or 0)
+    said: dict[str, str | None] = dict.fromkeys(("hour", "minute", "h", "v", "production"))
+    said |= match.groupdict()
+    day, hour, minute = int(match["day"]), int(said["hour"] or 0), int(said["minute"] or 0)
     year = int(match["year"])
     if not (1 <= day <= 366 and hour < 24 and minute < 60 and 1 <= year <= 9998):
         return None
-    other = bool(match["h"] and _OTHER.match(match["product"]))
+    other = bool(said["h"] and _OTHER.match(match["product"]))
     return GranuleName(
         product=match["product"],
         collection=Collection(match["collection"]),
         start=datetime(year, 1, 1, hour, minute, tzinfo=UTC) + timedelta(days=day - 1),
-        tile=Tile(int(match["h"]), int(match["v"])) if match["h"] and not other else None,
-        other_tile=f"h{match['h']}v{match['v']}" if other else "",
-        production_time=match["production"] or "",
+        tile=Tile(int(said["h"]), int(said["v"] or 0)) if said["h"] and not other else None,
+        other_tile=f"h{said['h']}v{said['v']}" if other else "",
+        production_time=said["production"] or "",
     )

@@ -1,14 +1,17 @@
 """Take the header of a granule: its structure and attributes, no pixels.
 
 Headers in `tests/headers` are what the reader is tested against (`tests/reprojection/headers.py`
-writes granules of them). A header is taken from a HDF4, HDF5 or netCDF-4 file, or from the DMR
-(DAP 4 metadata, XML) that a server has made of one:
+writes granules of them). A header is taken from a HDF4, HDF5 or netCDF-4 file, or from a text that
+a program has made of one: the DMR (DAP 4 metadata, XML) or the .das and .dds (DAP 2) of OPeNDAP's
+server, or what `ncdump -h` prints (CDL):
 
-    python -m tools.take_header FILE --source TEXT > tests/headers/PRODUCT.json
+    python -m tools.take_header FILE [DDS] --source TEXT > tests/headers/PRODUCT.json
 
 Kept are types, names, groups, dimensions, and attributes as they are. Left out, and counted, are
 texts of more than 400 characters besides StructMetadata and CoreMetadata, and the history of
-production (ArchiveMetadata, names of input files).
+production (ArchiveMetadata, names of input files). What the server has added, so that clients of CF
+understand a file, is left out. It may leave out StructMetadata: that of a tile or globe is made
+then, from the names of its grids and the tile in the file's name; say so in the source.
 """
 
 import argparse
@@ -27,8 +30,15 @@ from pyhdf.SD import SD, SDC
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import parse_granule_name
+from modis.tile import TILE_SIZE
 from reprojection.read.hdf4 import DTYPES
 from reprojection.read.structmetadata import parse_structure
+from reprojection.sample.hdfeos_write import (
+    FieldToWrite,
+    GranuleToWrite,
+    GridToWrite,
+    struct_metadata,
+)
 
 _LONGEST = 400
 _NEEDED = re.compile(r"(Struct|Core|core)[mM]etadata[._]\d+$")
@@ -53,13 +63,28 @@ _DAP: Mapping[str, str] = {
     "Float64": "f8",
 }
 _SPACE = "{http://xml.opendap.org/ns/DAP/4.0#}"
+_CDL: Mapping[str, str] = {
+    "byte": "i1",
+    "ubyte": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "int64": "i8",
+    "uint64": "u8",
+    "float": "f4",
+    "double": "f8",
+}
+_SUFFIXES = {"b": "i1", "ub": "u1", "s": "i2", "us": "u2", "u": "u4", "ll": "i8", "ull": "u8"}
+_ADDED = ("eos5_cf_projection", "XDim", "YDim", "Latitude", "Longitude")
+"""Data sets by which the server places a grid, if the first of them is there."""
 
 Value = str | list[int | float]
 Attribute = tuple[str, str, Value]  # name, type, value
 
 
-def header_of(path: Path, source: str) -> dict[str, Any]:
-    """Take the header of a file, or of the DMR of one; raise ValueError for other files."""
+def header_of(path: Path, source: str, dds: Path | None = None) -> dict[str, Any]:
+    """Take the header of a file, or of a text that is made of one; raise ValueError for others."""
     head = path.read_bytes()[:512]
     if head.startswith(HDF4_MAGIC):
         file, form, attributes, fields = path.name, "hdf4", *_of_hdf4(path)
@@ -67,8 +92,12 @@ def header_of(path: Path, source: str) -> dict[str, Any]:
         file, form, attributes, fields = path.name, "hdf5", *_of_hdf5(path)
     elif b"DAP/4.0" in head:
         file, form, attributes, fields = _of_dmr(path)
+    elif head.startswith(b"Attributes {") and dds is not None:
+        file, form, attributes, fields = _of_das(path.read_text("utf-8"), dds.read_text("utf-8"))
+    elif head.startswith(b"netcdf "):
+        file, form, attributes, fields = _of_cdl(path.read_text("utf-8"))
     else:
-        raise ValueError(f"{path} is neither HDF nor a DMR: it begins with {head[:16]!r}")
+        raise ValueError(f"{path} is no HDF, DMR, CDL, nor .das with a .dds: {head[:16]!r}")
     kept = [one for one in attributes if _is_kept(one)]
     left = len(attributes) - len(kept)
     for field in fields:
@@ -187,11 +216,9 @@ def _of_dmr(path: Path) -> tuple[str, str, list[Attribute], list[dict[str, Any]]
     attributes = _dap_attributes(root)
     fields = [*_dap_fields(root, "/", sizes)]
     if form == "hdf5":
-        return file, form, attributes, fields
+        return file, form, attributes, _without_added(file, fields)
     # A DMR writes names of HDF4 with underscores; StructMetadata has them as they are.
-    attributes = [
-        (re.sub(r"(Metadata)_(\d+)$", r"\1.\2", name), *rest) for name, *rest in attributes
-    ]  # type: ignore[misc]
+    attributes = [_with_point(one) for one in attributes]
     struct = "".join(str(one[2]) for one in attributes if one[0].startswith("StructMetadata."))
     return file, form, attributes, _named_as_in_hdf4(fields, struct)
 
@@ -217,8 +244,9 @@ def _dap_fields(
                 said = dim.get("name")
                 size = int(str(dim.get("size"))) if said is None else sizes[said]
                 dims.append([str(said or "").lstrip("/"), size])
+            own = f"{_SPACE}Attribute[@name='fullnamepath']/{_SPACE}Value"
             yield {
-                "name": name,
+                "name": one.findtext(own) or name,
                 "type": _DAP[kind],
                 "dims": dims,
                 "attributes": _dap_attributes(one),
@@ -238,15 +266,176 @@ def _dap_attributes(holder: ElementTree.Element) -> list[Attribute]:
     return found
 
 
+def _without_added(file: str, fields: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out by what the server places the grids of HDF-EOS5, and make their StructMetadata."""
+    kept: list[dict[str, Any]] = []
+    grids: dict[str, list[dict[str, Any]]] = {}
+    placed = {one["name"].rpartition("/")[0] for one in fields if one["name"].endswith(_ADDED[0])}
+    for one in fields:
+        folder, _, name = one["name"].rpartition("/")
+        if folder in placed and name in _ADDED:
+            continue
+        own = [at for at in one["attributes"] if at[0] not in ("coordinates", "grid_mapping")]
+        at = re.fullmatch(r"/HDFEOS/GRIDS/([^/]+)/Data Fields", folder)
+        if at and len(one["dims"]) > 1:
+            bare = [[dim.rpartition("/")[2], size] for dim, size in one["dims"]]
+            grids.setdefault(at[1], []).append({**one, "name": name, "dims": bare})
+        dims = [["", size] for _, size in one["dims"]] if placed else one["dims"]
+        kept.append({**one, "dims": dims, "attributes": own if placed else one["attributes"]})
+    if not grids:
+        return kept
+    text = _structure(file, grids).replace("=GCTP", "=HE5_GCTP")
+    struct = "/HDFEOS INFORMATION/StructMetadata.0"
+    return [{"name": struct, "type": "text", "text": text, "attributes": []}, *kept]
+
+
+def _structure(file: str, grids: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Make the StructMetadata of grids that are all of one tile, or of the globe."""
+    name = parse_granule_name(file)
+    if name is None:
+        raise ValueError(f"{file} is no name of a granule: its tile is not known")
+    made = [
+        GridToWrite(
+            name=grid,
+            upper_left=(name.tile.left, name.tile.top) if name.tile else (-180.0, 90.0),
+            lower_right=(name.tile.left + TILE_SIZE, name.tile.top - TILE_SIZE)
+            if name.tile
+            else (180.0, -90.0),
+            corners="metres" if name.tile else "packed degrees",
+            fields=[
+                FieldToWrite(
+                    name=one["name"],
+                    values=np.broadcast_to(
+                        np.zeros((), one["type"]), [size for _, size in one["dims"]]
+                    ),
+                    dims=tuple(dim for dim, _ in one["dims"]),
+                )
+                for one in fields
+            ],
+        )
+        for grid, fields in grids.items()
+    ]
+    granule = GranuleToWrite(
+        local_name=file,
+        product=name.product,
+        collection=0,
+        start=name.start,
+        end=name.start,
+        produced=name.start,
+        day_night="",
+        ring=(),
+        structure=made[0],
+        more=made[1:],
+    )
+    return struct_metadata(granule)
+
+
+def _of_das(das: str, dds: str) -> tuple[str, str, list[Attribute], list[dict[str, Any]]]:
+    """Read the DAP 2 metadata of a HDF4 file."""
+    groups = _das_groups(das)
+    file = re.findall(r"}\s*(\S+?);", dds)[-1]
+    attributes = [_with_point(one) for one in groups.pop("HDF_GLOBAL", [])]
+    fields, grids = [], dict[str, list[dict[str, Any]]]()
+    for kind, name, shape in re.findall(r"^\s+(\w+) (\w+)((?:\[\w+ = \d+\])+);", dds, re.MULTILINE):
+        own = {one[0]: one for one in groups.get(name, [])}
+        if any(at.startswith("orig_") for at in own):
+            raise ValueError(f"the server has unpacked {name}: what the file holds is not told")
+        mapping = str(own.pop("grid_mapping", ("", "text", ""))[2])
+        own.pop("coordinates", None)
+        dims = [[dim, int(size)] for dim, size in re.findall(r"\[(\w+) = (\d+)\]", shape)]
+        one = {"name": name, "type": _DAP[kind], "dims": dims, "attributes": [*own.values()]}
+        fields.append(one)
+        if grid := mapping.removesuffix("_eos_cf_projection"):
+            grids.setdefault(grid, []).append(one)
+    struct = "".join(str(one[2]) for one in attributes if one[0].startswith("StructMetadata."))
+    if not struct:
+        struct = _structure(file, grids)
+        attributes.append(("StructMetadata.0", "text", struct))
+    return file, "hdf4", attributes, _named_as_in_hdf4(fields, struct)
+
+
+def _das_groups(das: str) -> dict[str, list[Attribute]]:
+    """Read the attributes of each variable; those of containers in it are passed over."""
+    tokens = re.findall(r'"(?:[^"\\]|\\.)*"|[{};]|[^\s{};"]+', das)
+    groups: dict[str, list[Attribute]] = {}
+    depth, line, inside = 0, list[str](), ""
+    for token in tokens:
+        if token == "{":
+            depth += 1
+            inside = line[-1] if depth == 2 else inside
+            line = []
+        elif token == "}":
+            depth -= 1
+        elif token != ";":
+            line.append(token)
+        else:
+            kind, name, *values = line
+            line = []
+            if depth == 2 and values and kind in _DAP:
+                groups.setdefault(inside, []).append(_das_attribute(kind, name, values))
+    return groups
+
+
+def _das_attribute(kind: str, name: str, values: Sequence[str]) -> Attribute:
+    if kind == "String":
+        return name, "text", "".join(re.sub(r"\\(.)", r"\1", one.strip('",')) for one in values)
+    dtype = _DAP[kind]
+    numbers = np.array([float(one.strip(",")) for one in values]).astype(dtype)
+    return name, dtype, numbers.tolist()
+
+
+def _of_cdl(text: str) -> tuple[str, str, list[Attribute], list[dict[str, Any]]]:
+    """Read what `ncdump -h` prints of a netCDF-4 file."""
+    path, sizes = "/", dict[str, int]()
+    attributes: list[Attribute] = []
+    fields: dict[str, dict[str, Any]] = {}
+    plain = re.sub(r'",\s*\n\s*"', "", text).replace("\\:", "\0")
+    for line in plain.splitlines():
+        said = line.strip().removesuffix(";").strip()
+        if group := re.fullmatch(r"group: (.+) \{", said):
+            path += f"{group[1]}/"
+        elif said.startswith("}"):
+            path = path.rstrip("/").rpartition("/")[0] + "/"
+        elif size := re.fullmatch(r"(\w+) = (?:UNLIMITED.*\()?(\d+).*", said):
+            sizes[size[1]] = int(size[2])
+        elif attribute := re.fullmatch(r"(?:string )?(\w*):(\S+) = (.*)", said):
+            one = _cdl_attribute(attribute[2], attribute[3])
+            owner = fields[path + attribute[1]]["attributes"] if attribute[1] else attributes
+            if attribute[1] or path == "/":
+                owner.append(one)
+        elif (field := re.fullmatch(r"(\w+) (\w+)(?:\((.*)\))?", said)) and field[1] in _CDL:
+            dims = [[dim, sizes[dim]] for dim in (field[3] or "").split(", ") if dim]
+            name, kind = path + field[2], _CDL[field[1]]
+            fields[name] = {"name": name, "type": kind, "dims": dims, "attributes": []}
+    said_name = next((str(one[2]) for one in attributes if one[0] == "LocalGranuleID"), "")
+    file = said_name or text.split()[1] + ".nc"
+    return file, "hdf5", attributes, [*fields.values()]
+
+
+def _cdl_attribute(name: str, value: str) -> Attribute:
+    if value.startswith('"'):
+        return name, "text", json.loads(value.replace("\\'", "'").replace("\0", ":"))
+    parts = [
+        re.fullmatch(r"(.*?\d\.?|-?(?:NaN|Infinity))([a-zA-Z]*)", one) for one in value.split(", ")
+    ]
+    numbers = [(one[1], one[2].lower()) for one in parts if one is not None]
+    kinds = {
+        "f4"
+        if suffix == "f"
+        else _SUFFIXES.get(suffix, "f8" if re.search(r"[.eN]", number) else "i4")
+        for number, suffix in numbers
+    }
+    kind = kinds.pop()
+    return name, kind, np.array([float(number) for number, _ in numbers]).astype(kind).tolist()
+
+
 def _named_as_in_hdf4(fields: Sequence[dict[str, Any]], struct: str) -> list[dict[str, Any]]:
     """Give the fields of an HDF4 file the names, and dimensions, that StructMetadata has."""
     structure = parse_structure(struct)
-    known = {}
-    for part in (*structure.grids, *structure.swaths):
-        every = part.fields if hasattr(part, "fields") else (*part.geo_fields, *part.data_fields)
-        for field in every:
-            known[part.name, _as_dap(field.name)] = part.name, field
-    found = []
+    parts = [(grid.name, grid.fields) for grid in structure.grids]
+    parts += [(swath.name, swath.geo_fields + swath.data_fields) for swath in structure.swaths]
+    known = {(part, _as_dap(field.name)): (part, field) for part, every in parts for field in every}
+    found: list[dict[str, Any]] = []
     for one in fields:
         group, _, name = one["name"].lstrip("/").rpartition("/")
         there = known.get((group.split("/")[0], name))
@@ -259,6 +448,11 @@ def _named_as_in_hdf4(fields: Sequence[dict[str, Any]], struct: str) -> list[dic
         dims = [[name, size] for name, (_, size) in zip(names, one["dims"], strict=True)]
         found.append({**one, "name": field.name, "dims": dims})
     return found
+
+
+def _with_point(one: Attribute) -> Attribute:
+    """Give the metadata of HDF-EOS their name; the server writes no points in names."""
+    return re.sub(r"(Metadata)_(\d+)$", r"\1.\2", one[0]), one[1], one[2]
 
 
 def _as_dap(name: str) -> str:
@@ -286,9 +480,10 @@ def main() -> None:
     """Print the header of the file that is named."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("file", type=Path)
+    parser.add_argument("dds", type=Path, nargs="?", help="the .dds that belongs to a .das")
     parser.add_argument("--source", required=True, help="where the file or DMR was found")
     given = parser.parse_args()
-    sys.stdout.write(as_text(header_of(given.file, given.source)))
+    sys.stdout.write(as_text(header_of(given.file, given.source, given.dds)))
 
 
 if __name__ == "__main__":

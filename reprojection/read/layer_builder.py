@@ -117,7 +117,9 @@ class LayerBuilder:
                 axes = dims.index("YDim"), dims.index("XDim")
                 sizes = tuple(dataset.shape[axis] for axis in axes)
                 return axes if sizes == (grid.height, grid.width) else None
-            return None
+            # A grid may name its dimensions as it likes: MCD43GF's are NumLatPoints, NumLongPoints.
+            own = not {"YDim", "XDim"} & {*dims} and dataset.shape == (grid.height, grid.width)
+            return (0, 1) if own else None
         if swath is not None:
             for rows, columns in _swath_axes(swath):
                 if rows in dims and columns in dims:

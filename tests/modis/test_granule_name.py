@@ -50,3 +50,12 @@ def test_any_name_is_split_or_left(name: str) -> None:
 def test_any_date_and_time_are_split_or_left(name: str) -> None:
     found = parse_granule_name(name)
     assert found is None or found.product == name[:5]
+
+
+def test_albedo_with_gaps_filled_has_its_day_and_year_behind_its_kind() -> None:
+    found = parse_granule_name("MCD43GF_bsa_Band1_365_2021_V061.hdf")
+    assert found is not None
+    assert (found.product, found.collection) == ("MCD43GF_bsa_Band1", "61")
+    assert (found.start.date().isoformat(), found.tile) == ("2021-12-31", None)
+    assert parse_granule_name("MCD43GF_wsa_shortwave_001_2000_V006.hdf") is not None
+    assert parse_granule_name("MCD43GF_bsa_Band1_367_2021_V061.hdf") is None

@@ -25,7 +25,7 @@ Value = str | list[int | float]
 
 _SCANS = (203, 204, 202, 201, 337)  # of granules; two of them are written
 _PER_SCAN = (1, 2, 4, 8, 10, 16, 20, 32, 40)
-_CUT = {1233: 9, 1057: 7, 768: 8}  # lines of cut-outs
+_CUT = {1233: 9, 1057: 7, 768: 8, 1124660: 7, 3457713: 7}  # of cut-outs and compact lists
 _TIMES = 40  # by which tiles and globes are smaller
 _ACROSS = (3200, 6400, 4064)  # pixels of VIIRS across, which are all written
 _KINDS = {
@@ -70,6 +70,12 @@ class DataSet(BaseModel):
                 assert not isinstance(value, str)
                 return value
         return []
+
+    @property
+    def has_poor_range(self) -> bool:
+        """Whether the granule itself states a range of one number, or one that ends too low."""
+        ends = self.numbers("valid_range")
+        return len(ends) == 1 or (len(ends) == 2 and ends[1] < ends[0])
 
     def said(self, name: str) -> str:
         """Return an attribute that is a text; "" if it is not there."""

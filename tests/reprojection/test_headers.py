@@ -76,7 +76,10 @@ def faults(granule: Granule, layer: Layer, one: DataSet) -> list[str]:
     """Say in what a layer is not what its header states."""
     entry = granule.entry
     mine = entry.layer(layer.base_name) if entry is not None else None
-    found = [*layer.notes]
+    found = [] if one.has_poor_range else [*layer.notes]
+    lengths = entry.bands_of(layer.base_name) if entry is not None else ()
+    if lengths and lengths != tuple(size for _, size in layer.bands):
+        found.append(f"bands {layer.bands}, the catalogue has {lengths}")
     fills = one.numbers("_FillValue")
     if mine is None or mine.fill is None:
         meant = tuple(_as(layer, value) for value in fills)
@@ -87,6 +90,8 @@ def faults(granule: Granule, layer: Layer, one: DataSet) -> list[str]:
     if there and not np.allclose(layer.valid_range or (math.nan, math.nan), ends):
         found.append(f"range {layer.valid_range}, stated {ends}")
     right = _scale(entry, mine, one)
+    if right is None and one.numbers("scale_factor") == [0] and not layer.scale_problem:
+        found.append("its factor of 0 is taken for none")
     if right is not None and not np.allclose((layer.scale, layer.offset), right, rtol=1e-6):
         found.append(f"scale {(layer.scale, layer.offset)}, stated {right}")
     units = one.said("units").strip()
@@ -112,7 +117,7 @@ def _scale(
     factor, shift = one.numbers("scale_factor"), one.numbers("add_offset", "offset")
     if mine is not None and (mine.scale is not None or mine.offset is not None or mine.scaled_by):
         return None
-    if not factor and not shift:
+    if factor == [0] or not (factor or shift):
         return None
     by, add = float((factor or [1.0])[0]), float((shift or [0.0])[0])
     scaling = (mine.scaling if mine else None) or (entry.scaling if entry else None)
