@@ -1,10 +1,13 @@
 """Find the pixel at a place: one rule for values, series, tables, explanations and sites."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from rasterio.transform import Affine, rowcol
 
 from modis.axes import Pixel
+from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
 
@@ -48,3 +51,27 @@ def pixels_at(grid: Grid, lon: Floats, lat: Floats) -> tuple[Whole, Whole]:
         inside &= rows == NOWHERE
         rows[inside], cols[inside] = row[inside], col[inside]
     return rows, cols
+
+
+def pixels_in(
+    space: SourceSpace, wholes: Sequence[Grid], lon: Floats, lat: Floats
+) -> tuple[Whole, Whole]:
+    """Return rows and columns in a space of the pixels that hold places, by the rule of `pixel_at`.
+
+    Args:
+        space: The pixel space of the grids.
+        wholes: Grids; a place has the pixel of the first that holds it.
+        lon: Longitudes in WGS84 degrees, shape (n,).
+        lat: Latitudes, shape (n,).
+
+    Returns:
+        Rows and columns, shape (n,); NOWHERE outside all grids.
+    """
+    rows = np.full(lon.shape, NOWHERE)
+    columns = rows.copy()
+    for whole in wholes:
+        left, top = space.offset(whole)
+        row, column = pixels_at(whole, lon, lat)
+        mine = (row != NOWHERE) & (rows == NOWHERE)
+        rows[mine], columns[mine] = row[mine] + top, column[mine] + left
+    return rows, columns

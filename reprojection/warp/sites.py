@@ -26,7 +26,7 @@ from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import Floats, to_lonlat, wrap_longitude
 from reprojection.grid.grids import Grid
-from reprojection.grid.pixel_at import NOWHERE, pixels_at
+from reprojection.grid.pixel_at import pixels_in
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets
 from reprojection.read import qa
@@ -151,18 +151,7 @@ class Places:
         self.pixels = lru_cache(1)(self._find_pixels)
 
     def _find_pixels(self, space: SourceSpace, wholes: tuple[Grid, ...]) -> tuple[Whole, Whole]:
-        """Return the rows and columns in a space of the sites' pixels.
-
-        Each is that of the first of some grids which holds the site (`pixel_at`).
-        """
-        rows = np.full(self.lon.shape, NOWHERE)
-        columns = rows.copy()
-        for whole in wholes:
-            left, top = space.offset(whole)
-            row, column = pixels_at(whole, self.lon, self.lat)
-            mine = (row != NOWHERE) & (rows == NOWHERE)
-            rows[mine], columns[mine] = row[mine] + top, column[mine] + left
-        return rows, columns
+        return pixels_in(space, wholes, self.lon, self.lat)
 
     def _find_in_grid(
         self, space: SourceSpace, grid: Grid, wholes: tuple[Grid, ...]

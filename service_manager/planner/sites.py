@@ -10,6 +10,7 @@ from datetime import date
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import shapely
 
 from archives.model import GranuleRecord, Ring
@@ -19,6 +20,7 @@ from modis.tile import Tile, tiles_around
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid
+from reprojection.grid.pixel_at import pixels_in
 from reprojection.grid.sinusoidal import tiles_touching
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.draft import Draft, PlannedRaster
@@ -81,8 +83,9 @@ class SitesPlan:
         self._spec = SitesSpec(sites=sites_text(sites))
         self._comparison = comparison_of(resolved)
         self._made: list[PlannedRaster] = []
-        self._wholes = tuple(grid_spec(part.grid) for part in resolved.target.parts)
-        self._cells, self._outside = _cells_with(sites, [cell.grid for cell in cells])
+        wholes = [part.grid for part in resolved.target.parts]
+        self._wholes = tuple(grid_spec(whole) for whole in wholes)
+        self._cells, self._outside = cells_with(sites, [cell.grid for cell in cells], wholes)
 
     @classmethod
     def of(cls, resolved: ResolvedRequest, cells: Sequence[WindowCell]) -> "SitesPlan | None":
@@ -224,34 +227,62 @@ def _solar_times(wanted: ProductLayers) -> tuple[str, ...]:
     return names if any(names) else ()
 
 
-def _cells_with(
-    sites: Sequence[SiteChoice], grids: Sequence[Grid]
+def cells_with(
+    sites: Sequence[SiteChoice], grids: Sequence[Grid], wholes: Sequence[Grid]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the cells in which a site's pixels lie, by number, and the sites in none."""
+    """Return the cells in which pixels around a site lie, by number, and the sites in none.
+
+    `wholes` are the grids that the cells are parts of: a site has the pixel that it has there, as
+    when the cells are read (`reprojection.warp.sites`). A polygon is in a cell if its bounds are.
+    """
     if not grids:
         return (), ()
     space = SourceSpace.of(grids[0])
-    corners, of = [], []
-    for number, site in enumerate(sites):
-        places = np.array([[site.lon, site.lat]])
-        if site.area is not None:
-            places = np.concatenate([places, shapely.get_coordinates(site.area)])
-        corners.append(places)
-        of += [number] * len(places)
-    lon, lat = np.concatenate(corners).T
-    x, y = space.pixels(lon, lat)
-    firsts = np.flatnonzero(np.diff(of, prepend=-1))
-    north, south = np.minimum.reduceat(y, firsts), np.maximum.reduceat(y, firsts)
+    rows, columns = pixels_in(
+        space, wholes, np.array([s.lon for s in sites]), np.array([s.lat for s in sites])
+    )
+    polygons = [number for number, site in enumerate(sites) if site.area is not None]
+    areas = _Bounds.of(space, [sites[number] for number in polygons]) if polygons else None
     found, inside = [], np.zeros(len(sites), np.bool_)
     for number, grid in enumerate(grids):
         left, top = space.offset(grid)
-        near = space.near(grid, x)
-        west, east = np.minimum.reduceat(near, firsts), np.maximum.reduceat(near, firsts)
-        # NaN, of a place that the grid's CRS does not have, is in no cell.
-        here = (east + 1 >= left) & (west - 1 < left + grid.width)
-        here &= (south + 1 >= top) & (north - 1 < top + grid.height)
-        if here.any():
+        # Around each site, the pixels next to its own count.
+        right, bottom = left + grid.width, top + grid.height
+        near = (rows >= top - 1) & (rows <= bottom) & (columns >= left - 1) & (columns <= right)
+        inside |= (rows >= top) & (rows < bottom) & (columns >= left) & (columns < right)
+        if areas is not None:
+            near[polygons] |= areas.touch(space, grid, 1)
+            inside[polygons] |= areas.touch(space, grid, 0)
+        if near.any():
             found.append(number)
-        own = (east >= left) & (west < left + grid.width)
-        inside |= own & (south >= top) & (north < top + grid.height)
     return tuple(found), tuple(s.name for s, there in zip(sites, inside, strict=True) if not there)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bounds:
+    """The fractional columns and rows of polygons' points, and where those of each begin."""
+
+    x: npt.NDArray[np.float64]
+    y: npt.NDArray[np.float64]
+    firsts: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, space: SourceSpace, sites: Sequence[SiteChoice]) -> "_Bounds":
+        points = [shapely.get_coordinates(site.area) for site in sites]
+        lon, lat = np.concatenate(points).T
+        x, y = space.pixels(lon, lat)
+        return cls(x=x, y=y, firsts=np.cumsum([0, *(len(each) for each in points[:-1])]))
+
+    def touch(self, space: SourceSpace, grid: Grid, beside: int) -> npt.NDArray[np.bool_]:
+        """Tell which polygons' bounds touch a grid with so many pixels around it.
+
+        NaN, of a point that the grid's CRS does not have, is in no grid.
+        """
+        left, top = space.offset(grid)
+        x = space.near(grid, self.x)
+        west, east = np.minimum.reduceat(x, self.firsts), np.maximum.reduceat(x, self.firsts)
+        north = np.minimum.reduceat(self.y, self.firsts)
+        south = np.maximum.reduceat(self.y, self.firsts)
+        across = (east + beside >= left) & (west - beside < left + grid.width)
+        down = (south + beside >= top) & (north - beside < top + grid.height)
+        return np.asarray(across & down)
