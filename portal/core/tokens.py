@@ -3,11 +3,12 @@
 They are for sign-in links, sessions, and programs of the machine that has the signing key. Tokens
 that people make for their programs are stored (`tasks/tables/token_table.py`).
 
-A token is `itsdangerous` text: owner and role, the time of signing, and a signature by the
-installation's secret. Each use has its own salt, so that a sign-in link is not a valid API token. A
-new secret invalidates all of them.
+A token is `itsdangerous` text: owner and role, of a session a random number too, the second of
+signing, and a signature by the installation's secret. Each use has its own salt, so that a sign-in
+link is not a valid API token. A new secret invalidates all of them.
 """
 
+import secrets
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +47,9 @@ LIFETIMES = {
     Use.PROVIDED: 86400,  # a group that somebody has left ends within it
 }
 """Seconds after which a token is refused."""
+_SESSIONS = (Use.SESSION, Use.PROVIDED)
+"""Each ends by itself, so that no two of one person may be alike."""
+_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +92,8 @@ def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use
     """
     if not owner or len(owner) > LONGEST_OWNER:
         raise ValueError(f"an owner must have 1 to {LONGEST_OWNER} characters, got {owner!r}")
-    return _serializer(secret, use).dumps([owner, Role(role).value])
+    own = [secrets.token_urlsafe(_BYTES)] if use in _SESSIONS else []
+    return _serializer(secret, use).dumps([owner, Role(role).value, *own])
 
 
 def read(secret: str, token: str, *, use: Use = Use.API) -> Person | None:
@@ -113,7 +118,7 @@ def _signed(secret: str, token: str, use: Use) -> tuple[Person, int] | None:
     except BadData:
         return None
     match content:
-        case [str(owner), str(role)] if role in {*Role}:
+        case [str(owner), str(role)] | [str(owner), str(role), str()] if role in {*Role}:
             return Person(owner=owner, role=Role(role)), int(at.timestamp())
         case _:
             return None

@@ -71,6 +71,30 @@ def is_in(client: httpx.Client) -> bool:
     return client.get("/tokens").status_code == 200
 
 
+def test_two_sign_ins_of_one_second_are_two_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = time.time()
+    monkeypatch.setattr(time, "time", lambda: second)
+    with (
+        live_portal(live_runtime(), settings()) as portal,
+        portal.browser() as client,
+        portal.browser() as other,
+    ):
+        assert client.cookies[COOKIE] != other.cookies[COOKIE]
+        assert client.post("/sign-out").status_code == 200
+        assert not is_in(client)
+        assert is_in(other)
+
+
+@pytest.mark.parametrize("use", [Use.SESSION, Use.PROVIDED])
+def test_a_session_of_the_build_before_is_good(use: Use) -> None:
+    """It holds no number of its own."""
+    of_before = tokens._serializer(SECRET, use).dumps(["ada@example.org", "scientist"])
+    found = tokens.read(SECRET, of_before, use=use)
+    assert found is not None
+    assert found.owner == "ada@example.org"
+    assert tokens.read(SECRET, tokens.issue(SECRET, "ada@example.org", use=use), use=use) == found
+
+
 def test_signing_out_ends_the_session_wherever_its_cookie_is() -> None:
     with (
         live_portal(live_runtime(), settings()) as portal,
