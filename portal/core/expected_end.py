@@ -66,7 +66,9 @@ def expected_end(
     `unfinished` are all requests that have not ended. None, too, without a worker that takes tasks.
     `places` are the connections to an archive's host over which granules come; 0: no limit.
     """
-    slots = sum(one.slots for one in workers if one.hold is Hold.NONE and not one.draining)
+    slots = sum(
+        one.slots for one in workers if one.hold is Hold.NONE and not one.draining and not one.unfit
+    )
     means = _means(statistics)
     preview, share = row.preview, _share_left(row, means)
     measured = preview.tasks - preview.reused > 2 * preview.unmeasured

@@ -74,8 +74,8 @@ class Later:
 class Health:
     """A worker and its state.
 
-    The state is running, ready, drained or probing (it was slow), needed (it was slow, and takes
-    what waits), draining (it ends), or lost.
+    The state is running, ready, unfit (its self-test fails), drained or probing (it was slow),
+    needed (it was slow, and takes what waits), draining (it ends), or lost.
     """
 
     worker: WorkerRow
@@ -192,6 +192,8 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
     for worker in sorted(sight.workers, key=lambda w: w.name):
         silence = max(0.0, now - worker.beat_at)
         state = "running" if worker.attempts else "ready"
+        if worker.unfit:
+            state = "unfit"
         if worker.hold is not Hold.NONE:
             state = "drained" if worker.hold is Hold.DRAINED else "probing"
         if worker.needed:

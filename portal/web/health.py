@@ -63,7 +63,12 @@ def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
         return HealthAnswer(
             status="no worker is at work",
             version=version("swathmill"),
-            reason=f"Work has waited for {duration_text(acting.starved)}, and no worker has come.",
+            reason=f"Work has waited for {duration_text(acting.starved)}, and "
+            + (
+                f"no worker's machine can begin an attempt. {acting.unfit}"
+                if acting.unfit
+                else "no worker has come."
+            ),
             remedy="Start workers. On one machine read logs/stack.log in the data folder: workers "
             "stop while the disk is full. `swathmill doctor` helps to find the cause. Requests are "
             "kept and continue when a worker comes.",

@@ -53,6 +53,7 @@ class WorkerAnswer(_Answer):
     state: str
     last_beat: dt.datetime
     silence: float
+    unfit_because: str = Field(description="What its self-test met; empty if that passes.")
     held_because: str = Field(description="Why the manager drained it; empty if it did not.")
     held_since: dt.datetime | None
     next_try: dt.datetime | None = Field(description="When it is given one attempt as a probe.")
@@ -148,6 +149,7 @@ def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
                 state=one.state,
                 last_beat=moment(one.worker.beat_at),
                 silence=one.silence,
+                unfit_because=one.worker.unfit,
                 held_because=one.worker.hold_why,
                 held_since=_moment(one.worker.hold_since),
                 next_try=_moment(one.worker.hold_until),

@@ -46,6 +46,7 @@ _TONES = {
     "cancelling": "warn",
     "waiting for confirmation": "warn",
     "draining": "warn",
+    "unfit": "bad",
     "drained": "warn",
     "probing": "warn",
     "needed": "warn",

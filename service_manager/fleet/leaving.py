@@ -26,8 +26,8 @@ class Leaving:
     ) -> list[WorkerRow]:
         """Choose workers without which the others still have the slots that were wanted of late.
 
-        `running` counts the attempts of each worker. Slow workers go first, then those with the
-        fewest attempts, then those that started last.
+        `running` counts the attempts of each worker. Slow and unfit ones go first, then those with
+        the fewest attempts, then those that started last.
         """
         if not self._patience:
             return []
@@ -41,7 +41,9 @@ class Leaving:
             return []
         staying = [worker for worker in workers if not worker.draining]
         spare = sum(worker.slots for worker in staying) - self._most[0][1]
-        staying.sort(key=lambda w: (w.hold is Hold.NONE, running.get(w.name, 0), -w.started))
+        staying.sort(
+            key=lambda w: (w.hold is Hold.NONE and not w.unfit, running.get(w.name, 0), -w.started)
+        )
         chosen = []
         for worker in staying:
             if worker.slots <= spare:

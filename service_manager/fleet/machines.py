@@ -99,6 +99,7 @@ class _Machine:
     slowness: float = 0.0  # logarithm, smoothed
     running: list[WatchedAttempt] = field(default_factory=list)
     leaving: bool = False  # it ends by itself and takes no work
+    unfit: bool = False  # its self-test fails, and it takes no work meanwhile
     asked: bool = False  # an operator has drained it: only an operator releases it
     needed: bool = False  # though it is slow, it takes attempts: too few others are free
     beat: int = -1
@@ -107,6 +108,11 @@ class _Machine:
     attempts: dict[_Attempt, bool] = field(default_factory=dict)  # that run: whether they speak
     slow: deque[str] = field(default_factory=lambda: deque(maxlen=_TOLD))  # evidence in words
     why: str = ""
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes work where the manager lets it."""
+        return not self.leaving and not self.unfit
 
     def meet(self, attempt: _Attempt, task_class: str) -> bool:
         """Whether an attempt may speak of this worker: it had warmed up before it began."""
@@ -169,7 +175,7 @@ class Machines:
                 machine.heard, machine.why = now, worker.hold_why
                 machine.needed = worker.needed
             known[worker.name] = machine
-            machine.leaving = worker.draining
+            machine.leaving, machine.unfit = worker.draining, bool(worker.unfit)
             machine.running = running.get(worker.name, [])
             self._attempts(machine, worker.sequence, now)
             self._asked(machine, worker, now)
@@ -211,7 +217,7 @@ class Machines:
         """Count the slots of a worker that take attempts."""
         machine = self._machines.get(worker.name)
         hold = machine.told if machine else worker.hold
-        if worker.draining or hold is Hold.DRAINED:
+        if worker.draining or worker.unfit or hold is Hold.DRAINED:
             return 0
         return 1 if hold is Hold.PROBE else worker.slots
 
@@ -389,11 +395,11 @@ class Machines:
 
     def _free(self) -> list[_Machine]:
         """List the machines that take attempts in all their slots."""
-        return [m for m in self._machines.values() if m.hold is Hold.NONE and not m.leaving]
+        return [m for m in self._machines.values() if m.hold is Hold.NONE and m.takes]
 
     def _enough(self, free: Sequence[_Machine]) -> bool:
         """Whether so many may do the work alone: a quarter of the slots, one worker at least."""
-        total = sum(m.slots for m in self._machines.values() if not m.leaving)
+        total = sum(m.slots for m in self._machines.values() if m.takes)
         return sum(m.slots for m in free) >= (1 - _DRAINED) * total
 
     def _idle(self, now: float) -> int:

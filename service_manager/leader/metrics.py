@@ -24,6 +24,7 @@ from tasks.run.probes import ProbeAnswers
 from tasks.storage.clock import Clock
 from tasks.tables.manager_rows import RefusedMails
 from tasks.tables.task_rows import CompletionEvent
+from tasks.tables.workers import WorkerRow
 
 log = structlog.get_logger("manager.fleet")
 
@@ -106,7 +107,7 @@ class ManagerMetrics(Watch):
             "swathmill_workers", "Workers, by state", ["state"], registry=registry
         )
         self._slots = Gauge(
-            "swathmill_slots", "Slots of the workers that beat", [], registry=registry
+            "swathmill_slots", "Slots of the workers that beat and are fit", [], registry=registry
         )
         self._ended = Counter(
             "swathmill_attempts",
@@ -161,14 +162,13 @@ class ManagerMetrics(Watch):
         self._ready.set(manager.ready)
         self._running.set(manager.cache.busy)
         self._mails.set(self._refused().count)
-        slots = {worker.name: worker.slots for worker in manager.workers}
-        self._slots.set(sum(slots.values()))
+        self._slots.set(sum(worker.slots for worker in manager.workers if not worker.unfit))
         with self._lock:
             _show(
                 self._requests,
                 Tally(live.row.state.value for live in manager.cache.requests.values()),
             )
-            _show(self._workers, Tally(worker.hold.value or "free" for worker in manager.workers))
+            _show(self._workers, Tally(map(_state, manager.workers)))
 
     def hears(self, events: Sequence[CompletionEvent]) -> None:
         """Count the attempts."""
@@ -202,6 +202,10 @@ class ManagerMetrics(Watch):
         if self._age() > SILENT * self._lease:
             return f"storage has not answered for {self._age():.0f} s"
         return self._redis.fault
+
+
+def _state(worker: WorkerRow) -> str:
+    return worker.hold.value or ("unfit" if worker.unfit else "free")
 
 
 def _show(gauge: Gauge, counts: Tally[str]) -> None:

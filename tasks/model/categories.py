@@ -22,6 +22,7 @@ class Category(StrEnum):
     EXECUTION_TIMEOUT = "execution timeout"
     UNKNOWN = "unknown"
     WORKER_LOST = "worker lost"
+    HOST_FAILED = "host failed"
     OUT_OF_MEMORY = "out of memory"
     SOURCE_NOT_PUBLISHED = "source not published"
     CREDENTIALS_REFUSED = "credentials refused"
@@ -130,6 +131,13 @@ RULES: dict[Category, Rule] = {
         retry=Retry.ELSEWHERE,
         remedy="Retried automatically, ten times at most, at no cost to the task's other tries. "
         "If it persists, look at the machine.",
+    ),
+    Category.HOST_FAILED: Rule(
+        cause="The machine failed before the attempt's own work began, or its disk cannot be "
+        "written: no scratch folder, no child, no sandbox, or no storage folder.",
+        retry=Retry.AT_ONCE,
+        remedy="Retried automatically at no cost; the worker takes no more until it has tested "
+        "itself. Look at the machine: the operators' page says what its self-test met.",
     ),
     Category.OUT_OF_MEMORY: Rule(
         cause="The attempt used more memory than its limit and was killed.",

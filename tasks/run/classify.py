@@ -46,6 +46,11 @@ class AttemptError(SwathmillError):
         self.healing = healing
 
 
+def host_failed(what: str, error: BaseException) -> AttemptError:
+    """Make the failure of a machine that could not begin an attempt, from the error it met."""
+    return AttemptError(Category.HOST_FAILED, f"{what}: {error or type(error).__name__}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
     """Why an attempt failed: one line for people, the remedy, and the traceback for the log.

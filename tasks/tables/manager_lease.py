@@ -45,7 +45,7 @@ class Acting:
     `silence` is in seconds since the row last changed or, without a change, since this process
     began to look. `renewed` is the time of day of the last renewal, 0 when there was none.
     `wanted_slots` is how many slots the manager wanted then, `starved` for how many seconds it has
-    wanted some and there has been no worker.
+    wanted some and there has been no worker that is fit. `unfit` is what one of the others met.
     """
 
     acts: bool
@@ -54,6 +54,7 @@ class Acting:
     renewed: float = 0.0
     wanted_slots: int = 0
     starved: float = 0.0
+    unfit: str = ""
 
     @property
     def without_workers(self) -> bool:
@@ -100,6 +101,7 @@ class ManagerWatch:
         self._looked = 0.0
         self._counted = -_WORKERS_SECONDS
         self._alone_since: float | None = None
+        self._unfit = ""
 
     def keep_looking(self, stopping: threading.Event) -> None:
         """Look now and then until `stopping`, so that each look knows since when the row is old.
@@ -129,13 +131,17 @@ class ManagerWatch:
                 renewed=self._seen.renewed,
                 wanted_slots=self._seen.wanted_slots,
                 starved=self._starved(now, self._seen.wanted_slots),
+                unfit=self._unfit,
             )
 
     def _starved(self, now: float, wanted: int) -> float:
-        """Return for how long slots have been wanted and there has been no worker, in seconds."""
+        """Return for how long slots have been wanted and no worker was fit, in seconds."""
         if now - self._counted >= _WORKERS_SECONDS or not wanted:
             self._counted = now
-            if not wanted or workers.list_workers(self._runtime.store):
+            found = workers.list_workers(self._runtime.store) if wanted else []
+            unfit = [f"{one.name}: {one.unfit}" for one in found if one.unfit]
+            self._unfit = unfit[0] if unfit else ""
+            if not wanted or len(unfit) < len(found):
                 self._alone_since = None
             elif self._alone_since is None:
                 self._alone_since = now

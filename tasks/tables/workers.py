@@ -22,7 +22,8 @@ from tasks.tables import updates
 
 TABLE = "workers"
 PARTITIONS = tuple("01234567")
-_WHY = 1000  # characters
+WHY = 1000
+"""Characters that are kept of a reason."""
 
 
 def partition_of(worker: str) -> str:
@@ -81,6 +82,7 @@ class WorkerRow:
     asked: Ask = Ask.NONE
     asked_why: str = ""  # who asked it, and why
     draining: bool = False
+    unfit: str = ""  # what its self-test met: it claims nothing
     sandbox: str = ""
     version: str = ""
     reads: int = 0  # the newest schema that its build reads
@@ -117,6 +119,7 @@ WORKER = Codec(
         "movers": in_json(tuple[tuple[str, str], ...], sparse=True),
         "asked": Form(write=lambda ask: ask.value, read=Ask, sparse=True),
         "asked_why": Form(sparse=True),
+        "unfit": Form(sparse=True),
     },
 )
 
@@ -239,7 +242,7 @@ def order_hold(
             return replace(new, asked=Ask.NONE) if new.asked is Ask.RELEASE else new
         since = old.hold_since or now
         until = now + wait if wait else 0.0
-        return replace(old, hold=hold, hold_why=why[:_WHY], hold_since=since, hold_until=until)
+        return replace(old, hold=hold, hold_why=why[:WHY], hold_since=since, hold_until=until)
 
     return _order(store, clock, worker, change)
 
@@ -251,7 +254,7 @@ def ask(store: Store, clock: Clock, worker: str, what: Ask, why: str) -> bool:
     """
 
     def change(old: WorkerRow) -> WorkerRow:
-        return replace(old, asked=what, asked_why=why[:_WHY])
+        return replace(old, asked=what, asked_why=why[:WHY])
 
     return _order(store, clock, worker, change)
 

@@ -123,6 +123,20 @@ def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
     assert len(seen.look().running) == 2
 
 
+def test_an_unfit_worker_says_what_its_self_test_met(portal: LivePortal, runtime: Runtime) -> None:
+    now = runtime.clock.now()
+    row = workers.WorkerRow(name="w", host="node", slots=2, started=now, beat_at=now)
+    put_worker(runtime, replace(row, unfit="scratch cannot be written: <full>"))
+    with portal.browser("op@example.org", "operator") as client:
+        page = client.get("/operations").text
+        (answer,) = client.get("/api/operations").json()["workers"]
+    assert "Its self-test fails: scratch cannot be written: &lt;full&gt;." in page
+    assert (answer["state"], answer["unfit_because"]) == (
+        "unfit",
+        "scratch cannot be written: <full>",
+    )
+
+
 def test_a_drained_worker_says_why_since_when_and_until_when(
     portal: LivePortal, runtime: Runtime
 ) -> None:

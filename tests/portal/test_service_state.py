@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -263,6 +264,10 @@ def test_work_that_waits_without_any_worker_is_said(
         assert "logs/stack.log" in answer.json()["remedy"]
         assert "No worker is at work" in client.get("/service-notice").text
         row = WorkerRow(name="w", host="w", slots=1, started=1.0, beat_at=1.0, sequence=1)
+        workers.beat(runtime.store, clock, replace(row, unfit="no scratch folder"))
+        acts(20.0, 3)
+        assert "w: no scratch folder" in client.get("/healthz").json()["reason"]
+        assert "no worker's machine can begin" in client.get("/service-notice").text
         workers.beat(runtime.store, clock, row)
         acts(20.0, 3)
         assert client.get("/healthz").json()["status"] == "ok"

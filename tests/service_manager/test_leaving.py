@@ -47,6 +47,11 @@ def test_slow_ones_go_first_then_idle_ones_then_the_newest() -> None:
         assert names(chosen) == ["slow", "new", "old", "busy"][:expected]
 
 
+def test_what_is_unfit_goes_before_what_works() -> None:
+    fleet = [worker("new", started=9.0), worker("broken", unfit="no scratch")]
+    assert names(patient(2).choose(fleet, {}, 2, PATIENCE)) == ["broken"]
+
+
 def test_the_slots_that_stay_are_never_fewer_than_wanted() -> None:
     fleet = [worker("large", slots=8), worker("small", slots=1), worker("going", draining=True)]
     assert names(patient(8).choose(fleet, {}, 8, PATIENCE)) == ["small"]

@@ -63,6 +63,7 @@ class Fleet:
     progress: dict[str, float] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
     whys: dict[str, str] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)
     sequence: int = 0
     beats: dict[str, int] = field(default_factory=dict)  # the latest of each worker
 
@@ -134,6 +135,7 @@ class Fleet:
             sequence=self.beats.get(name, 0),
             hold=self.holds.get(name, Hold.NONE),
             hold_why=self.whys.get(name, ""),
+            unfit=self.unfit.get(name, ""),
             attempts=tuple(
                 RunningAttempt(
                     key=one.key,
@@ -154,6 +156,18 @@ def fleet() -> Fleet:
     found = Fleet()
     found.learn()
     return found
+
+
+def test_an_unfit_worker_counts_nowhere(fleet: Fleet) -> None:
+    """It has no slot, and it is not one of those that may do the work alone."""
+    others = [f"w{number}" for number in range(fleet.workers) if number != 1]
+    fleet.unfit = {other: "no scratch" for other in others}
+    fleet.look(fleet.now + 10)
+    assert fleet.cache.slots == 2
+    for turn in range(8):
+        fleet.end(fleet.begin(f"slow{turn}", "w1"), 1000.0)
+        fleet.look(fleet.now + 5)
+    assert fleet.holds.get("w1", Hold.NONE) is Hold.NONE, "the last one that is fit is not drained"
 
 
 # --- progress ---

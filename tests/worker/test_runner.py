@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
+from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import ReduceSpec
 from tasks.settings import Settings, WrongSettingError
@@ -19,7 +20,16 @@ from worker.files.scratch import Scratch
 from worker.pool import runner as runner_module
 from worker.pool.runner import Runner
 from worker.pool.service import refuse_secrets
-from worker.sandbox.messages import Ended, Job, LentFile, Message, Progress, Succeeded, decode
+from worker.sandbox.messages import (
+    Ended,
+    Failed,
+    Job,
+    LentFile,
+    Message,
+    Progress,
+    Succeeded,
+    decode,
+)
 from worker.slots import orders
 from worker.slots.lent_blobs import LENT, MADE, LentBlobs, lent_path
 from worker.slots.orders import ALIVE, PLACE, BrokenOffError, Order, read_line, read_parts
@@ -217,6 +227,20 @@ def test_a_runner_takes_no_more_runs_than_it_has_slots(scratch: Scratch) -> None
                 ours.recv(1)
         child.free.set()
         assert said(first)[0] == PLACE
+
+
+def test_a_runner_whose_machine_failed_takes_no_run(scratch: Scratch) -> None:
+    failed = Failed(category=Category.HOST_FAILED, message="scratch cannot be written")
+    child = Scripted(says=lambda _job: [failed])
+    child.free.set()
+    runner = Runner(start=child.start, scratch=scratch, slots=1, patience=0.0)
+    with served(runner) as connection:
+        connection.sendall(order() + GIVEN)
+        assert said(connection)[0] == PLACE
+    until(lambda: not runner.busy, 20, "the run is over")
+    assert runner.fitness.unready == "scratch cannot be written"
+    with served(runner) as connection:
+        assert said(connection) == []
 
 
 def test_a_runner_that_stops_kills_what_runs_and_takes_no_more(scratch: Scratch) -> None:

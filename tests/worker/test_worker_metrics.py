@@ -119,6 +119,13 @@ def test_without_storage_it_is_unready_and_alive(bench: Bench) -> None:
     assert bench.answers.ready() == ""
 
 
+def test_without_a_self_test_that_passes_it_is_unready_and_alive(bench: Bench) -> None:
+    bench.supervisor.fitness.found("scratch cannot be written")
+    bench.heartbeat.turned = bench.clock.monotonic()
+    assert bench.answers.ready() == "scratch cannot be written"
+    assert (bench.answers.live(), bench.values()["swathmill_worker_fit",]) == ("", 0.0)
+
+
 def test_without_redis_it_is_unready_and_alive(bench: Bench) -> None:
     bench.redis.look()
     bench.clock.sleep(14.0)

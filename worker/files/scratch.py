@@ -9,6 +9,7 @@ import structlog
 
 from processes.locks import try_lock
 from tasks.errors import SwathmillError
+from tasks.run.classify import host_failed
 
 _log = structlog.get_logger("worker")
 
@@ -60,9 +61,15 @@ class Scratch:
 
         If it cannot be removed (user code may nest folders deeper than programs can handle), this
         is logged and left for the next start; it does not change the attempt's outcome.
+
+        Raises:
+            AttemptError: host failed, if it cannot be made.
         """
         folder = self._folder / claim
-        folder.mkdir()
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise host_failed("no scratch folder can be made", error) from error
         try:
             yield folder
         finally:
@@ -71,10 +78,29 @@ class Scratch:
             except (OSError, RecursionError) as error:
                 _log.warning("scratch folder not removed", folder=str(folder), error=str(error))
 
+    def restore(self) -> None:
+        """Make the worker's folder again, with its lock, where its disk was lost and is back.
+
+        Raises:
+            OSError: it cannot be made.
+            WorkerNameTakenError: another worker took the name meanwhile.
+        """
+        self._root.mkdir(parents=True, exist_ok=True)
+        path = _lock_path(self._folder)
+        if not path.exists():
+            if (lock := try_lock(path)) is None:
+                raise WorkerNameTakenError(self._folder.name)
+            self._held.close()
+            self._held = lock
+        self._folder.mkdir(exist_ok=True)
+
     def close(self) -> None:
-        """Remove the worker's folder and release its lock."""
-        remove_folder(self._folder)
-        _lock_path(self._folder).unlink(missing_ok=True)
+        """Remove the worker's folder, as far as its disk allows, and release its lock."""
+        try:
+            remove_folder(self._folder)
+            _lock_path(self._folder).unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("scratch folder not removed", error=str(error))
         self._held.close()
 
 

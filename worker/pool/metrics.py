@@ -17,7 +17,7 @@ def probe_answers(runner: Runner) -> ProbeAnswers:
     registry.register(_Now(runner))
     return ProbeAnswers(
         live=lambda: "",
-        ready=lambda: "it stops" if runner.stopping else "",
+        ready=lambda: "it stops" if runner.stopping else runner.fitness.unready,
         metrics=lambda: generate_latest(registry),
     )
 

@@ -19,8 +19,12 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 
+from tasks.model.categories import Category
+from tasks.run.classify import AttemptError
+from tasks.storage.clock import SystemClock
 from worker.files.scratch import Scratch
-from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Succeeded, encode
+from worker.sandbox.messages import Begun, Ended, Failed, Job, Message, Postponed, Succeeded, encode
+from worker.slots.fitness import Fitness
 from worker.slots.lent_blobs import MADE, lent_path
 from worker.slots.orders import (
     ALIVE,
@@ -51,6 +55,7 @@ class Runner:
     stopping: bool = False
     busy: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    fitness: Fitness = field(default_factory=lambda: Fitness(SystemClock()))
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _running: list[RunningProcess] = field(default_factory=list)
 
@@ -63,6 +68,9 @@ class Runner:
                 stream.write(PLACE)
                 stream.flush()
                 self._carry_out(connection, stream)
+        except AttemptError as error:  # no scratch folder, no child
+            self.fitness.failed(str(error))
+            _log.error("run not begun", error=str(error)[:500])
         except (OSError, BrokenOffError, ValidationError) as error:
             _log.warning("run broken off", error=str(error)[:500])
         finally:
@@ -96,7 +104,7 @@ class Runner:
     def _take(self) -> bool:
         with self._changed:
             self._changed.wait_for(lambda: self.stopping or self.busy < self.slots, self.patience)
-            if self.stopping or self.busy >= self.slots:
+            if self.stopping or self.busy >= self.slots or not self.fitness.fit:
                 return False
             self.busy += 1
             return True
@@ -114,9 +122,21 @@ class Runner:
                             file.write(part)
             log.info("run started", package=order.spec.package)
             began = time.monotonic()
-            outcome = _Course(connection, stream, folder).follow(self, order)
+            course = _Course(connection, stream, folder)
+            outcome = course.follow(self, order)
             self.outcomes[outcome] += 1
+            self._judge(course)
             log.info("run ended", outcome=outcome, seconds=round(time.monotonic() - began, 3))
+
+    def _judge(self, course: "_Course") -> None:
+        """Take note of what a run says of this machine."""
+        said = course.said
+        if isinstance(said, Succeeded):
+            self.fitness.succeeded()
+        elif isinstance(said, Failed) and said.category is Category.HOST_FAILED:
+            self.fitness.failed(said.message)
+        elif said is None and not course.begun and course.exit_code:
+            self.fitness.failed("a run's child ended before it began")
 
 
 class _Course:
@@ -127,7 +147,9 @@ class _Course:
         self._stream = stream
         self._folder = folder
         self._sending = threading.Lock()
-        self._outcome: Succeeded | Failed | Postponed | None = None
+        self.said: Succeeded | Failed | Postponed | None = None
+        self.begun = False
+        self.exit_code: int | None = None  # of a child that ended by itself
 
     def follow(self, runner: Runner, order: Order) -> str:
         """Run to the end and send that; return the outcome in a word."""
@@ -152,13 +174,15 @@ class _Course:
             ended = process.follow(lambda message: self._heard(message, process))
         if ended is None:
             raise BrokenOffError("the attempt's guard was killed from outside")
+        self.exit_code = ended.exit_code
         self._send_end(ended)
-        return self._outcome.kind if self._outcome is not None else "ended"
+        return self.said.kind if self.said is not None else "ended"
 
     def _heard(self, message: Message, process: RunningProcess) -> None:
         if isinstance(message, Succeeded | Failed | Postponed):
-            self._outcome = message
+            self.said = message
             return
+        self.begun = self.begun or isinstance(message, Begun)
         try:
             self._send(encode(message) + b"\n")
         except OSError:
@@ -184,7 +208,7 @@ class _Course:
             self._stream.flush()
 
     def _send_end(self, ended: Ended) -> None:
-        said = self._outcome
+        said = self.said
         if said is not None:
             self._send(encode(said) + b"\n")
         if isinstance(said, Succeeded):

@@ -20,6 +20,7 @@ from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
 from worker.sandbox.messages import ChildSettings
 from worker.slots import attempt
+from worker.slots.fitness_watch import FitnessWatch, test_once
 from worker.slots.service import (
     KernelsAbsentError,
     cache_folder,
@@ -52,6 +53,7 @@ def main() -> int:
         memory_limit = int(settings.attempt_memory_gb * _GB)
         children = Children(partial(attempt.prepare, shared), memory_limit, settings.slots)
         runner = Runner(start=children.start, scratch=scratch, slots=settings.slots)
+        runner.fitness.tested = False
         server = _listen(settings, runner)
     except (KernelsAbsentError, WrongSettingError) as error:
         sys.stderr.write(f"The runner cannot start: {error}\n")
@@ -68,6 +70,11 @@ def main() -> int:
     try:
         children.fill()
         log.info("runner starts", slots=settings.slots, sandbox=confinement.line)
+        FitnessWatch(
+            fitness=runner.fitness,
+            test=partial(test_once, scratch, children),
+            ending=lambda: runner.stopping,
+        ).start()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         _until_asked_to_stop()
         server.shutdown()

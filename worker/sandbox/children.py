@@ -17,6 +17,7 @@ from multiprocessing.context import ForkServerProcess
 
 from processes import proctree
 from processes.parents import become_subreaper
+from tasks.run.classify import host_failed
 from worker.sandbox.guard import JOB, KILL, MakeWork, guard, order
 from worker.sandbox.messages import Ended, Message, decode
 
@@ -207,12 +208,18 @@ class Children:
         """Give a job to an idle child, best to the one that served this thread before.
 
         The child's work gets the job pickled.
+
+        Raises:
+            AttemptError: host failed, if no child can be started.
         """
         data = pickle.dumps(job)
         child = self._take()
         if child is None:
             self._count(1)
-            child = self._started()
+            try:
+                child = self._started()
+            except (OSError, EOFError) as error:  # EOFError: the forkserver has died
+                raise host_failed("no child can be started", error) from error
         child.give(data)
         return AttemptProcess(child, self._give_back)
 

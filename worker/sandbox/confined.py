@@ -22,7 +22,7 @@ from typing import IO, NoReturn
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.run.classify import AttemptError, host_failed
 from tasks.shown_text import shown
 from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths
@@ -33,6 +33,7 @@ from worker.sandbox.sandbox import (
     Tier,
     command_line,
     environment,
+    fault,
     give_folders,
     inside,
     variables_of,
@@ -157,11 +158,18 @@ def run_confined(
     Errors call the program by its command, or as it is `called`.
 
     Raises:
-        AttemptError: user code failed, user code timed out, or out of memory.
+        AttemptError: user code failed, user code timed out, or out of memory; host failed, if the
+            sandbox does not work.
     """
 
     def start() -> subprocess.Popen[bytes]:
         give_folders(tier, places.outputs, places.temporary)
+        try:
+            return begin()
+        except OSError as error:
+            raise host_failed("the sandbox cannot be started", error) from error
+
+    def begin() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command_line(tier, command, places, bounds, proxied),
             pass_fds=() if proxied is None else (proxied,),
@@ -174,7 +182,14 @@ def run_confined(
         )
 
     with proxy(bounds.reach) if bounds.reach else nullcontext() as proxied:
-        _run(start, called or " ".join(command), places, inside(tier, places), bounds)
+        try:
+            _run(start, called or " ".join(command), places, inside(tier, places), bounds)
+        except AttemptError as error:
+            # A sandbox that cannot be set up ends like a program that fails at once.
+            if error.category is Category.USER_CODE_FAILED and (why := fault(tier)):
+                failed = f"the sandbox does not work: {why}"
+                raise AttemptError(Category.HOST_FAILED, failed) from error
+            raise
 
 
 def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits) -> None:

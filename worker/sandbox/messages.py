@@ -54,8 +54,25 @@ class Job:
     after_crash: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class SelfTest:
+    """What a child is given instead of a `Job`: to do all that an attempt begins with.
+
+    `scratch` is an empty folder. With `sandbox`, a program is run in it.
+    """
+
+    scratch: Path
+    sandbox: bool = True
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Begun(_Message):
+    """The child is ready and begins the attempt's own work: what fails before is the machine's."""
+
+    kind: Literal["begun"] = "begun"
 
 
 class Progress(_Message):
@@ -122,7 +139,9 @@ class Ended(_Message):
     kept: bool = False  # whether the child lives and takes another job
 
 
-Message = Annotated[Progress | Succeeded | Failed | Postponed | Ended, Field(discriminator="kind")]
+Message = Annotated[
+    Begun | Progress | Succeeded | Failed | Postponed | Ended, Field(discriminator="kind")
+]
 _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
 

@@ -226,15 +226,25 @@ def probe_bubblewrap() -> str:
         return "bwrap is not installed"
     if not seccomp_known():
         return "the system calls of this processor are not known"
+    return fault("bubblewrap")
+
+
+def fault(tier: Tier) -> str:
+    """Run a program that does nothing in a tier; explain why that fails, "" if it does not."""
     bounds = SandboxLimits(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
     try:
         with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
             here = Path(name)
             here.chmod(0o755)
             places = Places(package=here, inputs=here, outputs=here, temporary=here)
-            command = command_line("bubblewrap", ("python", "-c", "pass"), places, bounds)
+            command = command_line(tier, ("python", "-c", "pass"), places, bounds)
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+                command,
+                capture_output=True,
+                text=True,
+                timeout=PROBE_SECONDS,
+                check=False,
+                env=environment(tier, places, bounds),
             )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

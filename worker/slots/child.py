@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -48,19 +49,29 @@ from worker.phases.reproject import reproject
 from worker.phases.table import table
 from worker.sandbox.admission import NoRoomError
 from worker.sandbox.messages import (
+    Begun,
     ChildSettings,
     Failed,
     Job,
     Message,
     Postponed,
     Progress,
+    SelfTest,
     Succeeded,
     encode,
 )
 from worker.slots.lent_blobs import LentBlobs
+from worker.slots.self_testing import is_there, self_test, unwritable
 
 _GB = 10**9
 _COLLECT = (20_000, 10, 10)  # metadata are many objects without a cycle
+# What an attempt may end with that could not write: its words or errno are those of the caller.
+_MAY_BE_THE_DISK = (
+    Category.UNKNOWN,
+    Category.BLOB_READ_FAILED,
+    Category.STORAGE_CLIENT_ERROR,
+    Category.USER_CODE_FAILED,
+)
 _FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
@@ -98,21 +109,37 @@ class WarmChild:
         def tell(fraction: float, note: str) -> None:
             send(Progress(fraction=min(1.0, max(0.0, fraction)), note=note))
 
-        job: Job = pickle.loads(data)
+        job: Job | SelfTest = pickle.loads(data)
+        if isinstance(job, SelfTest):
+            fault = self_test(job, self._given, self._connect)
+            if fault:
+                send(Failed(category=Category.HOST_FAILED, message=fault))
+            else:
+                send(Succeeded(files=()))
+            return int(bool(fault))
         structlog.contextvars.bind_contextvars(request=job.request)
-        message = perform(job, self._given, tell, partial(self._storage, job))
+        begun = partial(send, Begun())
+        message = perform(job, self._given, tell, partial(self._storage, job), begun)
         send(message)
         return 1 if isinstance(message, Failed) else 0
 
 
 def perform(
-    job: Job, given: ChildSettings, tell: Tell, blobs: Callable[[], Blobs]
+    job: Job,
+    given: ChildSettings,
+    tell: Tell,
+    blobs: Callable[[], Blobs],
+    begun: Callable[[], None] = lambda: None,
 ) -> Succeeded | Failed | Postponed:
-    """Do the job and return its outcome; every exception becomes a failure with its category."""
+    """Do the job and return its outcome; every exception becomes a failure with its category.
+
+    What fails before `begun` is called is the machine's.
+    """
     spent = Spent()
     context: Context | None = None
     try:
         storage = blobs()
+        is_there(storage, given.settings)
         local = isinstance(storage, FileBlobs)
         context = Context(
             key=job.key,
@@ -128,6 +155,7 @@ def perform(
             after_crash=job.after_crash,
             spent=spent,
         )
+        begun()
         try:
             files = make(job, context)
         except UnreadableGranuleError as error:
@@ -139,7 +167,10 @@ def perform(
     except (NoRoomError, NoPlaceError) as error:
         return Postponed(message=str(error))
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
-        failed = _failed(classify(error), job.scratch, spent)
+        diagnosis = classify(error)
+        if context is None:
+            diagnosis = replace(diagnosis, category=Category.HOST_FAILED)
+        failed = _failed(diagnosis, job.scratch, given, spent)
         return failed.model_copy(update={"used": context.used}) if context else failed
     return Succeeded(
         files=files,
@@ -176,18 +207,25 @@ def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def _is_full(folder: Path) -> bool:
-    return shutil.disk_usage(folder).free < _FULL
+    try:
+        return shutil.disk_usage(folder).free < _FULL
+    except OSError:  # it is gone: that is no full disk
+        return False
 
 
-def _failed(diagnosis: Diagnosis, scratch: Path, spent: Spent) -> Failed:
-    category = diagnosis.category
+def _failed(diagnosis: Diagnosis, scratch: Path, given: ChildSettings, spent: Spent) -> Failed:
+    category, message = diagnosis.category, diagnosis.message
+    # GDAL and HDF report a full disk, or one that cannot be written, in many different ways.
     if category is Category.UNKNOWN and _is_full(scratch):
-        # GDAL and HDF report a full disk in many different ways.
         category = Category.OUT_OF_DISK
+    elif category in _MAY_BE_THE_DISK and (
+        fault := unwritable(given.settings, given.cache, scratch)
+    ):
+        category, message = Category.HOST_FAILED, f"{fault}; the attempt met: {message}"
     sys.stderr.write(diagnosis.traceback)
     return Failed(
         category=category,
-        message=diagnosis.message,
+        message=message,
         asked=diagnosis.asked,
         healing=diagnosis.healing,
         fetching=spent.fetching,

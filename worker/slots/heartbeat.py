@@ -8,7 +8,7 @@ import structlog
 from tasks.errors import StoreError
 from tasks.tables import workers
 from tasks.tables.runtime import Runtime
-from tasks.tables.workers import WorkerRow
+from tasks.tables.workers import WHY, WorkerRow
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
 _TEND = 0.25  # seconds between two looks at the batches
@@ -63,6 +63,7 @@ class Heartbeat:
             attempts=self.supervisor.running(),
             waiting=self.supervisor.waiting(),
             draining=self.supervisor.draining,
+            unfit=self.supervisor.fitness.why[:WHY],
         )
         orders = workers.beat(
             self.runtime.store,

@@ -62,7 +62,7 @@ class WorkerMetrics:
         def unready() -> str:
             if not lease.fresh:
                 return f"no heartbeat has succeeded for {lease.silence:.0f} s"
-            return redis.fault
+            return supervisor.fitness.unready or redis.fault
 
         return ProbeAnswers(
             live=dead, ready=unready, metrics=lambda: generate_latest(self._registry)
@@ -86,7 +86,12 @@ class _Now(Collector):
                 "Time since the last heartbeat that succeeded",
                 supervisor.lease.silence,
             ),
-            ("held", "1: the manager holds it, since it is slow", int(bool(supervisor.hold.value))),
+            (
+                "held",
+                "1: the manager holds it, since it is slow or fails",
+                int(bool(supervisor.hold.value)),
+            ),
+            ("fit", "0: its self-test fails, or was not made yet", int(supervisor.fitness.fit)),
             ("draining", "1: it ends when its attempts have ended", int(supervisor.draining)),
         ):
             yield GaugeMetricFamily(f"swathmill_worker_{name}", what, value=value)

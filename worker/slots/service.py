@@ -28,13 +28,14 @@ from tasks.run.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, forget_secrets, read_settings
 from tasks.storage import schema
 from tasks.tables.runtime import Runtime
-from tasks.tables.workers import WorkerRow
+from tasks.tables.workers import Hold, WorkerRow
 from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
 from worker.sandbox.messages import ChildSettings, Job
 from worker.slots import attempt
+from worker.slots.fitness_watch import FitnessWatch, test_once
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import AttemptOrder, RunningProcess, Supervisor
 
@@ -83,6 +84,7 @@ def main() -> int:
         scratch=scratch,
         start=_start(settings, runtime, children),
     )
+    supervisor.fitness.tested = False
     row = WorkerRow(
         name=name,
         host=socket.gethostname(),
@@ -110,6 +112,14 @@ def main() -> int:
         children.fill()
         log.info("worker starts", slots=settings.slots, sandbox=line, stale=removed)
         heartbeat.start()
+        watch = FitnessWatch(
+            fitness=supervisor.fitness,
+            test=partial(test_once, scratch, children),
+            held=lambda: supervisor.hold is not Hold.NONE,
+            ending=lambda: supervisor.draining,
+        )
+        watch.look()  # before the first message: one that comes to an unfit worker is lost
+        watch.start()
         return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
     finally:
         supervisor.kill_all(AttemptOrder.HAND_BACK)

@@ -31,8 +31,18 @@ from tasks.tables.transitions import RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
 from worker.sandbox.guard import LOG_BYTES
-from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
+from worker.sandbox.messages import (
+    Begun,
+    Ended,
+    Failed,
+    Job,
+    Message,
+    Postponed,
+    Progress,
+    Succeeded,
+)
 from worker.slots.crash import may_be_a_granules
+from worker.slots.fitness import Fitness
 from worker.slots.lease import Lease
 from worker.slots.spans import Course, attempt_spans
 
@@ -83,6 +93,7 @@ class _Slot:
     waited: float  # seconds between the claim and the begin
     started: float  # POSIX
     child: RunningProcess | None = None
+    begun: bool = False  # its own work: what fails before is the machine's
     progress: float = 0.0
     note: str = ""
     order: AttemptOrder | None = None
@@ -92,7 +103,9 @@ class _Slot:
     crashed: bool = False  # once already: it is being done again
 
     def hear(self, message: Message) -> None:
-        if isinstance(message, Progress):
+        if isinstance(message, Begun):
+            self.begun = True
+        elif isinstance(message, Progress):
             self.progress, self.note = message.fraction, message.note
         elif isinstance(message, Succeeded | Failed):
             self.report = message
@@ -172,6 +185,7 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
         self.lease = Lease(self.runtime.clock, self.settings.lease_seconds)
+        self.fitness = Fitness(self.runtime.clock)
         self._policy = RetryPolicy.of(self.settings)
 
     def execute(self, keys: Sequence[str]) -> None:
@@ -213,7 +227,7 @@ class Supervisor:
 
     def _stops(self, batch: _Batch) -> bool:
         """Whether a batch begins no further task."""
-        if batch.stopped or self.draining or self.hold is Hold.DRAINED or not self.lease.fresh:
+        if batch.stopped or self.draining or self.hold is Hold.DRAINED or not self._able():
             return True
         return self.hold is Hold.PROBE and batch.begun > 0
 
@@ -250,6 +264,10 @@ class Supervisor:
                 batch.waiting.appendleft(slot.claimed)
             self._give_back(batch, slot.claimed.claim)
             return
+        if end.diagnosis is None:
+            self.fitness.succeeded()
+        elif end.diagnosis.category is Category.HOST_FAILED:
+            self.fitness.failed(end.diagnosis.message)  # before others may claim the task
         ended = self._ended(slot, end, log)
         with self._lock:
             batch.ended.append(ended)
@@ -276,10 +294,13 @@ class Supervisor:
             self._log.info("tasks given back", tasks=len(back))
 
     def takes(self) -> bool:
-        """Whether another attempt may begin: not without a fresh lease."""
-        if self.draining or self.hold is Hold.DRAINED or not self.lease.fresh:
+        """Whether another attempt may begin: not without a fresh lease and a self-test passed."""
+        if self.draining or self.hold is Hold.DRAINED or not self._able():
             return False
         return self.hold is Hold.NONE or not self._batches
+
+    def _able(self) -> bool:
+        return self.lease.fresh and self.fitness.fit
 
     def running(self) -> tuple[RunningAttempt, ...]:
         """List the attempts in hand, for the heartbeat."""
@@ -352,8 +373,6 @@ class Supervisor:
                 ended = self._follow(slot, folder)
             if ended is not None and self._may_have_crashed_on_a_granule(slot, ended):
                 ended = self._once_more(slot, ended)
-        except EOFError:
-            ended = None  # the forkserver died; the next start creates a new one
         except Exception as error:  # noqa: BLE001 - a claimed attempt must be settled in any case
             diagnosis = classify(error)
             return _End(diagnosis=diagnosis, log=diagnosis.traceback)
@@ -363,7 +382,7 @@ class Supervisor:
         return self._judge(slot, ended)
 
     def _may_have_crashed_on_a_granule(self, slot: _Slot, ended: Ended) -> bool:
-        if slot.order is not None or slot.report is not None:
+        if slot.order is not None or slot.report is not None or not slot.begun:
             return False
         return may_be_a_granules(slot.claimed, ended)
 
@@ -396,6 +415,7 @@ class Supervisor:
             scratch=folder.resolve(),
             after_crash=slot.crashed,
         )
+        slot.begun = False
         child = self.start(job)
         with self._lock:
             slot.child = child
@@ -427,6 +447,8 @@ class Supervisor:
             )
         else:
             diagnosis = _without_report(ended, crashed_before=slot.crashed)
+            if not slot.begun:
+                diagnosis = replace(diagnosis, category=Category.HOST_FAILED)
         return _End(
             diagnosis=diagnosis,
             log=ended.log,
