@@ -43,7 +43,7 @@ from reprojection.sample.hdfeos_write import (
 _LONGEST = 400
 _NEEDED = re.compile(r"(Struct|Core|core)[mM]etadata[._]\d+$")
 _HISTORY = re.compile(
-    r"^(Archive|archive|Old|creator|publisher)|[iI]nput|history|uuid|email|Environment"
+    r"^(Archive|archive|Old|creator|publisher)|[iI]nput|history|uuid|[eE][mM]ail|Environment"
     r"|dmr_sds_ref|fullnamepath|_ChunkSizes"
 )
 _HDF4: Mapping[int, str] = {**DTYPES, SDC.CHAR8: "text"}
