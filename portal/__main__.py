@@ -38,7 +38,11 @@ def main() -> int:
         sys.stderr.write(f"The portal cannot start: storage does not answer: {error}\n")
         return exits.UNAVAILABLE
     config = server_config(
-        app, host=settings.portal_host, port=settings.portal_port, log_config=None
+        app,
+        proxies=settings.trusted_proxies,
+        host=settings.portal_host,
+        port=settings.portal_port,
+        log_config=None,
     )
     portal: Portal = app.state.portal
     looking = threading.Thread(

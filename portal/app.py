@@ -14,9 +14,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portal.core import openid
 from portal.core.board import Board
+from portal.core.caller_limits import CallLimit
 from portal.core.holdings import KnownHoldings
 from portal.core.identity import find_person
-from portal.core.problems import ForbiddenError, Problem, register_problems
+from portal.core.problems import (
+    ForbiddenError,
+    Problem,
+    TooManyError,
+    problem_json,
+    problem_of,
+    register_problems,
+    wants_page,
+)
 from portal.core.repeats import Repeats
 from portal.core.results import ResultIndex
 from portal.core.sending import Compressed, OpenToPages, Unchanged
@@ -200,12 +209,22 @@ def create_app(
             max_age=600,
             https_only=settings.portal_url.startswith("https://"),
         )
+
+    def refusal(request: Request, error: TooManyError) -> Response:
+        problem = problem_of(error)
+        if not wants_page(request):
+            return problem_json(problem)
+        shown = portal.pages.page("error.html", None, "", problem.status, problem=problem, then="")
+        shown.headers.update(HEADERS | problem.headers)
+        return shown
+
     app.add_middleware(Unchanged)
     app.add_middleware(Compressed)
     app.add_middleware(OpenToPages)
     app.add_middleware(_Headers)
     if isinstance(runtime.store, LocalStore):
         app.add_middleware(Repeats, store=runtime.store)
+    app.add_middleware(CallLimit, limits=portal.limits, refusal=refusal)
     app.add_middleware(Traffic, count=count)
 
     def error_page(request: Request, problem: Problem) -> Response:

@@ -5,7 +5,9 @@ So heads have a size, a number of headers and a time, and a body's sender may no
 """
 
 from asyncio import TimerHandle
+from collections import Counter
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import uvicorn
@@ -13,6 +15,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 _GRACE_SECONDS = 5
+Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,16 +27,29 @@ class Limits:
         headers: How many headers a request has at most.
         seconds: In which a head is there, after the connection or the first byte of a further
             request; and how long the sender of a body may be silent.
+        connections: How many connections an address has at once; a trusted proxy any number.
     """
 
     head: int = 64 * 1024
     headers: int = 200
     seconds: float = 20.0
+    connections: int = 1000
 
 
-def server_config(app: FastAPI, *, limits: Limits | None = None, **more: Any) -> uvicorn.Config:
-    """Return the configuration of each server of the portal; `more` is uvicorn's."""
-    limited = type("LimitedHttp", (_Http,), {"limits": limits or Limits()})
+def server_config(
+    app: FastAPI, *, limits: Limits | None = None, proxies: str = "", **more: Any
+) -> uvicorn.Config:
+    """Return the configuration of each server of the portal; `more` is uvicorn's.
+
+    Of `proxies`, addresses and networks with commas between, it is believed for whom they call.
+    Each proxy adds the address that it sees at the end of `X-Forwarded-For`, so the caller is the
+    last one there that is no such proxy; what a caller has written there itself comes before.
+    """
+    trusted = tuple(
+        ip_network(one, strict=False) for one in filter(None, map(str.strip, proxies.split(",")))
+    )
+    own = {"limits": limits or Limits(), "trusted": trusted, "open": Counter[str]()}
+    limited = type("LimitedHttp", (_Http,), own)
     settings = {"timeout_graceful_shutdown": _GRACE_SECONDS, **more}
     return uvicorn.Config(
         app,
@@ -42,6 +58,8 @@ def server_config(app: FastAPI, *, limits: Limits | None = None, **more: Any) ->
         # Sign-in links carry their token in the address, so addresses are not logged.
         access_log=False,
         server_header=False,
+        proxy_headers=bool(trusted),
+        forwarded_allow_ips=[str(one) for one in trusted],
         **settings,
     )
 
@@ -52,6 +70,8 @@ class _RefusedHeadError(Exception):
 
 class _Http(HttpToolsProtocol):
     limits = Limits()
+    trusted: tuple[Network, ...] = ()
+    open: Counter[str]  # connections by address, of all of a server
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -60,12 +80,24 @@ class _Http(HttpToolsProtocol):
         self._begun = 0  # requests that began in what has just come
         self._refusal: tuple[int, str] | None = None
         self._timer: TimerHandle | None = None
+        self._peer = ""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        address = ip_address(self.client[0]) if self.client else None
+        if address is not None and not any(address in network for network in self.trusted):
+            self._peer = str(address)
+            self.open[self._peer] += 1
+            if self.open[self._peer] > self.limits.connections:
+                self._refuse(429, "Your address has too many connections; use those that are open.")
+                return
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._peer:
+            self.open[self._peer] -= 1
+            if not self.open[self._peer]:
+                del self.open[self._peer]
         self._wait_no_more()
         super().connection_lost(exc)
 
@@ -139,6 +171,7 @@ class _Http(HttpToolsProtocol):
             STATUS_LINE[status],
             b"content-type: text/plain; charset=utf-8\r\n",
             b"content-length: " + str(len(text)).encode("ascii") + b"\r\n",
+            *([b"retry-after: 5\r\n"] if status == 429 else []),
             b"connection: close\r\n\r\n",
         ]
         self.transport.write(b"".join([*head, text.encode("ascii")]))

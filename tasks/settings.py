@@ -1,6 +1,7 @@
 """Every setting of Swathmill, read from the environment with the prefix SWATHMILL_."""
 
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,24 @@ class Settings(BaseSettings):
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
     portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
+    trusted_proxies: str = Field(
+        "127.0.0.1,::1",
+        description="Addresses and networks of proxies, separated by commas, whose "
+        "`X-Forwarded-For` and `X-Forwarded-Proto` are believed; empty: none is.",
+    )
+    caller_rate: float = Field(
+        200.0,
+        ge=0,
+        description="Calls a second from one address, ten times as many at once; 0: no limit.",
+    )
+    caller_downloads: Count = Field(
+        16, description="Answers over 8 MiB that are sent to one caller at once."
+    )
+    caller_gb: float = Field(
+        0.0,
+        ge=0,
+        description="GB of such answers that a caller is sent in an hour; 0: no limit.",
+    )
     probe_host: str = Field("127.0.0.1", description="Address at which processes answer probes.")
     probe_port: int = Field(
         0,
@@ -263,6 +282,14 @@ class Settings(BaseSettings):
         if address and not (host and port.isdecimal() and 0 < int(port) < 65536):
             raise ValueError(f"{address!r} is not HOST:PORT")
         return address
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, proxies: str) -> str:
+        """Refuse names and `*`: whoever reaches the portal could state any address."""
+        for proxy in filter(None, map(str.strip, proxies.split(","))):
+            ip_network(proxy, strict=False)
+        return proxies
 
     @field_validator("network_hosts", "copy_hosts")
     @classmethod

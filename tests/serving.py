@@ -43,12 +43,15 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def serving_app(app: FastAPI, limits: Limits | None = None) -> Iterator[str]:
+def serving_app(
+    app: FastAPI, limits: Limits | None = None, proxies: str = "127.0.0.1"
+) -> Iterator[str]:
     """Serve an application from a thread until the block ends; yields its address."""
     server = _Server(
         server_config(
             app,
             limits=limits,
+            proxies=proxies,
             host="127.0.0.1",
             port=0,
             log_level="error",

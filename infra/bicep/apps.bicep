@@ -200,6 +200,8 @@ var defaults = {
   SWATHMILL_MAX_TASKS: '2000000'
   SWATHMILL_LOG_LEVEL: 'info'
   SWATHMILL_SANDBOX: 'limits' // a container of Container Apps can make no namespaces
+  // The ingress calls the portal from the subnet of the apps, or from addresses that the platform keeps for itself.
+  SWATHMILL_TRUSTED_PROXIES: '10.40.0.0/23,100.64.0.0/10'
 }
 // What the template knows. AZURE_CLIENT_ID tells Azure's SDKs which identity to use.
 var known = {

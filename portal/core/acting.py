@@ -44,6 +44,7 @@ class Action(StrEnum):
     LIMIT_OWNER = "limit owner"
     QUOTA_OWNER = "set quota of owner"
     END_SESSIONS = "end sessions of owner"
+    END_OPERATOR = "end operator's rights of owner"
 
 
 _RESTRICTS = {
@@ -171,6 +172,14 @@ def describe(runtime: Runtime, order: Order) -> tuple[str, ...]:
                 "sign-in links made until now are refused.",
                 f"{number} tokens for programs are revoked. Requests go on.",
             )
+        case Action.END_OPERATOR:
+            return (
+                f"{order.subject} is no operator any more, in all browsers and programs, from the "
+                "next call on.",
+                "Sessions and tokens go on with a scientist's rights. An operator's come back by "
+                f"`swathmill sign-in {order.subject} --role operator`, and by signing in at the "
+                "OpenID provider as a member of the groups of operators.",
+            )
     return _restriction_words(runtime, order)
 
 
@@ -209,6 +218,9 @@ def _do(runtime: Runtime, who: str, order: Order, reason: str) -> str:
             session_table.end_all(store, clock, order.subject)
             number = TokenTable(store).revoke_all(order.subject)
             return f"signed out in all browsers; {number} tokens revoked"
+        case Action.END_OPERATOR:
+            session_table.end_operator(store, clock, order.subject)
+            return "no operator any more"
     kind = _kind(order)
     lifts = order.action in _LIFTS or (order.action in _VALUED and order.number is None)
     _check_subject(runtime, order)

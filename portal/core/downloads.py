@@ -16,9 +16,10 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from fastapi.responses import RedirectResponse, StreamingResponse
+from fastapi.responses import RedirectResponse
 from isal import isal_zlib
 
+from portal.core.caller_limits import CountedResponse
 from portal.core.results import ResultFile, ResultReader
 from tasks.storage.blobs import Served
 
@@ -234,7 +235,7 @@ def _body(request: Request, stream: Iterator[bytes]) -> Iterable[bytes]:
 def _streaming(
     body: Iterable[bytes], status: HTTPStatus, headers: dict[str, str], media: str
 ) -> Response:
-    return StreamingResponse(body, status, headers, media)
+    return CountedResponse(body, status, headers, media)
 
 
 def _base64_of_hex(digest: str) -> str:

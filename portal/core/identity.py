@@ -1,6 +1,8 @@
 """Identify the caller: a bearer token for programs, a session cookie for people.
 
-Forms that another site sends are refused.
+Forms that another site sends are refused. Roles are read at each call: a session or token says in
+which role it was given, storage since when that holds no more, and the settings which groups of the
+OpenID provider are operators.
 """
 
 from dataclasses import replace
@@ -10,6 +12,8 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request, Response
 
 from portal.core import tokens
+from portal.core.caller_limits import note_caller
+from portal.core.openid import Claims
 from portal.core.problems import ForbiddenError, NotSignedInError
 from portal.core.sessions import Sessions
 from portal.core.tokens import Person, Role, Use
@@ -48,12 +52,16 @@ async def person(request: Request) -> Person:
 async def _found(request: Request) -> Person | None:
     """Return what `find_person` does, without holding up others while storage is asked."""
     portal = request.app.state.portal
-    stored = MARK in request.headers.get("authorization", "")
-    session = _session(request)
-    if stored or (session is not None and not portal.sessions.is_known(session[0].owner)):
+    bearer = _bearer_text(request)
+    stored = bearer.startswith(MARK)
+    signed = _signed_api(request) if bearer else _session(request)
+    if stored or (signed is not None and not portal.sessions.is_known(signed[0].owner)):
         found: Person | None = await portal.quickly(find_person, request)
-        return found
-    return find_person(request)
+    else:
+        found = find_person(request)
+    if found is not None:
+        note_caller(request, found.owner)
+    return found
 
 
 def find_person(request: Request) -> Person | None:
@@ -61,22 +69,42 @@ def find_person(request: Request) -> Person | None:
 
     Raises ForbiddenError as `person` does, and StoreError.
     """
-    secret = _settings(request).secret.get_secret_value()
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        if token.startswith(MARK):
-            return _bearer(request, token.strip())
-        return tokens.read(secret, token.strip(), use=Use.API)
-    session = _session(request)
-    if session is None:
+    bearer = _bearer_text(request)
+    if bearer.startswith(MARK):
+        return _bearer(request, bearer)
+    known = _signed_api(request) if bearer else _session(request)
+    if known is None:
         return None
-    found, signed = session
+    found, signed = known
     sessions: Sessions = request.app.state.portal.sessions
-    if sessions.has_ended(found.owner, request.cookies[COOKIE], signed):
+    if sessions.has_ended(found.owner, bearer or request.cookies[COOKIE], signed):
         return None
-    if request.method not in _SAFE:
+    if not bearer and request.method not in _SAFE:
         check_origin(request)
+    return in_role_of_now(request, found, signed)
+
+
+def in_role_of_now(request: Request, found: Person, given: float) -> Person:
+    """Return a person to whom a role was given at a POSIX second, in the role that stands now.
+
+    Raises StoreError.
+    """
+    sessions: Sessions = request.app.state.portal.sessions
+    if found.is_operator and not sessions.is_operator(found.owner, given):
+        return replace(found, role=Role.SCIENTIST)
     return found
+
+
+def _bearer_text(request: Request) -> str:
+    """Return the token of the header `Authorization`, or ""; a wrong scheme has none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() or "-" if scheme.lower() == "bearer" else ""
+
+
+def _signed_api(request: Request) -> tuple[Person, int] | None:
+    """Return whom a signed API token names, and when it was signed; it may have ended since."""
+    secret = _settings(request).secret.get_secret_value()
+    return tokens.read_signed(secret, _bearer_text(request), use=Use.API)
 
 
 def _session(request: Request) -> tuple[Person, int] | None:
@@ -84,9 +112,15 @@ def _session(request: Request) -> tuple[Person, int] | None:
     secret, session = _settings(request).secret.get_secret_value(), request.cookies.get(COOKIE, "")
     if not session:
         return None
-    return tokens.read_signed(secret, session, use=Use.SESSION) or tokens.read_signed(
-        secret, session, use=Use.PROVIDED
-    )
+    found = tokens.read_signed(secret, session, use=Use.SESSION)
+    if found is not None:
+        return found
+    provided = tokens.read_signed(secret, session, use=Use.PROVIDED)
+    if provided is None:
+        return None
+    person, signed = provided
+    now = Claims.of(_settings(request)).now(person.owner, person.groups)
+    return None if now is None else (now, signed)
 
 
 def _bearer(request: Request, token: str) -> Person | None:
@@ -99,7 +133,8 @@ def _bearer(request: Request, token: str) -> Person | None:
         raise ForbiddenError(
             f"The token {row.name!r} only reads.", "Make one that may write, on the page /tokens."
         )
-    return Person(owner=row.owner, role=Role(row.role), by_token=True)
+    found = Person(owner=row.owner, role=Role(row.role), by_token=True)
+    return in_role_of_now(request, found, row.created)
 
 
 async def reader(request: Request) -> Person:
@@ -144,7 +179,8 @@ Operator = Annotated[Person, Depends(operator)]
 def sign_in(request: Request, response: Response, found: Person, *, use: Use = Use.SESSION) -> None:
     """Give the browser a session cookie."""
     settings = _settings(request)
-    session = tokens.issue(settings.secret.get_secret_value(), found.owner, found.role, use=use)
+    secret = settings.secret.get_secret_value()
+    session = tokens.issue(secret, found.owner, found.role, use=use, groups=found.groups)
     response.set_cookie(
         COOKIE,
         session,

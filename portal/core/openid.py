@@ -4,7 +4,7 @@ Authlib does the protocol: discovery, the code flow with PKCE, state and nonce, 
 the claims of the identity token. What follows from the claims is decided here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,14 +60,25 @@ class Claims:
             )
         groups = claims.get(self.of_groups)
         mine = {str(group) for group in groups} if isinstance(groups, list) else set()
-        if mine & self.operators:
-            return Person(owner=owner, role=Role.OPERATOR)
-        if self.groups and not mine & self.groups:
+        found = self.now(owner, mine)
+        if found is None:
             raise ForbiddenError(
                 f"{owner} is in no group that may use this portal.",
                 "Ask whoever runs it to add you to one.",
             )
-        return Person(owner=owner, role=Role.SCIENTIST)
+        return found
+
+    def now(self, owner: str, groups: Iterable[str]) -> Person | None:
+        """Return who a member of groups is by the settings of now; None who may not sign in."""
+        mine = {*groups}
+        operates = bool(mine & self.operators)
+        if self.groups and not operates and not mine & self.groups:
+            return None
+        return Person(
+            owner=owner,
+            role=Role.OPERATOR if operates else Role.SCIENTIST,
+            groups=tuple(sorted(mine & (self.operators | self.groups))),
+        )
 
 
 def provider(settings: Settings) -> "StarletteOAuth2App | None":

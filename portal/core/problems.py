@@ -4,6 +4,7 @@ The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`
 other errors of a request document.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -115,6 +116,16 @@ class BusyError(PortalError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
+class TooManyError(PortalError):
+    """The caller asks for more than one caller may; in `seconds` it may again."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+
+    def __init__(self, problem: str, remedy: str, *, seconds: float) -> None:
+        super().__init__(problem, remedy)
+        self.seconds = seconds
+
+
 class StillPlanningError(PortalError):
     """The counts of a dry run are not ready within the time a call may take."""
 
@@ -168,6 +179,17 @@ class Problem:
     field: str = ""
     also: tuple[RequestRefusedError, ...] = ()
     type: str = BLANK
+    seconds: float = 0.0  # after which it is worth to ask again; 0.0: not known
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of an answer that follow from it."""
+        found = {"Cache-Control": "no-store"}
+        if self.status is HTTPStatus.UNAUTHORIZED:
+            found["WWW-Authenticate"] = "Bearer"
+        if self.seconds:
+            found["Retry-After"] = str(math.ceil(self.seconds))  # RFC 9110, 10.2.3
+        return found
 
 
 def problem_of(error: Exception) -> Problem:
@@ -190,6 +212,7 @@ def problem_of(error: Exception) -> Problem:
                 remedy=error.remedy,
                 field=error.field,
                 type=error.type,
+                seconds=error.seconds if isinstance(error, TooManyError) else 0.0,
             )
         case NoSuchPackageError() | PackageConflictError() | PackageError() | RasterRefusedError():
             return _upload_problem(error)
@@ -347,7 +370,9 @@ def register_problems(
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("call failed", path=request.url.path, exc_info=error)
         if wants_page(request):
-            return page(request, problem)
+            shown = page(request, problem)
+            shown.headers.update(problem.headers)
+            return shown
         answer = problem_json(problem)
         if problem.status is HTTPStatus.METHOD_NOT_ALLOWED:
             answer.headers["Allow"] = ", ".join(sorted(methods(request)))
@@ -370,10 +395,7 @@ def problem_json(problem: Problem) -> JSONResponse:
             AlsoAnswer(field=e.field, detail=e.problem, remedy=e.remedy) for e in problem.also
         ),
     ).model_dump()
-    headers = {"Cache-Control": "no-store"}
-    if problem.status is HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(content, problem.status, headers, PROBLEM_JSON)
+    return JSONResponse(content, problem.status, problem.headers, PROBLEM_JSON)
 
 
 def wants_page(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a session goes on: read from storage, and remembered for two seconds."""
+"""Whether a session goes on, and an operator's rights: read from storage, for two seconds."""
 
 import threading
 import time
@@ -28,6 +28,13 @@ class Sessions:
 
     def has_ended(self, owner: str, token: str, signed: float) -> bool:
         """Tell whether a session or a sign-in link has ended. Raises StoreError."""
+        return self._ended(owner).ends(token, signed)
+
+    def is_operator(self, owner: str, given: float) -> bool:
+        """Tell whether an operator's rights stand that were given at a POSIX second. StoreError."""
+        return given > self._ended(owner).no_operator
+
+    def _ended(self, owner: str) -> EndedRow:
         with self._lock:
             found = self._fresh(owner)
         if found is None:
@@ -37,7 +44,7 @@ class Sessions:
                 self._known.move_to_end(owner)
                 while len(self._known) > _MOST:
                     self._known.popitem(last=False)
-        return found.ends(token, signed)
+        return found
 
     def forget(self, owner: str) -> None:
         """Look into storage the next time: something has just been changed."""

@@ -3,13 +3,14 @@
 They are for sign-in links, sessions, and programs of the machine that has the signing key. Tokens
 that people make for their programs are stored (`tasks/tables/token_table.py`).
 
-A token is `itsdangerous` text: owner and role, of a session a random number too, the second of
-signing, and a signature by the installation's secret. Each use has its own salt, so that a sign-in
-link is not a valid API token. A new secret invalidates all of them.
+A token is `itsdangerous` text: owner and role, of a session a random number and the provider's
+groups, too, the second of signing, and a signature by the installation's secret. Each use has its
+own salt, so that a sign-in link is not a valid API token. A new secret invalidates all of them.
 """
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -44,7 +45,7 @@ LIFETIMES = {
     Use.API: 3600,
     Use.LINK: 7 * 86400,
     Use.SESSION: 30 * 86400,
-    Use.PROVIDED: 86400,  # a group that somebody has left ends within it
+    Use.PROVIDED: 12 * 3600,  # a group that somebody has left ends within it
 }
 """Seconds after which a token is refused."""
 _SESSIONS = (Use.SESSION, Use.PROVIDED)
@@ -58,13 +59,15 @@ class Person:
 
     `reads` is the key of the link by which this person may read a request, whoever owns it
     (`tasks/run/reader_links.py`). A guest has only that, and no owner's name. `by_token`: a program
-    with a token that this person made.
+    with a token that this person made. `groups` are those of the provider by which this person was
+    let in.
     """
 
     owner: str
     role: Role
     reads: str = ""
     by_token: bool = False
+    groups: tuple[str, ...] = ()
 
     @property
     def is_guest(self) -> bool:
@@ -85,14 +88,21 @@ class Person:
         return bool(self.reads) and self.reads == reader_links.key(request, links)
 
 
-def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use.API) -> str:
-    """Issue a token that says its bearer is `owner` in `role`.
+def issue(
+    secret: str,
+    owner: str,
+    role: str = Role.SCIENTIST,
+    *,
+    use: Use = Use.API,
+    groups: Sequence[str] = (),
+) -> str:
+    """Issue a token that says its bearer is `owner` in `role`, let in by groups of a provider.
 
     Raises ValueError for a secret too short to sign with, an empty owner or an unknown role.
     """
     if not owner or len(owner) > LONGEST_OWNER:
         raise ValueError(f"an owner must have 1 to {LONGEST_OWNER} characters, got {owner!r}")
-    own = [secrets.token_urlsafe(_BYTES)] if use in _SESSIONS else []
+    own = [secrets.token_urlsafe(_BYTES), list(groups)] if use in _SESSIONS else []
     return _serializer(secret, use).dumps([owner, Role(role).value, *own])
 
 
@@ -118,8 +128,9 @@ def _signed(secret: str, token: str, use: Use) -> tuple[Person, int] | None:
     except BadData:
         return None
     match content:
-        case [str(owner), str(role)] | [str(owner), str(role), str()] if role in {*Role}:
-            return Person(owner=owner, role=Role(role)), int(at.timestamp())
+        case [str(owner), str(role), *own] if role in {*Role}:
+            groups = tuple(map(str, own[1])) if len(own) > 1 else ()
+            return Person(owner=owner, role=Role(role), groups=groups), int(at.timestamp())
         case _:
             return None
 

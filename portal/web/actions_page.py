@@ -12,7 +12,8 @@ from portal.core.acting import Action, Order
 from portal.core.answers import moment
 from portal.core.csv_text import csv_answer
 from portal.core.identity import Operator, operator
-from portal.web.context import CurrentPortal, PageNumber
+from portal.core.tokens import Person
+from portal.web.context import CurrentPortal, PageNumber, Portal
 from portal.web.pages import iso_text
 from tasks.model.model import Phase
 from tasks.tables import audit, restrictions
@@ -75,7 +76,7 @@ def do_action(caller: Operator, portal: CurrentPortal, body: ActionBody) -> Audi
     The answer is the row of the audit.
     """
     order = Order(action=body.action, subject=body.subject.strip(), value=body.value.strip())
-    return AuditEntryAnswer.of(acting.act(portal.runtime, caller.owner, order, body.reason.strip()))
+    return AuditEntryAnswer.of(_acted(portal, caller, order, body.reason))
 
 
 @pages.get("/operations/actions")
@@ -143,5 +144,11 @@ def act(
 ) -> RedirectResponse:
     """Do it, and show the audit."""
     order = Order(action=action, subject=subject.strip(), value=value.strip())
-    acting.act(portal.runtime, caller.owner, order, reason.strip())
+    _acted(portal, caller, order, reason)
     return RedirectResponse("/operations/actions", 303)
+
+
+def _acted(portal: Portal, caller: Person, order: Order, reason: str) -> audit.AuditRow:
+    done = acting.act(portal.runtime, caller.owner, order, reason.strip())
+    portal.sessions.forget(order.subject)  # what has ended, if it is an owner
+    return done

@@ -10,6 +10,7 @@ from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from portal.core.board import Board
+from portal.core.caller_limits import CallerLimits
 from portal.core.explaining import Explainer
 from portal.core.holdings import KnownHoldings
 from portal.core.kept import Kept, Shared
@@ -96,6 +97,11 @@ class Portal:
     stores: Kept[Mapping[str, Member]] = field(default_factory=lambda: Kept(16))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
     progress: Shared[Progress] = field(default_factory=lambda: Shared(256))
+
+    @cached_property
+    def limits(self) -> CallerLimits:
+        """What one caller may cost."""
+        return CallerLimits(self.settings, self.runtime.clock.monotonic)
 
     @cached_property
     def sessions(self) -> Sessions:

@@ -7,15 +7,17 @@ import httpx2
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.starlette_client import StarletteOAuth2App
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from joserfc.errors import JoseError
 
 from portal.core.identity import sign_in
 from portal.core.openid import Claims
 from portal.core.problems import NotSignedInError, ProviderError
-from portal.core.tokens import Use
+from portal.core.tokens import Person, Use
 from portal.web.context import CurrentPortal, Portal
 from portal.web.session_page import UNTOLD, request_page
+from tasks.tables import session_table
 
 router = APIRouter(include_in_schema=False)
 
@@ -59,8 +61,16 @@ async def back(request: Request, portal: CurrentPortal) -> Response:
         request.session.clear()
     person = Claims.of(portal.settings).person(token.get("userinfo") or {})
     response = RedirectResponse(then or "/", HTTPStatus.SEE_OTHER, UNTOLD)
+    await run_in_threadpool(_note_role, portal, person)
     sign_in(request, response, person, use=Use.PROVIDED)
     return response
+
+
+def _note_role(portal: Portal, person: Person) -> None:
+    """End the rights of an operator whom the provider names as none."""
+    if portal.settings.oidc_operators and not person.is_operator:
+        session_table.end_operator(portal.runtime.store, portal.runtime.clock, person.owner)
+        portal.sessions.forget(person.owner)
 
 
 def _provider(portal: Portal) -> StarletteOAuth2App:

@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core.answers import moment
+from portal.core.caller_limits import CountedResponse
 from portal.core.downloads import attachment
 from portal.core.identity import Caller
 from portal.core.packages import (
@@ -238,4 +239,4 @@ def archive(
     if request.headers.get("if-none-match", "") == headers["ETag"]:
         del headers["Content-Length"]
         return Response(status_code=304, headers=headers)
-    return StreamingResponse(content(), 200, headers, "application/x-tar")
+    return CountedResponse(content(), 200, headers, "application/x-tar")

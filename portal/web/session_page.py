@@ -1,5 +1,6 @@
 """Sign in by a link, which can be sent by mail, and out; open the link in a request's mail."""
 
+import math
 import re
 from http import HTTPStatus
 from typing import Annotated
@@ -8,7 +9,15 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core import tokens
-from portal.core.identity import Caller, check_origin, show_request, sign_in, sign_out
+from portal.core.caller_limits import address_of
+from portal.core.identity import (
+    Caller,
+    check_origin,
+    in_role_of_now,
+    show_request,
+    sign_in,
+    sign_out,
+)
 from portal.core.problems import NotSignedInError
 from portal.core.tokens import Person, Role, Use
 from portal.web.context import CurrentPortal, Portal
@@ -35,7 +44,7 @@ def enter(
     """
     if not token:
         return _form(portal, then=then)
-    found = _named_by(portal, token)
+    found = _named_by(request, portal, token)
     if found is None:
         raise NotSignedInError(
             "This sign-in link is incomplete or has expired.",
@@ -65,14 +74,21 @@ def ask(
             then=then,
             wrong="This is not a mail address: it needs a name, an @ and a host.",
         )
-    if not portal.desk.ask(address, request_page(then)):
-        return _form(
+    wait = portal.limits.asked.take(address_of(request.scope))
+    if not wait and not portal.desk.ask(address, request_page(then)):
+        wait = 60.0
+    if wait:
+        minutes = math.ceil(wait / 60)
+        shown = _form(
             portal,
             HTTPStatus.TOO_MANY_REQUESTS,
             address=address,
             then=then,
-            wrong="Too many links are being asked for. Try again in a minute.",
+            wrong="Too many links are being asked for. Try again in "
+            f"{'a minute' if minutes == 1 else f'{minutes} minutes'}.",
         )
+        shown.headers["Retry-After"] = str(math.ceil(wait))
+        return shown
     return _form(portal, address=address, then=then, sent=True)
 
 
@@ -104,13 +120,14 @@ def leave(request: Request, caller: Caller, portal: CurrentPortal) -> Response:
     return response
 
 
-def _named_by(portal: Portal, token: str) -> Person | None:
+def _named_by(request: Request, portal: Portal, token: str) -> Person | None:
     """Find the person that a sign-in link names, whether it was handed over or mailed."""
     secret = portal.settings.secret.get_secret_value()
     link = tokens.read_signed(secret, token, use=Use.LINK)
     if link is not None:
         found, signed = link
-        return None if portal.sessions.has_ended(found.owner, token, signed) else found
+        ended = portal.sessions.has_ended(found.owner, token, signed)
+        return None if ended else in_role_of_now(request, found, signed)
     owner, expires = sign_in_links.read(secret, token, portal.runtime.clock.now())
     mailed = expires - sign_in_links.LIFETIME
     if not owner or portal.sessions.has_ended(owner, token, mailed):

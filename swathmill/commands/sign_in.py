@@ -44,6 +44,10 @@ def sign_in(
         bool,
         typer.Option("--revoke", help="End all sessions, links and tokens of this person instead."),
     ] = False,
+    end_operator: Annotated[
+        bool,
+        typer.Option("--end-operator", help="End the operator's rights of this person instead."),
+    ] = False,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
@@ -59,6 +63,10 @@ def sign_in(
             session_table.end_all(runtime.store, runtime.clock, owner)
             number = TokenTable(runtime.store).revoke_all(owner)
         what, text = "revoked", str(number)
+    elif end_operator:
+        with _storage(folder) as runtime:
+            session_table.end_operator(runtime.store, runtime.clock, owner)
+        what, text = "role", Role.SCIENTIST.value
     elif token:
         with _storage(folder) as runtime:
             text, _ = make_token(
@@ -77,6 +85,7 @@ def sign_in(
         print_json({"owner": owner, "role": role, what: text})
         return
     shown = f"Sessions ended. Tokens revoked: {text}" if revoke else text
+    shown = f"{owner} is no operator any more." if end_operator else shown
     PlainConsole().print(shown, markup=False)
 
 

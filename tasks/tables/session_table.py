@@ -1,7 +1,8 @@
 """Which sessions have ended before their time: rows of the table `tokens`, one for a person.
 
 A session is a signed cookie that nothing stores. What ends it is stored: the time up to which all
-sessions and links of a person have ended, and the digests of single ones.
+sessions and links of a person have ended, the digests of single ones, and the time up to which an
+operator's rights that were given to the person have ended.
 """
 
 from collections.abc import Callable
@@ -31,11 +32,13 @@ class EndedRow:
         owner: The person.
         before: What was signed up to this POSIX second has ended.
         singly: Sessions that have ended by themselves.
+        no_operator: An operator's rights that were given up to this POSIX second have ended.
     """
 
     owner: str
     before: float = 0.0
     singly: tuple[Single, ...] = ()
+    no_operator: float = 0.0
 
     def ends(self, token: str, signed: float) -> bool:
         """Tell whether a session's or a link's token, signed at a POSIX second, has ended."""
@@ -54,6 +57,14 @@ def ended(store: Store, owner: str) -> EndedRow:
 def end_all(store: Store, clock: Clock, owner: str) -> None:
     """End all sessions and sign-in links of a person, made up to now. Raises StoreError."""
     _change(store, clock, owner, lambda row: replace(row, before=clock.now(), singly=()))
+
+
+def end_operator(store: Store, clock: Clock, owner: str) -> None:
+    """End the operator's rights of a person, given up to now by any session, link or token.
+
+    Raises StoreError.
+    """
+    _change(store, clock, owner, lambda row: replace(row, no_operator=clock.now()))
 
 
 def end_one(store: Store, clock: Clock, owner: str, token: str) -> None:

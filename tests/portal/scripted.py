@@ -15,6 +15,7 @@ import numpy as np
 
 from portal.app import create_app
 from portal.core import tokens
+from portal.core.caller_limits import CallerLimits
 from portal.core.identity import COOKIE
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
@@ -78,6 +79,7 @@ class LivePortal:
     runtime: Runtime
     stopping: threading.Event
     redis: RedisWatch
+    limits: CallerLimits
 
     def client(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
         """A client with a bearer token."""
@@ -106,12 +108,20 @@ class LivePortal:
 
 
 @contextmanager
-def live_portal(runtime: Runtime, made: Settings) -> Iterator[LivePortal]:
+def live_portal(
+    runtime: Runtime, made: Settings, proxies: str = "127.0.0.1"
+) -> Iterator[LivePortal]:
     """Serve a portal from a thread until the block ends."""
     app = create_app(made, runtime)
-    with serving_app(app) as url:
+    with serving_app(app, None, proxies) as url:
         portal = app.state.portal
-        yield LivePortal(url=url, runtime=runtime, stopping=portal.stopping, redis=portal.redis)
+        yield LivePortal(
+            url=url,
+            runtime=runtime,
+            stopping=portal.stopping,
+            redis=portal.redis,
+            limits=portal.limits,
+        )
 
 
 def live_runtime(clock: Clock | None = None) -> Runtime:

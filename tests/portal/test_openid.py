@@ -217,3 +217,44 @@ def test_everyone_may_enter_where_no_group_is_named() -> None:
     assert claims.person({"email": "ada@example.org"}).role is Role.SCIENTIST
     with pytest.raises(ForbiddenError):
         claims.person({"sub": "1"})
+
+
+def test_a_role_is_that_of_the_groups_and_of_the_settings_of_now(
+    provider: Provider, portal: LivePortal
+) -> None:
+    """A session names the provider's groups; the settings say at each call what these may do."""
+    provider.claims["groups"] = ["keepers", "others"]
+    with visitor(portal) as browser:
+        signed_in(browser)
+        assert browser.get("/operations").status_code == 200
+        cookie = browser.cookies[COOKIE]
+    for groups, operators, status in (
+        ("modis", "keepers", 200),
+        ("keepers", "others", 403),  # "others" were no operators when the session began
+        ("keepers", "elders", 403),
+        ("", "elders", 403),
+        ("modis", "elders", 401),
+    ):
+        made = settings(
+            oidc_issuer=provider.issuer,
+            oidc_client_id=CLIENT,
+            oidc_groups=groups,
+            oidc_operators=operators,
+        )
+        with live_portal(live_runtime(), made) as other, visitor(other) as browser:
+            browser.cookies.set(COOKIE, cookie)
+            assert browser.get("/operations").status_code == status, (groups, operators)
+
+
+def test_who_is_named_without_the_operators_group_is_no_operator_anywhere(
+    provider: Provider, portal: LivePortal
+) -> None:
+    provider.claims["groups"] = ["keepers"]
+    with visitor(portal) as earlier, visitor(portal) as later:
+        signed_in(earlier)
+        assert earlier.get("/operations").status_code == 200
+        provider.claims["groups"] = ["modis"]
+        signed_in(later)
+        assert later.get("/operations").status_code == 403
+        assert earlier.get("/operations").status_code == 403
+        assert earlier.get("/").status_code == 200

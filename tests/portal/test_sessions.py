@@ -148,6 +148,48 @@ def test_an_operator_ends_all_that_a_person_has(monkeypatch: pytest.MonkeyPatch)
             assert "incomplete or has expired" in other.get(link).text
 
 
+def test_an_operator_who_is_none_any_more_loses_the_role_at_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In browsers, by links that were not opened, and by signed and stored tokens."""
+    began = time.time()
+    monkeypatch.setattr("time.time", lambda: began - 5)
+    runtime = live_runtime()
+    with live_portal(runtime, settings()) as portal, portal.browser("eve", "operator") as browser:
+        link = portal.link("eve", "operator")
+        text, _ = make_token(
+            runtime.store, owner="eve", role="operator", scope=Scope.READ, name="x",
+            now=began - 5, days=1,
+        )  # fmt: skip
+        stored = {"Authorization": f"Bearer {text}"}
+        with (
+            portal.client("eve", "operator") as program,
+            portal.guest() as script,
+            portal.client("root", "operator") as root,
+            portal.visitor() as other,
+        ):
+            monkeypatch.undo()
+
+            def statuses() -> list[int]:
+                path = "/api/operations/actions"
+                answers = (browser.get(path), program.get(path), script.get(path, headers=stored))
+                return [one.status_code for one in answers]
+
+            assert statuses() == [200] * 3
+            body = {"action": "end operator's rights of owner", "subject": "eve"}
+            assert "is no operator any more" in root.get("/operations/act", params=body).text
+            done = root.post("/api/operations/actions", json={**body, "reason": "moved on"})
+            assert done.json()["result"] == "no operator any more"
+            assert statuses() == [403] * 3
+            assert is_in(browser)
+            monkeypatch.setattr("time.time", lambda: began + 5)
+            assert other.get(link).status_code == 200
+            assert other.get("/operations/actions").status_code == 403
+            assert root.get("/api/operations/actions").status_code == 200
+        with portal.browser("eve", "operator") as anew:
+            assert anew.get("/operations/actions").status_code == 200
+
+
 def test_what_has_ended_is_read_anew_after_two_seconds_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
