@@ -54,9 +54,10 @@ $(STAMP)/package: pyproject.toml $(KERNELS) $(STAMP)/runtime
 	    --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(STAMP)/node: package.json package-lock.json tools/install-node-modules.sh $(STAMP)/venv
+NPM_INSTALL := sh tools/npm.sh ci --ignore-scripts --loglevel=error
+$(STAMP)/node: package.json package-lock.json tools/npm.sh $(STAMP)/venv
 	@echo "Installing the browser's files"
-	@sh tools/install-node-modules.sh --omit=dev
+	@$(NPM_INSTALL) --omit=dev
 	@touch $@
 
 $(STAMP)/browser: tools/copy-browser-files.sh $(STAMP)/node
@@ -65,7 +66,7 @@ $(STAMP)/browser: tools/copy-browser-files.sh $(STAMP)/node
 
 $(STAMP)/azurite: $(STAMP)/node
 	@echo "Installing Azurite"
-	@sh tools/install-node-modules.sh
+	@$(NPM_INSTALL)
 	@touch $@
 
 # Apart from .venv, and without what that has: rasterio imports boto3, which moto needs, in each
@@ -89,6 +90,14 @@ $(STAMP)/docs: requirements-docs.lock $(STAMP)/package
 $(STAMP)/mutmut: requirements-mutmut.lock $(STAMP)/venv
 	@echo "Installing mutmut"
 	@$(PIP) --target build/mutmut -r requirements-mutmut.lock
+	@touch $@
+
+# Apart from .venv: it looks at what that has.
+$(STAMP)/supply: requirements-supply.lock $(STAMP)/venv
+	@echo "Installing pip-audit and cyclonedx-py"
+	@$(BIN)/python -m venv .venv-supply
+	@.venv-supply/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r requirements-supply.lock
 	@touch $@
 
 # Apart from .venv: what others' programs need would double it.
@@ -166,8 +175,16 @@ test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): q
 	@sh tools/test-pythons.sh
 
 .PHONY: wheel
-wheel: setup ## Build the wheel and the source distribution from the last commit, into dist
+wheel: setup $(STAMP)/supply ## Build the wheel, the source distribution and their bill of materials from the last commit, into dist
 	@sh tools/build-wheel.sh
+	@$(SBOM)
+
+# What the wheel needs and the image holds, from the same locks.
+SBOM = .venv-supply/bin/python -m tools.sbom --commit "$$(git rev-parse HEAD)" \
+    "dist/swathmill-$$($(BIN)/python -c 'from importlib.metadata import version as v; print(v("swathmill"))').cdx.json"
+.PHONY: sbom
+sbom: setup $(STAMP)/supply ## Write the bill of materials of what ships, in CycloneDX's format, into dist
+	@$(SBOM)
 
 .PHONY: test-wheel
 test-wheel: setup ## Build the wheel and run the sample request with it, outside the checkout
@@ -308,12 +325,20 @@ check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs c
 	.venv-policy/bin/checkov --directory build/policy --framework dockerfile --compact --quiet \
 	    --skip-download
 
-# --- Locks (needs uv) ---
+# --- Locks ---
+
+.PHONY: audit
+audit: $(STAMP)/supply ## Look for known vulnerabilities in what is locked [ADVISORIES=folder with a database in OSV's format, else services are asked]
+	@.venv-supply/bin/python -m tools.audit $(if $(ADVISORIES),--advisories "$(ADVISORIES)")
+
+.PHONY: outdated
+outdated: $(STAMP)/dev ## List what is locked in an older version than there is
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/outdated.sh
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
-    --no-emit-index-url --no-annotate --no-header --quiet
+    --no-emit-index-url --no-annotate --no-header --quiet $(if $(UPGRADE),--upgrade)
 .PHONY: lock
-lock: ## Write the requirements locks again, with the newest versions that fit
+lock: ## Write the requirements locks again (needs uv) [UPGRADE=yes: with the newest versions that fit]
 	printf 'setuptools>=77\npackaging>=24.2\n' | \
 	    $(LOCK) pyproject.toml - --extra cube --extra s3 --extra sql --extra telemetry --extra zonal --output-file requirements.lock
 	printf 'setuptools>=77\npackaging>=24.2\n' | \
@@ -330,6 +355,7 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 	    $(LOCK) - --no-deps --constraint requirements-dev.lock --output-file requirements-moto.lock
 	echo 'mutmut>=3.8' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-mutmut.lock
+	printf 'cyclonedx-bom>=7\npip-audit>=2.9\npyyaml>=6\n' | $(LOCK) - --output-file requirements-supply.lock
 
 .PHONY: clean
 clean: ## Remove what set-up and tests made; a data folder (.swathmill) stays

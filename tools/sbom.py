@@ -1,0 +1,116 @@
+"""Make one bill of materials of what ships: the Python lock, and npm's packages of the portal.
+
+    .venv-supply/bin/python -m tools.sbom OUT.cdx.json --commit COMMIT
+
+Both parts come from their makers' tools: `cyclonedx-py requirements` reads `requirements.lock`,
+`npm sbom` reads `package-lock.json`. Here they become one CycloneDX document, which is checked
+against its schema. It names what is locked: for all platforms, with all extras but those that bring
+Redis and Node as wheels. What a container's base image holds is not part of it.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+Document = dict[str, Any]
+
+
+def joined(python: Document, npm: Document, direct: Iterable[str], commit: str) -> Document:
+    """Return the Python document with npm's components in it, under one root.
+
+    `direct` are the names of the Python packages that Swathmill itself names. What these depend on
+    is not known from a lock; for npm's packages it is.
+    """
+    root = python["metadata"]["component"]["bom-ref"]
+    inner = npm["metadata"]["component"]["bom-ref"]
+    wanted = {normal(name) for name in direct}
+    above = [one["bom-ref"] for one in python["components"] if normal(one["name"]) in wanted]
+    edges = {one["ref"]: one for one in npm["dependencies"]}
+    above += edges.pop(inner).get("dependsOn", [])
+    own = [one for one in python["dependencies"] if one["ref"] != root]
+    metadata = python["metadata"] | {"properties": [{"name": "swathmill:commit", "value": commit}]}
+    return python | {
+        "metadata": metadata,
+        "components": [*python["components"], *map(_shipped, npm["components"])],
+        "dependencies": [{"ref": root, "dependsOn": sorted(above)}, *own, *edges.values()],
+    }
+
+
+def normal(name: str) -> str:
+    """Return a Python package's name as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def direct_names(project: Mapping[str, Any]) -> list[str]:
+    """List the packages that `pyproject.toml` names for use, its extras but for `dev` included."""
+    extras = project["optional-dependencies"]
+    wanted = [
+        *project["dependencies"],
+        *(one for n, some in extras.items() if n != "dev" for one in some),
+    ]
+    return [found[0] for text in wanted if (found := re.match(r"[A-Za-z0-9._-]+", text))]
+
+
+def _shipped(component: Document) -> Document:
+    """Return npm's component without what its list of tools alone has."""
+    return {name: value for name, value in component.items() if value not in ([], "")}
+
+
+def _read(command: list[str]) -> Document:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
+    found: Document = json.loads(done.stdout)
+    return found
+
+
+def main() -> int:
+    """Write the document; 1 when it does not hold to its schema."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--commit", required=True, help="of the sources")
+    arguments = parser.parse_args()
+    cyclonedx = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "cyclonedx_py",
+        "requirements",
+        "requirements.lock",
+    ]
+    python = _read(
+        [*cyclonedx, "--pyproject", "pyproject.toml", "--output-reproducible", "--of", "JSON"]
+    )
+    npm = _read(
+        ["npm", "sbom", "--package-lock-only", "--omit", "dev", "--sbom-format", "cyclonedx"]
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    document = joined(python, npm, direct_names(project), arguments.commit)
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    wrong = JsonStrictValidator(SchemaVersion.from_version(document["specVersion"])).validate_str(
+        text
+    )
+    if wrong is not None:
+        print(f"{arguments.out} is not written, it breaks its schema: {wrong}", file=sys.stderr)
+        return 1
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(text)
+    print(f"{arguments.out}: {len(document['components'])} components")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
