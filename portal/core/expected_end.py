@@ -67,7 +67,7 @@ def expected_end(
     `places` are the connections to an archive's host over which granules come; 0: no limit.
     """
     slots = sum(
-        one.slots for one in workers if one.hold is Hold.NONE and not one.draining and not one.unfit
+        one.slots for one in workers if one.hold is Hold.NONE and not one.draining and one.able
     )
     means = _means(statistics)
     preview, share = row.preview, _share_left(row, means)

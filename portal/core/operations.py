@@ -74,8 +74,9 @@ class Later:
 class Health:
     """A worker and its state.
 
-    The state is running, ready, unfit (its self-test fails), drained or probing (it was slow),
-    needed (it was slow, and takes what waits), draining (it ends), or lost.
+    The state is running, ready, unfit (its self-test fails), failing (everything fails on its
+    host), drained or probing (it was slow, or its host is tried again), needed (it was slow, and
+    takes what waits), draining (it ends), or lost.
     """
 
     worker: WorkerRow
@@ -196,6 +197,8 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
             state = "unfit"
         if worker.hold is not Hold.NONE:
             state = "drained" if worker.hold is Hold.DRAINED else "probing"
+        if worker.failing and worker.hold is Hold.DRAINED:
+            state = "failing"
         if worker.needed:
             state = "needed"
         if worker.draining:

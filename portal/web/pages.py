@@ -47,6 +47,7 @@ _TONES = {
     "waiting for confirmation": "warn",
     "draining": "warn",
     "unfit": "bad",
+    "failing": "bad",
     "drained": "warn",
     "probing": "warn",
     "needed": "warn",

@@ -176,6 +176,7 @@ class Attempts:
             order.hold,
             why=order.why,
             wait=order.wait,
+            failing=order.failing,
         )
 
     def _give_up(self, verdict: GiveUp) -> None:

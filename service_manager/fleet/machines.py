@@ -30,6 +30,11 @@ drained again once the others suffice, and what it runs is then moved like that 
 worker. Its attempts have as much more time as it is slower, up to `_LONGER` times their limit: what
 the machine costs is not the task's fault.
 
+All workers of a host on which everything fails (`failing.py`) are held by the same means, and no
+work makes one of them needed: it would fail. One of them gets the probe, and its success releases
+all. Such a host counts nowhere as one that could do the work, so it is held even when it is the
+last: what it took would be lost. Operators are told (`failing` of its workers).
+
 Pure: rows, ended attempts and time come in, decisions come out. Times in seconds on the manager's
 monotonic clock.
 """
@@ -39,6 +44,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from service_manager.fleet.failing import FailingHosts, speaks
 from service_manager.tasks.attempt_statistics import AttemptStatistics, Usual
 from service_manager.tasks.manager_cache import WatchedAttempt
 from tasks.model.categories import Category
@@ -80,6 +86,7 @@ class DrainOrder:
     hold: Hold
     why: str = ""
     wait: float = 0.0
+    failing: bool = False
 
 
 _Attempt = tuple[str, int]  # task key and number
@@ -101,6 +108,7 @@ class _Machine:
     leaving: bool = False  # it ends by itself and takes no work
     unfit: bool = False  # its self-test fails, and it takes no work meanwhile
     asked: bool = False  # an operator has drained it: only an operator releases it
+    failing: bool = False  # it is held because everything fails on its host
     needed: bool = False  # though it is slow, it takes attempts: too few others are free
     beat: int = -1
     heard: float = 0.0  # when its latest beat was
@@ -112,12 +120,17 @@ class _Machine:
     @property
     def takes(self) -> bool:
         """Whether it takes work where the manager lets it."""
-        return not self.leaving and not self.unfit
+        return not (self.leaving or self.unfit or self.failing)
 
     def meet(self, attempt: _Attempt, task_class: str) -> bool:
         """Whether an attempt may speak of this worker: it had warmed up before it began."""
         warm = self.ended[task_class] > 0 and self.ended.total() >= self.slots
         return self.attempts.setdefault(attempt, warm)
+
+    @property
+    def slow_now(self) -> bool:
+        """Whether it is held for slowness."""
+        return self.hold is not Hold.NONE and not self.asked and not self.failing
 
     @property
     def told(self) -> Hold:
@@ -154,6 +167,7 @@ class Machines:
         self._longest = max(probe, limits.ceiling)
         self._machines: dict[str, _Machine] = {}
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
+        self._failing = FailingHosts()
 
     def hear(
         self, present: Iterable[WorkerRow], running: Mapping[str, list[WatchedAttempt]], now: float
@@ -173,7 +187,7 @@ class Machines:
                     worker.host, worker.started, worker.slots, hold, now, now, self._probe
                 )
                 machine.heard, machine.why = now, worker.hold_why
-                machine.needed = worker.needed
+                machine.needed, machine.failing = worker.needed, worker.failing
             known[worker.name] = machine
             machine.leaving, machine.unfit = worker.draining, bool(worker.unfit)
             machine.running = running.get(worker.name, [])
@@ -187,16 +201,20 @@ class Machines:
             for found in self._succeeded.values():
                 del found[gone]
         self._machines = known
+        self._failing.keep(frozenset(machine.host for machine in known.values()))
         return orders
 
     def _asked(self, machine: _Machine, worker: WorkerRow, now: float) -> None:
         """Drain or release a worker as an operator asks."""
         if worker.asked is Ask.DRAIN and not machine.asked:
             machine.asked, machine.hold, machine.since = True, Hold.DRAINED, now
-            machine.needed, machine.why = False, worker.asked_why
+            machine.needed = machine.failing = False
+            machine.why = worker.asked_why
         elif worker.asked is Ask.RELEASE or (machine.asked and worker.asked is Ask.NONE):
             # NONE: another manager, which acted until now, has carried the release out.
             machine.asked = False
+            if machine.failing:
+                self._release_host(machine.host, now)
             self._release(machine, now)
 
     def _attempts(self, machine: _Machine, beat: int, now: float) -> None:
@@ -236,12 +254,14 @@ class Machines:
     @property
     def holding(self) -> bool:
         """Whether a worker is held for its slowness."""
-        return any(m.hold is not Hold.NONE and not m.asked for m in self._machines.values())
+        return any(m.slow_now for m in self._machines.values())
 
     def ended(
         self, event: CompletionEvent, statistics: Mapping[str, ClassStatistics], now: float
     ) -> None:
-        """Take note of an attempt that succeeded, or that was killed for its age."""
+        """Take note of an ended attempt; of slowness speaks one that succeeded or was killed."""
+        if self._probe and event.worker in self._machines:
+            self._failed(event, self._machines[event.worker], now)
         if event.category not in (None, Category.EXECUTION_TIMEOUT):
             return
         machine = self._machines.get(event.worker)
@@ -253,7 +273,7 @@ class Machines:
         speaks = machine.meet((event.key, event.number), event.task_class)
         speaks = speaks and now - machine.heard <= self._silence
         machine.ended[event.task_class] += 1
-        if usual is None or not self._probe:
+        if usual is None or not self._probe or machine.failing:
             return
         deviation = usual.deviation(event.duration)
         noise = self._noise(
@@ -273,6 +293,48 @@ class Machines:
                 machine.slow.append(_words(event.task_class, "", event.duration, usual))
             elif not machine.score:
                 machine.slow.clear()
+
+    def _failed(self, event: CompletionEvent, machine: _Machine, now: float) -> None:
+        """Take note of what an ended attempt says of its host."""
+        if not machine.failing:
+            self._failing.ended(event, machine.host, now)
+            return
+        probe = machine.hold is Hold.PROBE and now - event.duration >= machine.since
+        if not probe or not speaks(event):
+            return
+        if event.category is None:
+            self._release_host(machine.host, now)
+        else:
+            machine.hold = Hold.DRAINED
+            wait = self._longer(machine, now)
+            for one in self._failing_on(machine.host):
+                one.since, one.wait = now, wait
+
+    def _failing_on(self, host: str) -> list[_Machine]:
+        """List the workers of a host that are held because everything fails there."""
+        return [m for m in self._machines.values() if m.failing and m.host == host]
+
+    def _release_host(self, host: str, now: float) -> None:
+        self._failing.forget(host)
+        for machine in self._failing_on(host):
+            self._release(machine, now)
+
+    def _hold_failing(self, now: float) -> None:
+        """Hold the workers of hosts on which everything fails, and send their probes."""
+        for host in {m.host: None for m in self._machines.values()}:
+            if why := self._failing.why(host):
+                self._failing.forget(host)
+                for machine in self._machines.values():
+                    if machine.host == host and not machine.asked:
+                        machine.clear()
+                        machine.hold, machine.failing, machine.why = Hold.DRAINED, True, why
+                        machine.since = machine.slow_since = now
+                        machine.wait = self._probe
+            held = self._failing_on(host)
+            able = [m for m in held if not m.unfit and not m.leaving]
+            due = [m for m in able if now - m.since >= m.wait]
+            if due and not any(m.hold is Hold.PROBE for m in able):
+                due[0].hold, due[0].since = Hold.PROBE, now
 
     def _count(self, task_class: str, worker: str) -> None:
         """Count a success of a class on a worker.
@@ -316,15 +378,17 @@ class Machines:
         moves: list[WatchedAttempt] = []
         before = {name: (one.told, one.needed) for name, one in self._machines.items()}
         judged = {name: one for name, one in self._machines.items() if not one.asked}
+        self._hold_failing(now)
         self._keep_some(now)
         for machine in judged.values():
-            self._judge(machine, statistics, now)
+            if not machine.failing:
+                self._judge(machine, statistics, now)
         short = self.holding and waiting() > self._idle(now)
         for name, machine in judged.items():
-            machine.needed = short and machine.hold is not Hold.NONE
+            machine.needed = short and machine.slow_now
             if (machine.told, machine.needed) != before[name]:
                 orders.append(_order(name, machine, now))
-            if machine.told is Hold.DRAINED:
+            if machine.told is Hold.DRAINED and not machine.failing:
                 moves += [r for r in machine.running if self._move(r, machine, statistics, now)]
         return orders, moves
 
@@ -387,6 +451,7 @@ class Machines:
     def _release(self, machine: _Machine, now: float) -> None:
         machine.clear()
         machine.hold, machine.needed, machine.why = Hold.NONE, False, ""
+        machine.failing = False
         machine.since = machine.released = now
 
     def _longer(self, machine: _Machine, now: float) -> float:
@@ -409,11 +474,7 @@ class Machines:
 
     def _keep_some(self, now: float) -> None:
         """Release the least slow until enough are free: others may have left."""
-        held = [
-            m
-            for m in self._machines.values()
-            if m.hold is not Hold.NONE and not m.leaving and not m.asked
-        ]
+        held = [m for m in self._machines.values() if m.slow_now and not m.leaving]
         for machine in sorted(held, key=lambda one: one.slowness):
             if self._enough(self._free()):
                 return
@@ -479,6 +540,7 @@ def _order(worker: str, machine: _Machine, now: float) -> DrainOrder:
         hold=machine.told,
         why=machine.why,
         wait=max(0.0, machine.wait - (now - machine.since)) if drained else 0.0,
+        failing=machine.failing,
     )
 
 

@@ -280,7 +280,8 @@ class Manager:
         self._attempts.ended(event)
         self._wanted.ended(event)
         if self._locations is not None:
-            self._locations.ended(event.key, event.worker)
+            failed = event.category is not None
+            self._locations.ended(event.key, event.worker, failed=failed)
         self._dispatch.freed(self._clock.monotonic())
         self._ready_again(event)
 

@@ -107,7 +107,7 @@ class ManagerMetrics(Watch):
             "swathmill_workers", "Workers, by state", ["state"], registry=registry
         )
         self._slots = Gauge(
-            "swathmill_slots", "Slots of the workers that beat and are fit", [], registry=registry
+            "swathmill_slots", "Slots of the workers that beat and are able", [], registry=registry
         )
         self._ended = Counter(
             "swathmill_attempts",
@@ -162,7 +162,7 @@ class ManagerMetrics(Watch):
         self._ready.set(manager.ready)
         self._running.set(manager.cache.busy)
         self._mails.set(self._refused().count)
-        self._slots.set(sum(worker.slots for worker in manager.workers if not worker.unfit))
+        self._slots.set(sum(worker.slots for worker in manager.workers if worker.able))
         with self._lock:
             _show(
                 self._requests,
@@ -205,6 +205,8 @@ class ManagerMetrics(Watch):
 
 
 def _state(worker: WorkerRow) -> str:
+    if worker.failing:
+        return "failing"
     return worker.hold.value or ("unfit" if worker.unfit else "free")
 
 

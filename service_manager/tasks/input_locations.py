@@ -7,6 +7,7 @@ call. It is a guess: caches drop what was not used for long. A wrong one costs a
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from service_manager.tasks.manager_cache import ManagerCache
 
@@ -29,6 +30,7 @@ class InputLocations:
         self._cache = cache
         self._inputs: dict[str, _Input] = {}
         self._needs: dict[str, list[str]] = {}  # inputs by task
+        self._failed: dict[str, str] = {}  # the host of a task's latest attempt, which failed
 
     def made(self, dependent: str, given: str, worker: str, size: int) -> None:
         """Take note that a worker has made an input of a task, and of its size in bytes."""
@@ -49,17 +51,28 @@ class InputLocations:
             if given in self._inputs:
                 self._inputs[given].hosts[host] = None
 
-    def ended(self, key: str, worker: str) -> None:
+    def ended(self, key: str, worker: str, *, failed: bool = False) -> None:
         """Take note that an attempt has ended: its host has fetched the inputs.
 
-        The task is forgotten: if it failed, it is not sent to that host again.
+        The task is forgotten, but for the host on which it failed: another one is tried first.
         """
-        if worker in self._cache.workers:
-            self.given(key, self._cache.workers[worker][0])
+        host = self._cache.workers[worker][0] if worker in self._cache.workers else ""
+        if host:
+            self.given(key, host)
         self._needs.pop(key, None)
+        self._failed.pop(key, None)
+        if failed and host:
+            _bound(self._failed)
+            self._failed[key] = host
 
     def host(self, key: str, among: Collection[str]) -> str:
-        """Of these hosts the one that holds most bytes of a task's inputs; empty: none does."""
+        """Of these hosts the one that holds most bytes of a task's inputs; empty: none does.
+
+        Of a task whose latest attempt failed, another host than that one.
+        """
+        if key in self._failed:
+            others = sorted(host for host in among if host != self._failed[key])
+            return others[crc32(key.encode()) % len(others)] if others else ""
         held: Counter[str] = Counter()
         for given in self._needs.get(key, ()):
             found = self._inputs.get(given)
@@ -69,6 +82,6 @@ class InputLocations:
         return max((host for host in held if host in among), key=held.__getitem__, default="")
 
 
-def _bound(remembered: dict[str, _Input] | dict[str, list[str]]) -> None:
+def _bound(remembered: dict[str, _Input] | dict[str, list[str]] | dict[str, str]) -> None:
     if len(remembered) >= REMEMBERED:
         del remembered[next(iter(remembered))]

@@ -45,7 +45,7 @@ class Acting:
     `silence` is in seconds since the row last changed or, without a change, since this process
     began to look. `renewed` is the time of day of the last renewal, 0 when there was none.
     `wanted_slots` is how many slots the manager wanted then, `starved` for how many seconds it has
-    wanted some and there has been no worker that is fit. `unfit` is what one of the others met.
+    wanted some and there has been no worker that is able. `unfit` is why one of the others is not.
     """
 
     acts: bool
@@ -139,7 +139,7 @@ class ManagerWatch:
         if now - self._counted >= _WORKERS_SECONDS or not wanted:
             self._counted = now
             found = workers.list_workers(self._runtime.store) if wanted else []
-            unfit = [f"{one.name}: {one.unfit}" for one in found if one.unfit]
+            unfit = [f"{one.name}: {one.unfit or one.hold_why}" for one in found if not one.able]
             self._unfit = unfit[0] if unfit else ""
             if not wanted or len(unfit) < len(found):
                 self._alone_since = None

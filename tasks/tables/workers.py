@@ -35,8 +35,8 @@ class Hold(Enum):
     """What the manager lets a worker take."""
 
     NONE = ""  # as many attempts as it has slots
-    DRAINED = "drained"  # no more: its machine is slow
-    PROBE = "probe"  # one at a time: to see whether it still is
+    DRAINED = "drained"  # no more: its machine is slow, or fails everything
+    PROBE = "probe"  # one at a time: to see whether it still is, or does
 
 
 class Ask(Enum):
@@ -79,6 +79,7 @@ class WorkerRow:
     hold_why: str = ""  # the evidence in words
     hold_since: float = 0.0  # when it was drained; POSIX seconds, as the next
     hold_until: float = 0.0  # when it is tried again; 0: now
+    failing: bool = False  # it is held because attempts fail on its host, and not for slowness
     asked: Ask = Ask.NONE
     asked_why: str = ""  # who asked it, and why
     draining: bool = False
@@ -87,6 +88,11 @@ class WorkerRow:
     version: str = ""
     reads: int = 0  # the newest schema that its build reads
     etag: str = field(default="", compare=False)
+
+    @property
+    def able(self) -> bool:
+        """Whether its machine can work: its self-test passes, and it does not fail everything."""
+        return not self.unfit and not self.failing
 
     @property
     def needed(self) -> bool:
@@ -120,6 +126,7 @@ WORKER = Codec(
         "asked": Form(write=lambda ask: ask.value, read=Ask, sparse=True),
         "asked_why": Form(sparse=True),
         "unfit": Form(sparse=True),
+        "failing": Form(sparse=True),
     },
 )
 
@@ -181,6 +188,7 @@ def beat(
             hold_why=old.hold_why if same else "",
             hold_since=old.hold_since if same else 0.0,
             hold_until=old.hold_until if same else 0.0,
+            failing=same and old.failing,
             asked=old.asked,
             asked_why=old.asked_why,
             draining=worker.draining or orders.leave,
@@ -226,11 +234,12 @@ def order_hold(
     *,
     why: str = "",
     wait: float = 0.0,
+    failing: bool = False,
 ) -> bool:
     """Order what a worker may take, why, and in how many seconds it is tried again.
 
-    NONE with a reason is for a worker that is slow and needed. Nothing changes for a later
-    incarnation of the worker.
+    `failing`: attempts fail on its host. NONE with a reason is for a worker that is slow and
+    needed. Nothing changes for a later incarnation of the worker.
     """
     now = clock.now()
 
@@ -238,11 +247,20 @@ def order_hold(
         if old.started != started:
             return old
         if hold is Hold.NONE and not why:
-            new = replace(old, hold=hold, hold_why="", hold_since=0.0, hold_until=0.0)
+            new = replace(
+                old, hold=hold, hold_why="", hold_since=0.0, hold_until=0.0, failing=False
+            )
             return replace(new, asked=Ask.NONE) if new.asked is Ask.RELEASE else new
         since = old.hold_since or now
         until = now + wait if wait else 0.0
-        return replace(old, hold=hold, hold_why=why[:WHY], hold_since=since, hold_until=until)
+        return replace(
+            old,
+            hold=hold,
+            hold_why=why[:WHY],
+            hold_since=since,
+            hold_until=until,
+            failing=failing,
+        )
 
     return _order(store, clock, worker, change)
 

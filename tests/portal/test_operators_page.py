@@ -137,6 +137,31 @@ def test_an_unfit_worker_says_what_its_self_test_met(portal: LivePortal, runtime
     )
 
 
+def test_a_failing_host_says_why_and_can_be_released(portal: LivePortal, runtime: Runtime) -> None:
+    now = runtime.clock.now()
+    row = workers.WorkerRow(name="w", host="node", slots=2, started=now, beat_at=now)
+    put_worker(runtime, row)
+    why = "6 tasks failed on node one after another."
+    workers.order_hold(
+        runtime.store,
+        runtime.clock,
+        "w",
+        now,
+        Hold.DRAINED,
+        why=why,
+        wait=600.0,
+        failing=True,
+    )
+    workers.beat(runtime.store, runtime.clock, replace(row, sequence=2))  # it keeps what it is told
+    with portal.browser("op@example.org", "operator") as client:
+        page = client.get("/operations").text
+        (answer,) = client.get("/api/operations").json()["workers"]
+    assert "Everything fails on its host: its workers take no new attempts." in page
+    assert why in page
+    assert 'id="release-w"' in page
+    assert (answer["state"], answer["held_because"]) == ("failing", why)
+
+
 def test_a_drained_worker_says_why_since_when_and_until_when(
     portal: LivePortal, runtime: Runtime
 ) -> None:

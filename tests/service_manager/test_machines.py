@@ -30,6 +30,7 @@ class Judged:
     usual: float = 100.0
     leaving: set[str] = field(default_factory=set)
     asked: dict[str, Ask] = field(default_factory=dict)  # by operators
+    unfit: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # other than those of the same names
 
     def __post_init__(self) -> None:
@@ -39,6 +40,7 @@ class Judged:
         self.running: dict[str, list[WatchedAttempt]] = {}
         self.holds: dict[str, Hold] = {}
         self.whys: dict[str, str] = {}
+        self.failing: dict[str, bool] = {}
         self.waiting = 0
         self.hear()
         for worker in range(self.workers):
@@ -55,6 +57,8 @@ class Judged:
                 hold_why=self.whys.get(name, ""),
                 host=self.hosts.get(name, name),
                 asked=self.asked.get(name, Ask.NONE),
+                unfit=self.unfit.get(name, ""),
+                failing=self.failing.get(name, False),
             )
             for name in (f"w{i}" for i in range(self.workers))
         ]
@@ -84,6 +88,7 @@ class Judged:
     def _obey(self, orders: list[DrainOrder]) -> list[DrainOrder]:
         self.holds |= {one.worker: one.hold for one in orders}
         self.whys |= {one.worker: one.why for one in orders}
+        self.failing |= {one.worker: one.failing for one in orders}
         return orders
 
 

@@ -106,6 +106,20 @@ def test_a_worker_takes_again_when_its_test_passes(bench: Bench) -> None:
     assert fitness.unready == ""
 
 
+def test_unknown_failures_in_a_row_have_the_machine_tested(bench: Bench) -> None:
+    unknown = Failed(category=Category.UNKNOWN, message="no such file")
+    keys = batch_of(bench, 7)
+    failing = Pretended(messages=[unknown])
+    by_turn(bench, failing, failing, well(), failing, failing)
+    bench.supervisor.execute(keys[:5])
+    assert bench.supervisor.takes(), "a success ends the row"
+    bench.supervisor.execute(keys[5:])
+    assert states(bench, keys)[6] is State.READY
+    assert len(bench.jobs) == 6
+    assert not bench.supervisor.takes()
+    assert "3 attempts in a row failed for unknown causes" in bench.supervisor.fitness.unready
+
+
 def test_a_worker_claims_nothing_before_its_first_test(bench: Bench) -> None:
     bench.supervisor.fitness.tested = False
     key = bench.attempt()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tasks.storage.clock import Clock
 
 _FIRST = 1.0  # seconds before the test after a first failure; twice as long after each further one
+_UNKNOWN = 3  # attempts in a row that failed for unknown causes, before a test
 _LONGEST = 60.0  # seconds before a test at most, and between two while the worker is held
 
 
@@ -25,6 +26,7 @@ class Fitness:
     tested: bool = True
     why: str = ""  # what failed; "" while nothing is known to
     _failures: int = 0  # in a row, without a success of an attempt
+    _unknown: int = 0  # attempts in a row that failed for unknown causes
     _due: float = -math.inf  # monotonic; of the next test
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -44,9 +46,20 @@ class Fitness:
             if self.fit:  # others of the same moment tell the same
                 self._fail(why)
 
+    def unknown(self, why: str) -> None:
+        """Take note that an attempt failed for a cause nobody knows: so many have it tested.
+
+        The pause does not grow: a fault of Swathmill itself fails every attempt of a request.
+        """
+        with self._lock:
+            self._unknown += 1
+            if self._unknown >= _UNKNOWN and self.fit:
+                self.why = f"{self._unknown} attempts in a row failed for unknown causes: {why}"
+                self._unknown, self._due = 0, self.clock.monotonic() + _FIRST
+
     def succeeded(self) -> None:
         """Take note that an attempt succeeded."""
-        self._failures = 0
+        self._failures = self._unknown = 0
 
     def is_due(self, *, held: bool) -> bool:
         """Whether to test now; `held` says that the manager holds the worker."""

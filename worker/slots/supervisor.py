@@ -268,6 +268,8 @@ class Supervisor:
             self.fitness.succeeded()
         elif end.diagnosis.category is Category.HOST_FAILED:
             self.fitness.failed(end.diagnosis.message)  # before others may claim the task
+        elif end.diagnosis.category is Category.UNKNOWN:
+            self.fitness.unknown(end.diagnosis.message)
         ended = self._ended(slot, end, log)
         with self._lock:
             batch.ended.append(ended)
