@@ -164,7 +164,7 @@ class Raster:
             return np.ones(plane.shape, bool)
         valid: npt.NDArray[np.bool_] = np.not_equal(plane, self.nodata)
         if np.isnan(self.nodata):
-            valid = ~np.isnan(plane.astype(np.float64))
+            valid = ~np.isnan(plane)
         return valid
 
     @property

@@ -6,6 +6,7 @@ degrees a pixel near a pole counts as much as one at the equator.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ _DIGITS = 9  # sums of floats may differ between machines after these
 _ROWS = 256
 _COUNTED = 2  # bytes: integers of so many are counted by value
 _CLASSES = 256  # counts of more values than these are of no use to people
+_AT_ONCE = 1 << 14  # numbers whose squares are summed together: they stay in the cache
 
 QUARTILES, COUNTS = "SWATHMILL_QUARTILES", "SWATHMILL_COUNTS"
 
@@ -109,7 +111,9 @@ def band_statistics(raster: Raster, band: int) -> BandStatistics | None:
             kept = numbers != raster.nodata
             numbers, counts = numbers[kept], counts[kept]
         return _of_counts(numbers, counts, plane.size, values=values)
-    return _of_values(plane[raster.valid(band)], plane.size) if values else None
+    if values:
+        return _of_values(plane, raster.nodata)
+    return _of_classes(plane, raster.valid(band)) if plane.dtype.kind in "iu" else None
 
 
 def _counts(plane: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -161,24 +165,60 @@ def _between(at: Callable[[int], float], place: float, valid: int) -> float:
     return first + (second - first) * (place - low)
 
 
-def _of_values(found: npt.NDArray[np.generic], pixels: int) -> BandStatistics:
-    values = found[np.isfinite(found)]
-    valid = values.size
+def _of_classes(plane: npt.NDArray[np.generic], known: npt.NDArray[np.bool_]) -> BandStatistics:
+    """Count integers of more than two bytes, strip by strip, as long as they are few."""
+    counts: Counter[int] = Counter()
+    for start in range(0, len(plane), _ROWS):
+        rows = slice(start, start + _ROWS)
+        values, times = np.unique(plane[rows][known[rows]], return_counts=True)
+        counts.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
+        if len(counts) > _CLASSES:
+            return BandStatistics(pixels=plane.size, valid=int(np.count_nonzero(known)))
+    valid = sum(counts.values())
+    return BandStatistics(pixels=plane.size, valid=valid, counts=tuple(sorted(counts.items())))
+
+
+def _of_values(plane: npt.NDArray[np.generic], nodata: float | int | None) -> BandStatistics:
+    known = np.isfinite(plane)
+    if nodata is not None and not np.isnan(nodata):
+        known &= plane != nodata
+    valid = int(np.count_nonzero(known))
     if not valid:
-        return BandStatistics(pixels=pixels, valid=0)
-    mean = float(values.mean(dtype=np.float64))
-    around = values - np.float64(mean)
+        return BandStatistics(pixels=plane.size, valid=0)
+    if plane.dtype.kind == "f":
+        # NaN is ordered behind all values: that is faster than to take the others out.
+        ordered = plane.flatten()
+        if valid + np.count_nonzero(np.isnan(plane)) < plane.size:
+            ordered[~known.ravel()] = np.nan
+    else:
+        ordered = plane[known]
     places = [(valid - 1) * part / 4 for part in (1, 2, 3)]
-    wanted = {near for place in places for near in (int(place), min(int(place) + 1, valid - 1))}
-    ordered = np.partition(values, sorted({0, valid - 1, *wanted}))
+    lows = [int(place) for place in places]
+    # The middle first, then each half: half the time of all at once.
+    ordered.partition(lows[1])
+    if lows[0] < lows[1]:
+        ordered[: lows[1]].partition(lows[0])
+    if lows[1] < lows[2]:
+        ordered[lows[1] + 1 :].partition(lows[2] - lows[1] - 1)
+    values = ordered[:valid]
+    mean = float(values.mean(dtype=np.float64))
+    squares = 0.0
+    for start in range(0, valid, _AT_ONCE):
+        around = np.subtract(values[start : start + _AT_ONCE], mean, dtype=np.float64)
+        squares += float(np.multiply(around, around, out=around).sum())
+
+    def at(place: int) -> float:
+        # What follows a place in the order is the least of what stands behind it.
+        return float(values[place] if place in lows else values[place:].min())
+
     return BandStatistics(
-        pixels=pixels,
+        pixels=plane.size,
         valid=valid,
-        least=float(ordered[0]),
-        greatest=float(ordered[-1]),
+        least=float(values.min()),
+        greatest=float(values.max()),
         mean=mean,
-        deviation=float(np.multiply(around, around, out=around).mean() ** 0.5),
-        quartiles=tuple(_between(lambda at: float(ordered[at]), place, valid) for place in places),
+        deviation=(squares / valid) ** 0.5,
+        quartiles=tuple(_between(at, place, valid) for place in places),
     )
 
 

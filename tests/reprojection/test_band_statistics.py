@@ -59,6 +59,30 @@ def test_statistics_are_those_of_all_pixels(plane: Pixels, masked: bool) -> None
     assert found.quartiles == pytest.approx(np.percentile(values, (25, 50, 75)), rel=1e-9, abs=near)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "float32", "float64"])
+@pytest.mark.parametrize("many", [1, 2, 3, 4, 5, 7, 500])
+def test_statistics_of_large_rasters(dtype: str, many: int) -> None:
+    """Of few and of many different values, in any order, with gaps."""
+    random = np.random.default_rng(many)
+    plane = random.integers(0, many, (many, 997)).astype(dtype)
+    plane += random.permutation(np.arange(plane.size)).reshape(plane.shape).astype(dtype) % 17
+    gaps = random.random(plane.shape) < 0.4
+    nodata = float("nan") if plane.dtype.kind == "f" else 99_999
+    plane[gaps] = nodata
+    if plane.dtype.kind == "f":
+        plane[0, :3] = np.inf, -np.inf, np.nan
+        gaps[0, :3] = True
+    before = plane.copy()
+    found = band_statistics(raster(plane, nodata), 0)
+    assert found is not None
+    np.testing.assert_array_equal(plane, before)
+    values = plane[~gaps].astype(np.float64)
+    assert (found.valid, found.least, found.greatest) == (values.size, values.min(), values.max())
+    assert found.mean == pytest.approx(values.mean(), rel=1e-12)
+    assert found.deviation == pytest.approx(values.std(), rel=1e-9)
+    assert found.quartiles == tuple(np.percentile(values, (25, 50, 75)))
+
+
 def test_they_are_where_gdal_and_stac_have_theirs(tmp_path: Path) -> None:
     """Over a raster with overviews, whose smallest has another mean."""
     random = np.random.default_rng(7)
@@ -101,6 +125,21 @@ def test_classes_are_counted_and_have_no_mean(tmp_path: Path) -> None:
     assert "statistics" not in json.dumps(stac_item(path))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64"])
+def test_classes_of_more_bytes_are_counted_as_long_as_they_are_few(dtype: str) -> None:
+    plane = np.arange(300 * 7).reshape(300, 7).astype(dtype) % 256
+    plane[0] = 99_999
+    found = band_statistics(raster(plane, 99_999, "class"), 0)
+    assert found is not None
+    values, times = np.unique(plane[1:], return_counts=True)
+    assert found.counts == tuple(zip(values.tolist(), times.tolist(), strict=True))
+    assert (found.valid, found.mean) == (299 * 7, None)
+    plane[299, 6] = 70_000  # the 257th
+    many = band_statistics(raster(plane, 99_999, "class"), 0)
+    assert many is not None
+    assert (many.counts, many.valid, many.mean) == ((), 299 * 7, None)
+
+
 def test_what_means_nothing_as_a_number_has_none(tmp_path: Path) -> None:
     plane = np.arange(6, dtype=np.uint16).reshape(2, 3)
     bits = raster(plane, 65535, "bitfield")
@@ -134,8 +173,10 @@ def test_a_file_that_another_program_described_says_nothing(tmp_path: Path) -> N
         (np.full((2, 3), np.nan, np.float32), np.nan, "continuous"),
         (np.full((2, 3), 255, np.uint8), 255, "class"),
         (np.arange(300, dtype=np.uint16).reshape(15, 20), 65535, "class"),
+        (np.array([[70_000, 3, 3], [0, -5, 3]], np.int32), 0, "class"),
+        (np.zeros((2, 3), np.int32), 0, "class"),
     ],
-    ids=["no integer", "no float", "no class", "many classes"],
+    ids=["no integer", "no float", "no class", "many classes", "large classes", "no large class"],
 )
 def test_what_is_computed_is_read_back(
     plane: Pixels, nodata: float, kind: str, tmp_path: Path
