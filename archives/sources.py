@@ -66,6 +66,14 @@ class Overlooking(Protocol):
 
 
 @runtime_checkable
+class Absent(Protocol):
+    """A source that sees at once whether what it lists is there at all."""
+
+    def absent(self) -> str:
+        """Name the place that is not there; empty: it is."""
+
+
+@runtime_checkable
 class Relisting(Protocol):
     """A source that looks one granule up without a search."""
 
@@ -111,10 +119,15 @@ class Sources:
         return self._products.get(product, self._chain)
 
     def refresh(self) -> None:
-        """Update what the sources cache; raise ArchiveError."""
+        """Update what the sources cache, but for those that are not there; raise ArchiveError."""
         for source in self._all():
-            if isinstance(source, Refreshable):
+            if isinstance(source, Refreshable) and not _is_absent(source):
                 source.refresh()
+
+    def absent(self) -> tuple[str, ...]:
+        """Name the places of sources that are not there; calls nothing over the network."""
+        found = [one.absent() for one in self._all() if isinstance(one, Absent)]
+        return tuple(place for place in found if place)
 
     def products(self) -> list[tuple[str, str]] | None:
         """List every (product, collection) of all sources; None if one of them cannot tell."""
@@ -136,9 +149,11 @@ class Sources:
         ]
 
     def coverage(self) -> list[Coverage] | None:
-        """List all that the sources hold; None if one of them cannot list itself."""
+        """List all that the sources hold that are there; None if one cannot list itself."""
         found: dict[tuple[str, str], Coverage] = {}
         for source in self._all():
+            if _is_absent(source):
+                continue
             own = source.coverage() if isinstance(source, Covering) else None
             if own is None:
                 return None
@@ -348,6 +363,10 @@ class _Days:
             self.day = None
         except ArchiveError as error:
             self.failure, self.day = error, None
+
+
+def _is_absent(source: ArchiveSource) -> bool:
+    return isinstance(source, Absent) and bool(source.absent())
 
 
 def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:

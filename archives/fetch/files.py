@@ -65,13 +65,27 @@ class LocalFiles:
     near = True
 
     def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise IndexUnusableError(f"archive folder {path} is not a folder: name an existing one")
         self._path = path.resolve()
         self.place = str(self._path)
+        self._require()
+
+    @property
+    def absent(self) -> bool:
+        """Whether the folder is not there (any more)."""
+        return not self._path.is_dir()
+
+    def _require(self) -> None:
+        if self.absent:
+            raise IndexUnusableError(
+                f"archive folder {self._path} is not a folder: name an existing one"
+            )
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
-        """Implement `Files.stamps`."""
+        """Implement `Files.stamps`.
+
+        Raises IndexUnusableError if the folder is gone: its files are not deleted ones.
+        """
+        self._require()
         for folder, subfolders, names in os.walk(self._path):
             subfolders.sort()
             present = set(names)

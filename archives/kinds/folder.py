@@ -116,6 +116,11 @@ class FolderArchive:
         self._fresh = False
         self._coverage: list[Coverage] | None = None  # valid until the folder changes
 
+    def absent(self) -> str:
+        """Implement `Absent.absent`: a remote folder says so when it is listed."""
+        gone = isinstance(self._files, LocalFiles) and self._files.absent
+        return self._files.place if gone else ""
+
     def refresh(self) -> Refreshed:
         """Update the index for new, changed and deleted files."""
         with self._index() as index:

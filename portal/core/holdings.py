@@ -45,7 +45,7 @@ class KnownHoldings:
 
         Raises RequestRefusedError and StoreError.
         """
-        known = self.known()
+        known = holdings.read(self._runtime.store)[0]  # not what was read some seconds ago
         if known is None:
             return
         try:

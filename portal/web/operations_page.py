@@ -216,8 +216,10 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
     sight, now = portal.board.look(), portal.runtime.clock.now()
     managers = operations.managers(portal.runtime)
     acting = next((one.row for one in managers if one.row.acts), None)
+    held = portal.holdings.known()
     return {
         "managers": managers,
+        "absent": held.absent if held is not None else (),
         "queues": acting.queues if acting else (),
         "hosts": acting.hosts if acting else (),
         "refused": acting.refused if acting else None,

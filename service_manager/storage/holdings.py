@@ -24,6 +24,7 @@ from tasks.tables.runtime import Runtime
 log = structlog.get_logger("manager.holdings")
 
 POLL = 0.5  # seconds between two looks for a question
+GLANCE = 2.0  # seconds between two looks whether its folders are there
 IDLE = 60.0  # seconds between two looks at the archive without a question, at least
 _SHARE = 50.0  # of the time that one look takes: so much longer is the next one's wait
 
@@ -45,6 +46,10 @@ class ListableArchive(Protocol):
         """All it holds; None: it cannot say. Raises ArchiveError."""
         ...
 
+    def absent(self) -> tuple[str, ...]:
+        """Folders of it that are not there."""
+        ...
+
 
 class Shelf:
     """An archive that several threads look at: one at a time brings it up to date."""
@@ -62,6 +67,10 @@ class Shelf:
         """As `ListableArchive.coverage`."""
         with self._lock:
             return self._archive.coverage()
+
+    def absent(self) -> tuple[str, ...]:
+        """As `ListableArchive.absent`."""
+        return self._archive.absent()
 
 
 class Teller:
@@ -84,6 +93,7 @@ class Teller:
         self._next_poll = 0.0
         self._next_look = 0.0
         self._answered = -1
+        self._next_glance = 0.0
 
     def tick(self) -> None:
         """Run one round: begin to look if it is time or a portal asks.
@@ -105,6 +115,15 @@ class Teller:
             return
         if number != self._answered or now >= self._next_look:
             self._running = self._beside(lambda: self._look(number))
+        elif now >= self._next_glance:
+            self._running = self._beside(lambda: self._glance(number))
+
+    def _glance(self, number: int) -> None:
+        """Look anew at once when a folder of the archive has gone or come back."""
+        known = self._published.absent if self._published is not None else ()
+        if self._archive.absent() != known:
+            self._look(number)
+        self._next_glance = self._runtime.clock.monotonic() + GLANCE
 
     def _look(self, number: int) -> None:
         clock = self._runtime.clock
@@ -131,7 +150,7 @@ class Teller:
             layers = known.get(stamps) or self._read(each)
             self._layers[stamps] = layers
             products.append(_held(each, layers))
-        return Holdings(products=tuple(products))
+        return Holdings(products=tuple(products), absent=self._archive.absent())
 
     def _read(self, covered: Coverage) -> LayersSeen:
         """Return the layers of all samples together; none when one sample cannot be read.

@@ -37,6 +37,23 @@ Floats = NDArray[np.float64]
 
 
 def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
+    """Refuse a request that the archive cannot serve; see `_check`.
+
+    Where folders of the archive are not there, that is the reason.
+    """
+    try:
+        _check(resolved, held)
+    except RequestRefusedError as error:
+        if not held.absent:
+            raise
+        raise RequestRefusedError(
+            error.field,
+            f"the archive's folder {' and '.join(held.absent)} is not there.",
+            "Operators: mount it or put it back, or correct SWATHMILL_ARCHIVE; then submit again.",
+        ) from error
+
+
+def _check(resolved: ResolvedRequest, held: Holdings) -> None:
     """Refuse a request that the archive cannot serve.
 
     A product that the archive does not have at all, or a layer that its granules do not have, is

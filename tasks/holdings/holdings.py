@@ -78,9 +78,13 @@ class Held(_Part):
 
 
 class Holdings(_Part):
-    """All that an archive holds. `answers` is the number of the question it answers."""
+    """All that an archive holds. `answers` is the number of the question it answers.
+
+    `absent` are folders of it that are not there: what they hold is not among the products.
+    """
 
     products: tuple[Held, ...] = ()
+    absent: tuple[str, ...] = ()
     answers: int = 0
 
     @cached_property

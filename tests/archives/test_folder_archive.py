@@ -16,6 +16,7 @@ from archives.fetch.files import LocalFiles
 from archives.kinds import folder as folder_module
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
+from archives.sources import Sources
 from modis.granule_name import parse_granule_name
 from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
@@ -246,6 +247,24 @@ def test_unusable_places_are_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "index.sqlite").write_bytes(b"this is no database, whatever its name says" * 50)
     with pytest.raises(IndexUnusableError, match="delete it"):
         archive(folder, tmp_path).refresh()
+
+
+def test_a_folder_that_has_gone_is_named_and_its_index_stays(folder: Path, tmp_path: Path) -> None:
+    """It is no folder whose files were all deleted: they need not be read again."""
+    held = archive(folder, tmp_path)
+    files = held.refresh().files
+    (tmp_path / "empty").mkdir()
+    both = Sources([held, archive(tmp_path / "empty", tmp_path / "other")])
+    assert both.absent() == ()
+    folder.rename(tmp_path.parent / f"{tmp_path.name}-moved")
+    assert both.absent() == (str(folder.resolve()),)
+    both.refresh()
+    assert both.coverage() == []
+    with pytest.raises(IndexUnusableError, match="is not a folder"):
+        held.refresh()
+    (tmp_path.parent / f"{tmp_path.name}-moved").rename(folder)
+    assert (held.refresh().files, held.refresh().added) == (files, 0)
+    assert both.coverage() != []
 
 
 def test_a_damaged_index_is_named(folder: Path, tmp_path: Path) -> None:

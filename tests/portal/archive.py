@@ -37,6 +37,7 @@ class StillArchive:
         days = tuple(FIRST + dt.timedelta(days=8 * number) for number in range(16))
         europe = frozenset(Square(col, row) for col in (17, 18) for row in (13, 14))
         tiles = frozenset({Tile(17, 3), Tile(18, 3)})
+        self.gone: tuple[str, ...] = ()
         self.held: list[Coverage] | None = [
             self._covered("MCD15A2", "5", days, tiles=tiles),
             self._covered("MYD04_L2", "6", (FIRST,), cells=europe),
@@ -48,6 +49,9 @@ class StillArchive:
 
     def coverage(self) -> list[Coverage] | None:
         return self.held
+
+    def absent(self) -> tuple[str, ...]:
+        return self.gone
 
     @staticmethod
     def _covered(

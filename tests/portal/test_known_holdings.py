@@ -18,6 +18,7 @@ from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.archive import FIRST, NOTE, StillArchive, inline, layers_of, telling
 from tests.portal.scripted import live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM
+from tests.waiting import until
 
 STRANGE = resolve(
     parse_request(
@@ -54,6 +55,27 @@ def test_a_granule_that_has_just_come_is_known(runtime: Runtime, archive: StillA
         )
     )
     known.check(STRANGE)  # although what was read a moment ago does not have it
+
+
+def test_a_folder_that_is_gone_is_why_a_request_is_refused(
+    runtime: Runtime, archive: StillArchive
+) -> None:
+    """It was accepted, and refused a second later: "The archive has: nothing at all."."""
+    archive.held, archive.gone = [], ("/data/archive",)
+    with live_portal(runtime, settings()) as portal, portal.client() as client:
+        until(lambda: bool(absent(runtime)), 20, "the manager has seen it")
+        answer = client.post("/api/requests", json=DOCUMENT)
+        with portal.browser("op@example.org", "operator") as operator:
+            page = operator.get("/operations").text
+    assert answer.status_code == 422
+    assert "the archive's folder /data/archive is not there" in answer.text
+    assert "SWATHMILL_ARCHIVE" in answer.text
+    assert "/data/archive" in page
+
+
+def absent(runtime: Runtime) -> tuple[str, ...]:
+    found, _ = holdings.read(runtime.store)
+    return found.absent if found is not None else ()
 
 
 def test_nothing_is_refused_while_no_manager_has_told_anything() -> None:
