@@ -83,6 +83,8 @@ class Form:
     cube: str = "none"
     weight: str = "none"
     on_missing: str = "skip"
+    first: str = "oldest"
+    first_dates: str = ""  # where `first` is DATES
     package: str = ""
     window: str = "month"
     parameters: str = ""
@@ -101,6 +103,9 @@ class Form:
     standing: str = "0"
     submission: str = field(default_factory=lambda: secrets.token_hex(8))
 
+
+DATES = "dates"
+"""In place of an order of the results: dates are written as text."""
 
 STEPS = "*steps*"
 """In place of a package: the reduction is written as text."""
@@ -201,6 +206,8 @@ def form_of(request: Request) -> Form:
         cube=request.cube,
         weight=request.weight,
         on_missing=request.on_missing,
+        first=request.first if isinstance(request.first, str) else DATES,
+        first_dates=("" if isinstance(request.first, str) else ", ".join(map(str, request.first))),
         deliver=request.deliver,
         notify=request.notify,
         labels=", ".join(request.labels),
@@ -333,6 +340,7 @@ def read_document(form: Form) -> Read:
         "cube": form.cube or "none",
         "weight": form.weight or "none",
         "on_missing": form.on_missing or "skip",
+        "first": (labels_in(form.first_dates) if form.first == DATES else form.first or "oldest"),
         "deliver": (form.deliver if form.package else "") or "both",
         "notify": form.notify,
         "labels": labels_in(form.labels),

@@ -315,4 +315,5 @@ def _summary(portal: Portal, resolved: ResolvedRequest) -> dict[str, object]:
 def _has_more(form: Form) -> bool:
     plain = Form()
     names = ("merge", "mask", "units", "codes", "extra_bands", "clamp", "cells", "cube", "weight")
-    return any(getattr(form, name) != getattr(plain, name) for name in (*names, "on_missing"))
+    more = (*names, "on_missing", "first")
+    return any(getattr(form, name) != getattr(plain, name) for name in more)

@@ -289,7 +289,11 @@ class Manager:
         self._dispatch.remove(event.key)
         if event.state is State.READY and not event.not_before:
             self._dispatch.add(
-                event.key, event.sponsor, event.task_class, alone=event.category is not None
+                event.key,
+                event.sponsor,
+                event.task_class,
+                alone=event.category is not None,
+                rank=event.rank,
             )
 
     def _dispatching(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from service_manager.plans import write_fence
+from service_manager.plans.result_ranks import result_ranks
 from tasks.errors import ConflictError, StoreError
 from tasks.model.model import State, Task, TaskOutcome
 from tasks.model.plan import PlannedTask
@@ -27,6 +28,7 @@ from tasks.model.spec import (
     TableSpec,
 )
 from tasks.model.task_keys import shard
+from tasks.request.document import First
 from tasks.storage.limits import grouped
 from tasks.storage.store import Operation
 from tasks.tables import transitions
@@ -70,7 +72,8 @@ _Item = _Step | _Link
 class PlanWriter:
     """Writes the plan of one request, a batch for each item taken from `batches`.
 
-    `sections` are tasks, inputs first; an input may be of a section before.
+    `sections` are tasks, inputs first; an input may be of a section before. `first` says which
+    results are made first.
     """
 
     def __init__(
@@ -78,10 +81,13 @@ class PlanWriter:
         runtime: Runtime,
         request: str,
         sections: Iterable[Sequence[PlannedTask]],
+        first: First = "oldest",
     ) -> None:
         self._runtime = runtime
         self._request = request
         self._sections = sections
+        self._first = first
+        self._ranks: dict[str, int] = {}  # of the tasks of a section
         self._fences: dict[str, str] = {}  # by shard: the ETag that the last pass left
         self._states: dict[str, State] = {}
         self._makers: dict[str, tuple[str, int]] = {}  # of what was there: worker, bytes
@@ -92,6 +98,7 @@ class PlanWriter:
         for section in self._sections:
             self._states.clear()
             self._makers.clear()
+            self._ranks = result_ranks(section, self._first)
             for level in _levels(section):
                 members: dict[str, list[_Item]] = {}
                 for step in level:
@@ -195,7 +202,11 @@ class PlanWriter:
         """Return the step as a new task; its inputs are written, so its state is final."""
         if step.created is None:
             step.created = transitions.create(
-                step.planned.spec, self._interest(step), self._missing(step), step.edges[:_TOGETHER]
+                step.planned.spec,
+                self._interest(step),
+                self._missing(step),
+                step.edges[:_TOGETHER],
+                self._ranks[step.key],
             )
         return step.created
 
@@ -204,7 +215,9 @@ class PlanWriter:
             if task.state is State.DONE or not step.edges:
                 return transitions.Change(task=task)
             return transitions.link(task, step.edges[:_TOGETHER])
-        return transitions.add_interest(task, interest, self._missing(step), step.edges[:_TOGETHER])
+        return transitions.add_interest(
+            task, interest, self._missing(step), step.edges[:_TOGETHER], self._ranks[step.key]
+        )
 
     def _interest_in(self, step: _Step, task: Task) -> Interest:
         """Return the interest row for an existing task, with its outcome when the task is DONE."""

@@ -15,6 +15,7 @@ from service_manager.tasks.ledger import Ledger
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
+from tasks.request.document import First
 from tasks.run import tracing
 from tasks.tables import request_operations
 from tasks.tables.request_table import (
@@ -158,10 +159,11 @@ class Intake:
         plan = stored_plan.thaw(self._runtime.blobs, live.id)
         if plan is None:
             raise StoreError(f"the plan of {live.id} is not in storage")
-        first = self._runtime.requests.sections_written(live.id)
+        done = self._runtime.requests.sections_written(live.id)
         began = self._runtime.clock.now()
-        for number, section in enumerate(plan.sections(first), first):
-            writer = PlanWriter(self._runtime, live.id, [section])
+        first = self._first(live.id)
+        for number, section in enumerate(plan.sections(done), done):
+            writer = PlanWriter(self._runtime, live.id, [section], first)
             for written in writer.batches():
                 for _, interest in written.tasks:
                     live.note(interest)
@@ -179,7 +181,8 @@ class Intake:
 
     def _write_rehearsal(self, live: Live) -> Generator[Written]:
         """Write the tasks of the rehearsal alone, a batch for each item taken."""
-        writer = PlanWriter(self._runtime, live.id, [rehearsal.load(self._runtime.blobs, live.id)])
+        tasks = rehearsal.load(self._runtime.blobs, live.id)
+        writer = PlanWriter(self._runtime, live.id, [tasks], self._first(live.id))
         for written in writer.batches():
             for _, interest in written.tasks:
                 live.note(interest)
@@ -193,6 +196,11 @@ class Intake:
             )
 
         live.row = request_operations.change_request(self._runtime, live.id, running)
+
+    def _first(self, request: str) -> First:
+        """Return which results of a request are to be made first. Raises StoreError."""
+        full = request_operations.load(self._runtime, request)
+        return request_operations.document_of(full).first
 
     def rehearsed(self, live: Live, failure: str) -> RequestRow:
         """Go on after the rehearsal, or hold the request if its package failed.

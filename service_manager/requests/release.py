@@ -195,7 +195,9 @@ class Dropping:
                 worker, claim = claimed.worker, claimed.claim
                 workers.order_kill(self._runtime.store, self._runtime.clock, worker, claim)
         elif after.state is State.READY and not after.not_before:
-            self._dispatch.add(key, after.sponsor, after.task_class, alone=after.alone)
+            self._dispatch.add(
+                key, after.sponsor, after.task_class, alone=after.alone, rank=after.rank
+            )
         found = self._cache.running.get(key)
         if found is not None:
             found.sponsor = after.sponsor

@@ -301,7 +301,10 @@ class Dependents:
             for live, old in olds
         ]
         for live, interest in interests:
-            creation = (*transitions.create(new, interest, 0).operations, guards[live.id])
+            creation = (
+                *transitions.create(new, interest, 0, rank=task.rank).operations,
+                guards[live.id],
+            )
             check_transaction(shard(new.key), creation)
         try:
             etag = self._name(task, new.key, [old for _, old in olds])
@@ -311,7 +314,8 @@ class Dependents:
         current: Task | None = None
         for live, interest in interests:
             try:
-                current, noted = self._interest(new, interest, missing, guards[live.id])
+                guard = guards[live.id]
+                current, noted = self._interest(new, interest, missing, guard, task.rank)
             except write_fence.FenceChangedError:
                 return None
             live.note(noted)
@@ -352,7 +356,7 @@ class Dependents:
         return etag
 
     def _interest(
-        self, spec: Spec, interest: Interest, missing: int, guard: Insert | Replace
+        self, spec: Spec, interest: Interest, missing: int, guard: Insert | Replace, rank: int
     ) -> tuple[Task, Interest]:
         """Create the fallback task, or add an interest when it exists.
 
@@ -372,13 +376,13 @@ class Dependents:
                 added[:] = [
                     replace(interest, outcome=TaskOutcome.DONE, reused=True, files=task.files)
                 ]
-            return guarded(transitions.add_interest(task, added[0], missing))
+            return guarded(transitions.add_interest(task, added[0], missing, rank=rank))
 
         task = change_task(
             self._runtime,
             interest.key,
             decide,
-            create=lambda: guarded(transitions.create(spec, interest, missing)),
+            create=lambda: guarded(transitions.create(spec, interest, missing, rank=rank)),
         )
         if task is None:
             raise FencedError(f"task {interest.key} can neither be read nor created")

@@ -5,6 +5,9 @@ as many as make some seconds of work by the history of their classes. A task of 
 history goes alone, and so does one whose latest attempt failed. Batches get smaller as less is
 ready, so that no slot idles while another has a batch before it.
 
+Among the tasks of a request the rank of the first result that each serves decides: so its results
+are made one after another.
+
 Pure: time comes in, keys come out. A message may get lost and a worker may be slow to say what it
 claimed, so all counts here are estimates that the sweep puts right.
 """
@@ -17,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.tasks.allowance import Allowance, Need, held_places
+from service_manager.tasks.fresh_tasks import FreshTasks
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
@@ -31,6 +35,7 @@ _AHEAD = 64  # messages at most kept for slots that are busy, apart from that
 _SPARE = 2  # further messages
 _KEPT = 32  # windows of one request's ready tasks that are remembered
 _BATCH = 20  # tasks at most; of their transactions the largest has four operations a task
+_NEAR = 512  # tasks by rank that a batch is made of: 16 shards, some kinds
 _SECONDS = 2.0  # of work in a batch
 _DOUBLINGS = 3  # of the time before a message is sent again
 
@@ -41,7 +46,7 @@ class _Sent:
     message: int
     host: str = ""  # whose own queue has it, else the one of all
     tries: int = 1
-    first: bool = False  # before what is kept for hosts: its request has less in flight
+    first: bool = False  # before what else is on the queue, as far as it is for any host
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +55,12 @@ class _Task:
     task_class: str
     alone: bool
     need: Need
+    rank: int = 0
 
 
 @dataclass
 class _Ready:
-    fresh: dict[str, None] = field(default_factory=dict)  # not sent yet, in order
-    placed: set[str] = field(default_factory=set)  # of these, what needs a place at a host
+    fresh: FreshTasks = field(default_factory=FreshTasks)  # not sent yet
     sent: dict[str, _Sent] = field(default_factory=dict)
     messages: Counter[int] = field(default_factory=Counter)  # tasks of each that are in `sent`
     more: bool = False  # the table has more than is remembered
@@ -65,10 +70,6 @@ class _Ready:
         self.drop(key)
         self.sent[key] = sent
         self.messages[sent.message] += 1
-
-    def take(self, key: str) -> None:
-        self.fresh.pop(key, None)
-        self.placed.discard(key)
 
     def drop(self, key: str) -> bool:
         sent = self.sent.pop(key, None)
@@ -131,27 +132,31 @@ class Dispatch:
         """Messages that one request may have on the queue."""
         return max(self._window, self._slots)
 
-    def add(self, key: str, sponsor: str, task_class: str = "", *, alone: bool = False) -> None:
-        """Add a ready task under a sponsor; a known task keeps its place.
+    def add(
+        self, key: str, sponsor: str, task_class: str = "", *, alone: bool = False, rank: int = 0
+    ) -> None:
+        """Add a ready task under a sponsor; a known task of the same rank keeps its place.
 
-        One that is to run `alone` goes into no batch.
+        One that is to run `alone` goes into no batch. What has a lower rank goes first.
         """
-        task = _Task(sponsor, task_class, alone, Need.of(task_class))
+        task = _Task(sponsor, task_class, alone, Need.of(task_class), rank)
         known = self._tasks.get(key)
-        if known is not None and known.sponsor == sponsor:
+        sent = known is not None and key not in self._ready[known.sponsor].fresh
+        if known is not None and known.sponsor == sponsor and (sent or known.rank == rank):
             self._tasks[key] = task
             return
         self.remove(key)
         ready = self._ready.setdefault(sponsor, _Ready())
         # What needs a place may wait for long: it takes no room from what needs none.
-        placed = len(ready.placed)
-        if (placed if task.need.host else len(ready.fresh) - placed) >= self.most:
+        placed = bool(task.need.host)
+        if ready.fresh.number(placed=placed) >= self.most:
             ready.more = True
-            return
+            last, other = ready.fresh.last(placed=placed)
+            if last <= rank:
+                return
+            self.remove(other)
         self._tasks[key] = task
-        ready.fresh[key] = None
-        if task.need.host:
-            ready.placed.add(key)
+        ready.fresh.add(key, rank, placed=placed)
 
     def freed(self, now: float) -> None:
         """Take note that an attempt has ended: its slot takes the next message."""
@@ -163,7 +168,7 @@ class Dispatch:
         if task is None:
             return
         ready = self._ready[task.sponsor]
-        ready.take(key)
+        ready.fresh.discard(key)
         ready.drop(key)
         self._forget(task.sponsor)
 
@@ -218,12 +223,18 @@ class Dispatch:
         few = self.wide
         return [r for r, ready in self._ready.items() if ready.more and len(ready.fresh) < few]
 
-    def fed(self, sponsor: str, *, more: bool) -> None:
-        """Take note that a hungry request's ready tasks were added; `more` when not all of them."""
-        ready = self._ready.get(sponsor)
-        if ready is not None:
-            ready.more = more
+    def feed(self, sponsor: str, found: Iterable[ReadyMarker], *, more: bool) -> None:
+        """Add the ready tasks of a hungry request that were read; `more` when not all were."""
+        if sponsor not in self._ready:
+            return
+        self._ready[sponsor].more = more
+        for marker in found:
+            self._find(marker, sponsor)
+        if sponsor in self._ready:
             self._forget(sponsor)
+
+    def _find(self, marker: ReadyMarker, sponsor: str) -> None:
+        self.add(marker.key, sponsor, marker.task_class, alone=marker.alone, rank=marker.rank)
 
     def reconcile(
         self, shard: str, found: Mapping[str, ReadyMarker], until: Mapping[str, str] | None = None
@@ -241,8 +252,8 @@ class Dispatch:
         ]
         for key in gone:
             self.remove(key)
-        for key, marker in found.items():
-            self.add(key, marker.request, marker.task_class, alone=marker.alone)
+        for marker in found.values():
+            self._find(marker, marker.request)
         for sponsor in read:
             self._ready.setdefault(sponsor, _Ready()).more = True
 
@@ -271,7 +282,12 @@ class Dispatch:
             if self._may(cache, request)
         ]
         heapq.heapify(heap)
-        look = _Look(now, most, self._preference(cache), allowance, due)
+        nearest = {
+            request: min(self._tasks[key].rank for key in ready.sent)
+            for request, ready in self._ready.items()
+            if ready.sent
+        }
+        look = _Look(now, most, self._preference(cache), allowance, due, nearest)
         chosen: list[tuple[str, ...]] = []
         while heap and room.left:
             *rank, request = heapq.heappop(heap)
@@ -286,9 +302,13 @@ class Dispatch:
             if not again:  # what was sent before is counted already
                 look.take(request, batch, self._tasks[batch[0]].need)
             chosen.append(batch)
-            if look.prefer is not None and flying[request] < max(flying.values()):
+            ranks = [self._tasks[key].rank for key in batch]
+            if look.prefer is not None and (
+                flying[request] < max(flying.values()) or look.is_nearer(request, min(ranks))
+            ):
                 for key in batch:
                     self._ready[request].sent[key].first = True
+            look.nearest[request] = min(look.nearest.get(request, ranks[0]), *ranks)
             room.take(len(batch))
             flying[request] += len(batch)
             owners[owner] += len(batch)
@@ -472,22 +492,40 @@ class Dispatch:
         elif len(ready.messages) >= self.wide or not fresh or not allowance.left(owner):
             return ()
         else:
-            first, host = self._first(ready, fresh, prefer)
+            scarce = self._scarce(request, look)
+            first, host = self._first(ready, [scarce] if scarce else fresh, prefer)
             share = self._share(look.most, first, fresh)
             most = allowance.most(share, owner, self._tasks[first].need)
-            batch = self._batch(first, fresh, prefer, most)
+            near = itertools.islice(ready.fresh.placed if scarce else fresh, _NEAR)
+            batch = self._batch(first, near, prefer, most)
             if prefer is not None and host:
                 prefer.give(batch)
             elif prefer is not None:
                 prefer.give_all()
         self._messages += 1
         for key in batch:
-            ready.take(key)
+            ready.fresh.discard(key)
             old = ready.sent.get(key)
             # What one host was given and did not take is no silence of all.
             tries = old.tries + (not old.host) if old else 1
             ready.send(key, _Sent(look.now, self._messages, host, tries))
         return batch
+
+    def _scarce(self, request: str, look: "_Look") -> str:
+        """Return the first fresh task that is to have a free place of its host; empty: none.
+
+        Where hosts have fewer places than there are slots, reprojections of earlier results leave
+        them no free place. At most half of the slots go by this.
+        """
+        if not self._places or self._places >= self._slots or request in look.unplaced:
+            return ""
+        for key in self._ready[request].fresh.placed:
+            need = self._tasks[key].need
+            taken = look.allowance.hosts[need.host]
+            if taken < min(self._places, self._slots // 2) and look.allowance.passes(need):
+                return key
+        look.unplaced.add(request)
+        return ""
 
     def _passing(self, request: str, look: "_Look") -> Mapping[str, None]:
         """Return the fresh tasks of a request that may be sent, in order."""
@@ -499,7 +537,7 @@ class Dispatch:
             }
         return look.passing[request]
 
-    def _share(self, most: int, first: str, fresh: Mapping[str, None]) -> int:
+    def _share(self, most: int, first: str, fresh: Iterable[str]) -> int:
         """Return how many tasks a batch may have; where places are fewer than slots, by these."""
         host = self._tasks[first].need.host
         if not host or not self._places or self._places >= self._slots:
@@ -512,7 +550,7 @@ class Dispatch:
     ) -> tuple[str, ...]:
         """Return a task with those beside it that make a batch of some seconds, in order of key.
 
-        Those of its family come first.
+        Those of its family come first, and of these the ones of the lowest rank.
         """
         task = self._tasks[first]
         usual = self.expected(task.task_class)
@@ -531,7 +569,7 @@ class Dispatch:
         beside.sort()
         after = bisect(beside, first)
         nearest = [*beside[after:], *reversed(beside[:after])]
-        nearest.sort(key=lambda key: not key.startswith(own))
+        nearest.sort(key=lambda key: (not key.startswith(own), self._tasks[key].rank))
         batch = [first]
         known: dict[str, float | None] = {}
         for key in nearest:
@@ -548,16 +586,18 @@ class Dispatch:
         return tuple(sorted(batch))
 
     def _first(
-        self, ready: _Ready, fresh: Mapping[str, None], prefer: Preference | None
+        self, ready: _Ready, fresh: Iterable[str], prefer: Preference | None
     ) -> tuple[str, str]:
         """Return the next fresh task and its host.
 
-        It is a task whose host is free for it, but the first task is not passed over for ever.
+        It is a task whose host is free for it, or else one that any host may have; but the first
+        task is not passed over for ever.
         """
         first = next(iter(fresh))
         if prefer is None:
             return first, ""
-        key = prefer.first(fresh if ready.passed < LOOK else [first])
+        some = fresh if ready.passed < LOOK else [first]
+        key = prefer.first(some) or prefer.anywhere(some)
         ready.passed = ready.passed + 1 if key and key != first else 0
         return (key, prefer.host(key)) if key else (first, "")
 
@@ -567,24 +607,29 @@ class Dispatch:
         return now - sent.at >= self._resend * 2.0 ** min(sent.tries - 1, _DOUBLINGS)
 
     def unsend(self, keys: Iterable[str]) -> None:
-        """Take note that no slot will get these messages: their tasks are the next to be sent."""
+        """Take note that no slot will get these messages.
+
+        Of each rank their tasks are the next to be sent.
+        """
         back: dict[str, dict[str, None]] = {}
         for key in keys:
             task = self._tasks.get(key)
             if task is not None and self._ready[task.sponsor].drop(key):
                 back.setdefault(task.sponsor, {})[key] = None
         for sponsor, some in back.items():
-            ready = self._ready[sponsor]
-            ready.fresh = {**some, **ready.fresh}
-            ready.placed |= {key for key in some if self._tasks[key].need.host}
+            tasks = ((key, self._tasks[key]) for key in some)
+            self._ready[sponsor].fresh.put_back(
+                (key, task.rank, bool(task.need.host)) for key, task in tasks
+            )
 
 
 @dataclass
 class _Look:
     """What one choice of batches goes by.
 
-    `most` is how many tasks a batch has, `due` what is sent again. `passing` remembers the fresh
-    tasks that may be sent, by request: thousands may wait for a place.
+    `most` is how many tasks a batch has, `due` what is sent again. `nearest` is the lowest rank
+    of what each request has on the queue. `passing` remembers the fresh tasks that may be sent, by
+    request: thousands may wait for a place. `unplaced` are requests of which none is to have one.
     """
 
     now: float
@@ -592,7 +637,13 @@ class _Look:
     prefer: Preference | None
     allowance: Allowance
     due: dict[str, deque[str]]
+    nearest: dict[str, int]
+    unplaced: set[str] = field(default_factory=set)
     passing: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def is_nearer(self, request: str, rank: int) -> bool:
+        """Whether a task goes before what its request has on the queue, and nobody else has any."""
+        return rank < self.nearest.get(request, 0) and len(self.nearest) == 1
 
     def take(self, request: str, batch: Collection[str], need: Need) -> None:
         """Take note that a batch of fresh tasks is sent."""

@@ -47,6 +47,12 @@ class Preference:
             return ""
         return next((key for key in islice(keys, LOOK) if self._has_room(self.host(key))), "")
 
+    def anywhere(self, keys: Iterable[str]) -> str:
+        """Of the first keys the first of which no host has inputs; empty: none."""
+        if len(self._hosts) < 2:
+            return ""
+        return next((key for key in islice(keys, LOOK) if not self.host(key)), "")
+
     def alike(self, key: str, other: str) -> bool:
         """Whether two tasks are best run on the same host."""
         return self.host(key) == self.host(other)

@@ -37,7 +37,7 @@ class ReadyTasks:
         self._add(task, task.sponsor)
 
     def _add(self, task: Task, sponsor: str) -> None:
-        self._dispatch.add(task.key, sponsor, task.task_class, alone=task.alone)
+        self._dispatch.add(task.key, sponsor, task.task_class, alone=task.alone, rank=task.rank)
 
     def later(self, at: float, key: str) -> None:
         """Add a task that will be ready at a time, in POSIX seconds."""

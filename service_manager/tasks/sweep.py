@@ -1,5 +1,6 @@
 """The sweep: reads a shard's markers and events, and so makes up for lost wake-ups."""
 
+import itertools
 from dataclasses import dataclass, field
 
 from service_manager.tasks.dispatch import Dispatch
@@ -51,15 +52,14 @@ class Sweep:
         return Swept(later=later, has_events=has_events)
 
     def feed(self, request: str) -> None:
-        """Read more of a large request's ready tasks, some of each shard. Raises StoreError."""
-        limit = self._dispatch.most // len(SHARDS) + self._dispatch.wide
-        more = False
-        for shard in SHARDS:
-            found = self._runtime.tasks.ready(shard, limit, request)
-            more = more or len(found) == limit
-            for marker in found:
-                self._dispatch.add(marker.key, request, marker.task_class, alone=marker.alone)
-        self._dispatch.fed(request, more=more)
+        """Read more of a large request's ready tasks, some of each shard. Raises StoreError.
+
+        They are read in order of key, and those of the lowest ranks are remembered.
+        """
+        limit = max(_PAGE, self._dispatch.most // len(SHARDS) + self._dispatch.wide)
+        shards = [self._runtime.tasks.ready(shard, limit, request) for shard in SHARDS]
+        more = any(len(found) == limit for found in shards)
+        self._dispatch.feed(request, itertools.chain.from_iterable(shards), more=more)
 
     def _ready(self, shard: str) -> tuple[dict[str, ReadyMarker], dict[str, str]]:
         """Read a shard's ready tasks by key, and the last key read of large requests.

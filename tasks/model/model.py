@@ -87,6 +87,8 @@ class Task:
     `place` is the task's place in the batch of its latest claim, from 0.
     `struck` has the SHA-256 of each copy of the artifact that its readers found damaged since
     somebody last asked for another try: it is not to be made of the same bytes again.
+    `rank` is the place of the first result that the task serves, among those of the requests that
+    asked for it: tasks of the lowest rank are sent first.
     """
 
     key: str
@@ -114,6 +116,7 @@ class Task:
     reason: str = ""
     files: tuple[ArtifactFile, ...] = ()
     struck: tuple[str, ...] = ()
+    rank: int = 0
     etag: str = field(default="", compare=False)
 
     @property

@@ -515,10 +515,25 @@ def _steps(value: object) -> object:
     return (value,) if isinstance(value, Mapping | Reduction) else value
 
 
+def _dates(value: object) -> object:
+    """Read a single date, which needs no list, as a list of one."""
+    if isinstance(value, dt.date) or (isinstance(value, str) and value[:1].isdecimal()):
+        return (value,)
+    return value
+
+
+First = Annotated[
+    Literal["oldest", "newest"]
+    | Annotated[tuple[dt.date, ...], Field(min_length=1, max_length=50)],
+    BeforeValidator(
+        _dates, json_schema_input_type=Literal["oldest", "newest"] | dt.date | tuple[dt.date, ...]
+    ),
+]
+
 _SEARCH_GRID: dict[str, Any] = {"modis": 1000}
 _OF_RASTERS = (
     *("resampling", "merge", "units", "codes", "extra_bands", "clamp", "cells", "cube", "weight"),
-    *("steps", "deliver"),
+    *("steps", "deliver", "first"),
 )
 """What says something of rasters alone."""
 
@@ -544,6 +559,7 @@ class Request(_Document):
         cube: "netcdf" or "zarr" also delivers each layer over time; "none" by default.
         weight: "days" weighs composites by their days in reductions; "none" by default.
         on_missing: Whether results lack what is missing ("skip", the default) or fail ("fail").
+        first: Which results are made first: "oldest", the default, "newest", or a list of dates.
         steps: The field `reduction`: package, grouping and parameters, or a list of such steps;
             none by default.
         deliver: "results" delivers what the reduction makes alone; "both", the default, also the
@@ -574,6 +590,7 @@ class Request(_Document):
     cube: Literal["none", "netcdf", "zarr"] = "none"  # deliver each layer over time, too
     weight: Literal["none", "days"] = "none"
     on_missing: Literal["skip", "fail"] = "skip"
+    first: First = "oldest"
     steps: Annotated[
         tuple[Reduction, ...],
         BeforeValidator(_steps, json_schema_input_type=Reduction | tuple[Reduction, ...] | None),
@@ -626,6 +643,16 @@ class Request(_Document):
                 "pixels; leave it out"
             )
         return self
+
+    @field_validator("first")
+    @classmethod
+    def _first_within(cls, first: First, info: ValidationInfo) -> First:
+        time = info.data.get("time")
+        if isinstance(first, tuple) and isinstance(time, Time):
+            for day in first:
+                if not time.holds(day):
+                    raise ValueError(f"{day} is not among the days of `time`; leave it out")
+        return first
 
     @model_validator(mode="after")
     def _joined(self) -> Self:
@@ -683,7 +710,7 @@ class Request(_Document):
         return self.deliver != "cells"
 
 
-UNPLANNED = frozenset({"title", "notify", "labels", "group", "standing"})
+UNPLANNED = frozenset({"title", "notify", "labels", "group", "standing", "first"})
 """The fields that no task depends on: two requests that differ in them alone have equal plans."""
 
 GUIDE = RequestGuide(

@@ -172,6 +172,10 @@ WANTED: Mapping[str, ExpectedValue] = {
     "measurements.join": ExpectedValue(
         what="a way to join", remedy="Choose auto, overpass or day."
     ),
+    "first": ExpectedValue(
+        what="an order of the results",
+        remedy="Write oldest, newest, or a list of up to 50 days of `time`: [2012-01-31].",
+    ),
     "notify": ExpectedValue(
         what="an e-mail address", remedy="Write one address, like scientist@example.org."
     ),
@@ -239,6 +243,7 @@ _LABELS: Mapping[str, str] = {
     "cube": "Layers over time",
     "weight": "Composites",
     "on_missing": "When an input is missing",
+    "first": "Make first",
     "reduction": "Reduction",
     "reduction.package": "Package",
     "reduction.group_by": "Group",

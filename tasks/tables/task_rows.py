@@ -70,6 +70,7 @@ class CompletionEvent:
     fallback: str
     sponsor: str
     files: tuple[ArtifactFile, ...]
+    rank: int = 0  # the task's
     counted: bool = False  # it is in the statistics already
     etag: str = field(default="", compare=False)
 
@@ -95,13 +96,14 @@ class WriteFence:
 class ReadyMarker:
     """A task that is ready, under the request on whose account it runs.
 
-    `alone` says that it goes into no batch.
+    `alone` says that it goes into no batch; `rank` is the task's.
     """
 
     key: str
     request: str
     task_class: str = ""
     alone: bool = False
+    rank: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

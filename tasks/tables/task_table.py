@@ -87,6 +87,7 @@ def _tail(log: str) -> str:
     return log[-_LOG:]
 
 
+_RANK = replace(BITS, sparse=True)  # more than 32 bits
 _FILES = Form(write=dump_files, read=load_files)
 _BRIEF = cut(_MESSAGE)
 TASK = Codec(
@@ -100,6 +101,7 @@ TASK = Codec(
         "losses": Form(sparse=True),
         "files": _FILES,
         "struck": replace(WORDS, sparse=True),
+        "rank": _RANK,
     },
     apart={"key": lambda row: row.row[2:]},
 )
@@ -116,7 +118,7 @@ INTEREST = Codec(
 COMPLETION_EVENT = Codec(
     CompletionEvent,
     "completion event",
-    {"interests": WORDS_IN_BYTES, "message": _BRIEF, "files": _FILES},
+    {"interests": WORDS_IN_BYTES, "message": _BRIEF, "files": _FILES, "rank": _RANK},
     apart={"row": lambda row: row.row},
 )
 EDGE = Codec(Edge, "edge", {"bits": BITS})
@@ -130,7 +132,12 @@ ATTEMPT = Codec(
     },
 )
 WRITE_FENCE = Codec(WriteFence, "write fence")
-READY = Codec(ReadyMarker, "ready", apart={"request": lambda row: row.row.split("|")[1]})
+READY = Codec(
+    ReadyMarker,
+    "ready",
+    {"rank": _RANK},
+    apart={"request": lambda row: row.row.split("|")[1]},
+)
 LATER = Codec(LaterMarker, "later", apart={"due": lambda row: int(row.row.split("|")[1]) / 1000})
 RUNNING = Codec(RunningMarker, "running")
 _SPEC = Codec(_SpecPart, "spec", {"json": Form()})
@@ -169,7 +176,11 @@ def markers(task: Task) -> dict[str, Entity]:
         return {f"z|{due:015d}|{task.key}": LATER.dump(marker)}
     if task.state is State.READY:
         ready = ReadyMarker(
-            key=task.key, request=task.sponsor, task_class=task.task_class, alone=task.alone
+            key=task.key,
+            request=task.sponsor,
+            task_class=task.task_class,
+            alone=task.alone,
+            rank=task.rank,
         )
         return {ready_row(task.sponsor, task.key): READY.dump(ready)}
     if task.state is State.RUNNING:
@@ -322,6 +333,7 @@ def _put_event(task: Task, name: str, **said: Any) -> Upsert:
         fallback=task.fallback,
         sponsor=task.sponsor,
         files=task.files,
+        rank=task.rank,
         **said,
     )
     return Upsert(row=event.row, entity=COMPLETION_EVENT.dump(event))

@@ -73,7 +73,9 @@ class RetryPolicy:
         return max(2 * self.ceiling, self.longest)
 
 
-def create(spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] = ()) -> Change:
+def create(
+    spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] = (), rank: int = 0
+) -> Change:
     """Create a task: its row, its specification, its first interest and its dependents.
 
     No other row can exist without the task's row. `missing` has a bit for each input that is not
@@ -89,6 +91,7 @@ def create(spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] =
         has_dependents=bool(edges),
         interests=(interest.request,),
         sponsor=interest.request,
+        rank=rank,
     )
     operations = (
         task_table.insert_task(task),
@@ -100,11 +103,12 @@ def create(spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] =
 
 
 def add_interest(
-    task: Task, interest: Interest, missing: int, edges: Sequence[Edge] = ()
+    task: Task, interest: Interest, missing: int, edges: Sequence[Edge] = (), rank: int = 0
 ) -> Change:
     """Add a request's interest to an existing task: reuse it, share it, or revive it.
 
-    `missing` matters only when the task is revived: the inputs that are not DONE now.
+    `missing` matters only when the task is revived: the inputs that are not DONE now. Of a task
+    that is shared the lower rank counts.
     """
     interests = (
         task.interests
@@ -119,12 +123,19 @@ def add_interest(
     )
     if not (task.state.live or task.state is State.DONE):
         new = replace(
-            _fresh(new, missing), generation=task.generation + 1, sponsor=interest.request
+            _fresh(new, missing),
+            generation=task.generation + 1,
+            sponsor=interest.request,
+            rank=rank,
         )
+    elif task.state in (State.WAITING, State.READY):
+        new = replace(new, rank=min(task.rank, rank))
+    ranked = new.state is task.state is State.READY and new.rank != task.rank
     extra = (
         task_table.put_interest(interest),
         *_edges(edges),
         *_waits(task, new),
+        *(Upsert(row=m, entity=e) for m, e in task_table.markers(new).items() if ranked),
     )
     return _change(task, new, extra)
 

@@ -75,7 +75,8 @@ FULL = [
         "notify": "ada@example.org",
     },
     {**PLAIN, "resampling": "nearest", "qa": "best"},
-    {**PLAIN, "units": "brightness"},
+    {**PLAIN, "units": "brightness", "first": "newest"},
+    {**PLAIN, "first": ["2012-01-01"]},
     {
         **PLAIN,
         "products": [

@@ -1,6 +1,7 @@
 """The manager's pure decisions: dispatch, monitor, how a request ends."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -142,9 +143,7 @@ def test_of_a_large_request_a_part_is_remembered() -> None:
         for key in sent(dispatch, seen, len(taken) / 10):
             dispatch.remove(key)
             taken.append(key)
-    for i in range(96, 102):
-        dispatch.add(f"{i:04d}", "r")
-    dispatch.fed("r", more=False)
+    dispatch.feed("r", markers(*(f"{i:04d}" for i in range(96, 102))).values(), more=False)
     assert dispatch.hungry() == []
     for _ in range(150):
         for key in sent(dispatch, seen, len(taken) / 10):
@@ -386,9 +385,9 @@ def test_of_a_request_with_more_than_is_remembered_all_that_has_not_ended_counts
         dispatch.add(key, "r", "collection MOD.61")
     assert len(dispatch) == dispatch.most < 100
     assert dispatch.backlog(seen) == {"r": 100}
-    dispatch.fed("r", more=False)
+    dispatch.feed("r", (), more=False)
     assert dispatch.backlog(seen) == {"r": dispatch.most}
-    dispatch.fed("no such request", more=True)
+    dispatch.feed("no such request", (), more=True)
     assert dispatch.hungry() == []
 
 
@@ -851,3 +850,98 @@ def test_what_is_lacking_is_named_with_its_reason() -> None:
         Gap(what="granule", reason="download failed: said so"),
         Gap(what="result", reason="none of its inputs could be made"),
     )
+
+
+# --- the order of results ---
+
+
+def test_tasks_of_the_first_result_go_first_whenever_they_became_ready() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    seen = cache(("r", "a", 1.0), slots=2)
+    for key, rank in [("c2", 2), ("c3", 3), ("c1", 1), ("d1", 1)]:
+        dispatch.add(key, "r", rank=rank)
+    assert sent(dispatch, seen, 0.0) == ["c1", "d1", "c2", "c3"]
+    dispatch.add("e", "r", rank=9)
+    dispatch.unsend(["d1", "c1", "c3"])
+    dispatch.add("c4", "r", rank=1)
+    # What is taken back goes before what else is of its rank, and no further.
+    assert sent(dispatch, seen, 1.0) == ["d1", "c1", "c4", "c3", "e"]
+
+
+def test_a_known_task_gets_its_new_rank() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    for key, rank in [("a", 1), ("b", 2), ("c", 3)]:
+        dispatch.add(key, "r", rank=rank)
+    dispatch.add("c", "r", rank=0)
+    assert sent(dispatch, cache(("r", "a", 1.0), slots=2), 0.0) == ["c", "a", "b"]
+
+
+def test_of_a_large_request_the_first_results_are_remembered() -> None:
+    dispatch = Dispatch(window=1, resend=30)
+    seen = cache(("r", "a", 1.0))
+    numbers = [*range(100)]
+    Random(1).shuffle(numbers)
+    for number in numbers:
+        dispatch.add(f"{number:04d}", "r", "collection A.6", rank=number)
+    assert sorted(dispatch.known()) == [f"{i:04d}" for i in range(dispatch.most)]
+    found = [
+        ReadyMarker(key=f"{i:04d}", request="r", task_class="collection A.6", rank=i)
+        for i in reversed(range(100))
+    ]
+    taken = []
+    while len(dispatch):
+        for key in sent(dispatch, seen, 0.0):
+            dispatch.remove(key)
+            taken.append(key)
+        if dispatch.hungry():
+            left = [one for one in found if one.key not in taken]
+            dispatch.feed("r", left, more=False)
+    assert taken == [f"{i:04d}" for i in range(100)]
+
+
+def test_a_batch_is_made_of_the_results_that_are_next() -> None:
+    keys = family_of(60)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.01)
+    order = [*keys[1::3], *keys[::3], *keys[2::3]]
+    for rank, key in enumerate(order):
+        dispatch.add(key, "r", "class", rank=rank)
+    first, second, *_ = dispatch.choose(cache(("r", "a", 1.0), slots=1), 0.0)
+    assert first == tuple(keys[1::3])
+    assert second == tuple(keys[::3])
+
+
+def test_a_batch_takes_no_task_of_much_later_results() -> None:
+    own, others = family_of(2), family_of(600, day=2, product="MOD13A2")
+    same_shard = [
+        key for day in range(3, 60) for key in family_of(1, day=day) if mates(key) == mates(own[0])
+    ]
+    assert same_shard
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.01)
+    for rank, key in enumerate([*own, *others, *same_shard]):
+        dispatch.add(key, "r", "class", rank=rank)
+    first, *_ = dispatch.choose(cache(("r", "a", 1.0), slots=1), 0.0)
+    assert first == tuple(own)
+
+
+def test_a_result_that_can_be_finished_goes_before_what_its_request_has_on_the_queue() -> None:
+    seen = cache(("r", "a", 1.0), ("s", "a", 2.0), slots=2)
+    dispatch = Dispatch(window=64, resend=30, locations=InputLocations(seen))
+    for i in range(10):
+        dispatch.add(f"c{i}", "r", rank=10 + i)
+    sent(dispatch, seen, 0.0)
+    dispatch.add("mosaic", "r", rank=5)
+    dispatch.remove("c0")
+    assert sent(dispatch, seen, 1.0)[0] == "mosaic"
+    assert dispatch.host("mosaic") == FIRST
+    assert dispatch.host("c1") == ""
+    # Not before what others have there.
+    dispatch.add("other", "s", rank=10)
+    dispatch.remove("c1")
+    dispatch.remove("c2")
+    assert "other" in sent(dispatch, seen, 2.0)
+    dispatch.remove("mosaic")
+    for key in ("c3", "c4", "c5"):
+        dispatch.remove(key)
+    dispatch.add("later", "r", rank=6)
+    assert "later" in sent(dispatch, seen, 3.0)
+    assert dispatch.host("later") == ""

@@ -57,7 +57,7 @@ def test_no_more_messages_of_a_host_than_places_and_others_pass() -> None:
     fetching(dispatch, 10)
     dispatch.add("w1", "r", WARP)
     dispatch.add("o1", "r", OTHER)
-    assert sent(dispatch, seen, 0.0) == ["r00000", "r00001", "r00002", "w1", "o1"]
+    assert sent(dispatch, seen, 0.0) == ["r00000", "r00001", "r00002", "o1", "w1"]
     assert dispatch.waiting_for_places(seen) == [HostQueue(host=HOST, places=3, waiting=7)]
     dispatch.remove("r00000")
     runs(seen, "r00000", FETCH)  # taken by a slot: its place is held
@@ -191,3 +191,23 @@ def test_what_waits_for_a_place_is_looked_through_once_not_for_each_batch(
         dispatch.add(f"w{i:05}", "r", WARP)
     assert len(sent(dispatch, seen, 0.0)) > 20
     assert next(looks) < 3_000
+
+
+def test_reprojections_of_earlier_results_leave_the_places_of_a_host_busy() -> None:
+    """Places are fewer than slots: who waits for reprojections would have them idle."""
+    dispatch, seen = Dispatch(window=64, resend=30, places=2), cache(("r", "a", 1.0), slots=6)
+    for i in range(50):
+        dispatch.add(f"w{i:05}", "r", WARP, rank=1)
+    for i in range(9):
+        dispatch.add(f"f{i:05}", "r", FETCH, rank=2 + i)
+    assert sent(dispatch, seen, 0.0)[:3] == ["f00000", "f00001", "w00000"]
+
+
+@pytest.mark.parametrize(("slots", "fetches"), [(4, 2), (3, 0)])
+def test_half_of_the_slots_are_left_to_earlier_results(slots: int, fetches: int) -> None:
+    dispatch, seen = Dispatch(window=64, resend=30, places=3), cache(("r", "a", 1.0), slots=slots)
+    for i in range(50):
+        dispatch.add(f"w{i:05}", "r", WARP, rank=1)
+    for i in range(9):
+        dispatch.add(f"f{i:05}", "r", FETCH, rank=2 + i)
+    assert sum(key.startswith("f") for key in sent(dispatch, seen, 0.0)) == fetches

@@ -10,9 +10,11 @@ import pytest
 
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter, Written, describe
+from service_manager.plans.result_ranks import result_ranks
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import RequestState, State, Task, TaskOutcome
+from tasks.model.plan import PlannedTask
 from tasks.model.spec import (
     CubeSpec,
     ExtractSpec,
@@ -435,3 +437,30 @@ DAY = date(2012, 1, 31)
 )
 def test_what_a_task_makes_is_said_in_words(spec: Spec, words: str) -> None:
     assert describe(spec) == words
+
+
+def test_tasks_are_ranked_by_the_first_result_that_they_serve() -> None:
+    scene = Scene()
+    scene.request("r", RequestState.WRITING)
+    first, second = mosaic("first", A, B), mosaic("second", B)
+    tasks = [PlannedTask(spec=spec) for spec in (A, B)]
+    tasks += [PlannedTask(spec=spec, output=spec.name) for spec in (second, first)]
+    (*_,) = PlanWriter(scene.runtime, "r", [tasks]).batches()
+    ranks = {spec.key: scene.task(spec).rank for spec in (A, B, first, second)}
+    assert ranks == result_ranks(tasks, "oldest")
+    assert 0 < ranks[B.key] == ranks[second.key] < ranks[A.key] == ranks[first.key]
+    markers = [one for number in SHARDS for one in scene.runtime.tasks.ready(number, 9)]
+    assert {one.key: one.rank for one in markers} == {A.key: ranks[A.key], B.key: ranks[B.key]}
+
+
+def test_a_task_that_is_shared_goes_by_who_wants_it_soonest() -> None:
+    scene = Scene()
+    change = transitions.create(A, scene.interest("other", A), 0, rank=2**60)
+    scene.runtime.tasks.transact(A.key[0], change.operations)
+    scene.request("r", RequestState.WRITING)
+    (*_,) = plan(scene, [A]).batches()
+    rank = result_ranks(plan_of(A).tasks, "oldest")[A.key]
+    assert 0 < rank < 2**60
+    assert scene.task(A).rank == rank
+    (marker,) = scene.runtime.tasks.ready(A.key[0], 9)
+    assert (marker.request, marker.rank) == ("other", rank)

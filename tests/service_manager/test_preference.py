@@ -1,7 +1,7 @@
 """A host that holds a task's inputs is preferred: how often they are at hand, and at what cost."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from time import process_time
 
@@ -13,6 +13,7 @@ from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.tasks.preference import LOOK
+from tasks.messages.queues import FIRST
 from tasks.model.model import ArtifactFile, Phase
 from tasks.model.plan import Plan
 from tasks.model.spec import Spec
@@ -129,7 +130,7 @@ class Fleet:
         if name == self.names()[-1] and now - self.began >= self.silent_from:
             return
         while len(self.running[name]) < self.slots:
-            queue = self.queues[name] or self.queues[""]
+            queue = self.queues[FIRST] or self.queues[name] or self.queues[""]
             if not queue:
                 return
             claimed = protocol.claim(
@@ -243,6 +244,17 @@ def test_tasks_that_have_their_host_come_first_but_no_task_is_passed_over_for_ev
             dispatch.remove(key)
         assert len(taken) <= LOOK + 4
     assert taken[0] == "k0"
+
+
+def test_an_idle_host_takes_what_no_host_has_inputs_for_rather_than_what_another_has() -> None:
+    seen = fleet_cache(a=1, b=1)
+    seen.running["busy"] = replace(_running("busy", "a-worker"), begun=True)
+    dispatch = dispatch_of(seen, *(f"k{i}" for i in range(6)))
+    for i in range(6):
+        dispatch.add(f"free{i}", "r", rank=1)
+    chosen = sent(dispatch, seen, 0.0)
+    assert [dispatch.host(key) for key in chosen if key[0] == "k"] == ["a", "a"]
+    assert chosen[0] == "free0"
 
 
 def test_a_host_without_slots_gets_nothing_and_one_alone_has_no_queue_of_its_own() -> None:

@@ -84,6 +84,19 @@ def test_collections_have_one_spelling(written: object, meant: str) -> None:
         ({"notify": "nobody"}, "notify", "nobody"),
         ({"reduction": {"package": "mean", "group_by": ["month"]}}, "reduction.group_by", "cell"),
         ({"products": []}, "products", "is empty"),
+        ({"first": "latest"}, "first", "Write oldest, newest, or a list"),
+        ({"first": []}, "first", "an empty list"),
+        ({"first": ["2012-02-30"]}, "first.0", "2012-02-30"),
+        ({"first": ["2012-02-01", "2019-01-01"]}, "first", "2019-01-01 is not among the days"),
+        (
+            {
+                "region": {"sites": "id,latitude,longitude\nMoor,56.6,-6.7"},
+                "grid": {"modis": 1000},
+                "first": "newest",
+            },
+            "document",
+            "`first` has no meaning for sites",
+        ),
     ],
 )
 def test_refusals_name_field_and_problem(change: dict[str, Any], field: str, said: str) -> None:
