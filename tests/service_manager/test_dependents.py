@@ -289,10 +289,10 @@ def test_a_fallback_task_is_written_under_the_fence_that_was_read_before(there: 
     scene.tasks.transact(shard(new.key), [write_fence.passing(scene.tasks, shard(new.key), "r")])
     interest = Interest(request="r", key=new.key, phase=new.phase)
     with pytest.raises(write_fence.FenceChangedError):
-        scene.dependents._interest(new, interest, 0, guard)
+        scene.dependents._interest(new, interest, 0, guard, 0)
     assert scene.tasks.interest("r", new.key) is None
     guard = write_fence.passing(scene.tasks, shard(new.key), "r")
-    task, _ = scene.dependents._interest(new, interest, 0, guard)
+    task, _ = scene.dependents._interest(new, interest, 0, guard, 0)
     assert "r" in task.interests
 
 
