@@ -394,9 +394,11 @@ class Run:
         add, choose, number = dispatch.add, dispatch.choose, self.fleet.number
         took: Counter[str] = Counter()
 
-        def added(key: str, sponsor: str, task_class: str = "", *, alone: bool = False) -> None:
+        def added(
+            key: str, sponsor: str, task_class: str = "", *, alone: bool = False, rank: int = 0
+        ) -> None:
             new = key not in dispatch._tasks
-            add(key, sponsor, task_class, alone=alone)
+            add(key, sponsor, task_class, alone=alone, rank=rank)
             if new and key in dispatch._tasks:
                 for host in holders(key, number):
                     locations.made(key, f"input {key[:14]} {host}", f"w{host:05d}", 10**8)

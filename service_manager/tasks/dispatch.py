@@ -37,6 +37,7 @@ _KEPT = 32  # windows of one request's ready tasks that are remembered
 _BATCH = 20  # tasks at most; of their transactions the largest has four operations a task
 _NEAR = 512  # tasks by rank that a batch is made of: 16 shards, some kinds
 _SECONDS = 2.0  # of work in a batch
+_FINISHING = (Phase.AGGREGATION, Phase.REDUCTION)
 _DOUBLINGS = 3  # of the time before a message is sent again
 
 
@@ -282,12 +283,12 @@ class Dispatch:
             if self._may(cache, request)
         ]
         heapq.heapify(heap)
-        nearest = {
-            request: min(self._tasks[key].rank for key in ready.sent)
+        farthest = {
+            request: max(self._tasks[key].rank for key in ready.sent)
             for request, ready in self._ready.items()
             if ready.sent
         }
-        look = _Look(now, most, self._preference(cache), allowance, due, nearest)
+        look = _Look(now, most, self._preference(cache), allowance, due, farthest)
         chosen: list[tuple[str, ...]] = []
         while heap and room.left:
             *rank, request = heapq.heappop(heap)
@@ -302,13 +303,13 @@ class Dispatch:
             if not again:  # what was sent before is counted already
                 look.take(request, batch, self._tasks[batch[0]].need)
             chosen.append(batch)
-            ranks = [self._tasks[key].rank for key in batch]
+            some = [self._tasks[key] for key in batch]
             if look.prefer is not None and (
-                flying[request] < max(flying.values()) or look.is_nearer(request, min(ranks))
+                flying[request] < max(flying.values()) or look.finishes(request, some[0])
             ):
                 for key in batch:
                     self._ready[request].sent[key].first = True
-            look.nearest[request] = min(look.nearest.get(request, ranks[0]), *ranks)
+            look.farthest[request] = max(look.farthest.get(request, 0), *(t.rank for t in some))
             room.take(len(batch))
             flying[request] += len(batch)
             owners[owner] += len(batch)
@@ -627,7 +628,7 @@ class Dispatch:
 class _Look:
     """What one choice of batches goes by.
 
-    `most` is how many tasks a batch has, `due` what is sent again. `nearest` is the lowest rank
+    `most` is how many tasks a batch has, `due` what is sent again. `farthest` is the highest rank
     of what each request has on the queue. `passing` remembers the fresh tasks that may be sent, by
     request: thousands may wait for a place. `unplaced` are requests of which none is to have one.
     """
@@ -637,13 +638,17 @@ class _Look:
     prefer: Preference | None
     allowance: Allowance
     due: dict[str, deque[str]]
-    nearest: dict[str, int]
+    farthest: dict[str, int]
     unplaced: set[str] = field(default_factory=set)
     passing: dict[str, dict[str, None]] = field(default_factory=dict)
 
-    def is_nearer(self, request: str, rank: int) -> bool:
-        """Whether a task goes before what its request has on the queue, and nobody else has any."""
-        return rank < self.nearest.get(request, 0) and len(self.nearest) == 1
+    def finishes(self, request: str, task: _Task) -> bool:
+        """Whether a task goes before what its request has on the queue, and nobody else has any.
+
+        It puts a result together, or goes on with what is, and later results are on the queue.
+        """
+        later = task.rank < self.farthest.get(request, 0)
+        return later and task.need.phase in _FINISHING and len(self.farthest) == 1
 
     def take(self, request: str, batch: Collection[str], need: Need) -> None:
         """Take note that a batch of fresh tasks is sent."""

@@ -929,7 +929,7 @@ def test_a_result_that_can_be_finished_goes_before_what_its_request_has_on_the_q
     for i in range(10):
         dispatch.add(f"c{i}", "r", rank=10 + i)
     sent(dispatch, seen, 0.0)
-    dispatch.add("mosaic", "r", rank=5)
+    dispatch.add("mosaic", "r", "aggregation mosaic", rank=5)
     dispatch.remove("c0")
     assert sent(dispatch, seen, 1.0)[0] == "mosaic"
     assert dispatch.host("mosaic") == FIRST
@@ -942,6 +942,6 @@ def test_a_result_that_can_be_finished_goes_before_what_its_request_has_on_the_q
     dispatch.remove("mosaic")
     for key in ("c3", "c4", "c5"):
         dispatch.remove(key)
-    dispatch.add("later", "r", rank=6)
+    dispatch.add("later", "r", "aggregation mosaic", rank=6)
     assert "later" in sent(dispatch, seen, 3.0)
     assert dispatch.host("later") == ""

@@ -95,8 +95,9 @@ def test_days_after_all_that_are_listed_come_last_and_the_order_of_the_list_coun
     assert place_of(JULY, first) < place_of(MARCH, first)
     assert place_of(MARCH, first) < place_of(JULY - dt.timedelta(days=1), first)
     assert place_of(JULY + dt.timedelta(days=1), first) > place_of(dt.date(1999, 1, 1), first)
-    for order in ("oldest", "newest", first):
-        assert 0 < place_of(dt.date.max, order) < 2**31  # type: ignore[arg-type]
+    orders: list[First] = ["oldest", "newest", first]
+    for order in orders:
+        assert 0 < place_of(dt.date.max, order) < 2**31
 
 
 @pytest.mark.parametrize("first", ["oldest", "newest"])
