@@ -212,8 +212,8 @@ test-clients: $(STAMP)/dev $(STAMP)/clients ## Run programs of others against a 
 	$(BIN)/python -m tests.portal.clients .venv-clients/bin/python
 
 .PHONY: simulate
-simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n] [STEPS=yes: of steps alone]
-	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(STEPS),--steps)
+simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n] [STEPS=yes: of steps alone] [NOISE=yes: noisy hosts alone]
+	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(STEPS),--steps) $(if $(NOISE),--noise)
 
 .PHONY: mutants
 mutants: $(STAMP)/dev ## Put each listed fault into the protocol, and see its test fail [ONLY=words]

@@ -142,6 +142,7 @@ class Manager:
             (self._process_events, 0.0),
             (self._lifecycle.work, 0.0),
             (self._ready.wake, 0.0),
+            (self._ready.move, options.heartbeat),
             (self._attempts.look, options.heartbeat),
             (self._lifecycle.ends, 0.0),
             (self._brake.step, 0.0),

@@ -16,7 +16,7 @@ import heapq
 import itertools
 from bisect import bisect
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.tasks.allowance import Allowance, Need, held_places
@@ -315,6 +315,25 @@ class Dispatch:
             owners[owner] += len(batch)
             heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
+
+    def held_up(self, cache: ManagerCache) -> Iterator[tuple[str, str]]:
+        """Yield each task that waits for its request or its owner, while another may have it sent.
+
+        With it comes that other request: its interest is live, and neither it nor its owner waits.
+        """
+        allowance = self._allowance(cache)
+        allowance.owners = self._in_flight(cache)[1]
+
+        def may(request: str) -> bool:
+            return self._may(cache, request) and allowance.left(_owner(cache, request))
+
+        held = [request for request in self._ready if not may(request)]
+        others = [live for live in cache.requests.values() if may(live.id)] if held else []
+        for request in held:
+            for key in self._ready[request].fresh:
+                other = next((live.id for live in others if live.wants(key)), "")
+                if other:
+                    yield key, other
 
     def overtaken(self, cache: ManagerCache) -> bool:
         """Whether what waits on the queue is no longer in fair order.

@@ -55,6 +55,11 @@ class Live:
         """Tasks whose outcome is not recorded yet."""
         return self.ledger.pending
 
+    def wants(self, key: str) -> bool:
+        """Whether it waits for the outcome of a task."""
+        entry = self.ledger.get(key)
+        return entry is not None and not entry.outcome
+
     def note(self, interest: Interest) -> None:
         """Take an interest row into the ledger, in place of what was there."""
         entry = Entry(interest.phase, interest.outcome, interest.reused, bool(interest.output))

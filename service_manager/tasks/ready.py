@@ -1,6 +1,7 @@
 """Ready tasks handed to dispatch, and tasks that are ready later woken when their time has come."""
 
 import heapq
+from itertools import islice
 
 from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
@@ -9,6 +10,8 @@ from tasks.model.model import State, Task
 from tasks.tables import protocol, transitions
 from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
+
+_MOVES = 100  # tasks in one call, each a transaction
 
 
 class ReadyTasks:
@@ -64,9 +67,20 @@ class ReadyTasks:
             if task is not None and task.state is State.READY:
                 self.now(task)
 
+    def move(self) -> None:
+        """Put tasks that wait for their request or its owner under others that want them, too.
+
+        Not too many at once. Raises StoreError; the rest is moved the next time.
+        """
+        for key, request in list(islice(self._dispatch.held_up(self._cache), _MOVES)):
+            task = self._sponsor(key, request)
+            if task is not None and task.state is State.READY and not task.not_before:
+                self._add(task, task.sponsor)
+
     def _sponsor(self, key: str, request: str) -> Task | None:
         def decide(task: Task) -> Change:
-            if task.sponsor == request or request not in task.interests:
+            ready = task.state is State.READY and not task.not_before
+            if not ready or task.sponsor == request or request not in task.interests:
                 return Change(task=task)
             return transitions.sponsor(task, request)
 

@@ -9,11 +9,12 @@ from service_manager.fleet.machines import Machines
 from service_manager.options import ManagerOptions
 from service_manager.tasks.attempt_statistics import AttemptStatistics
 from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.ledger import Entry
 from service_manager.tasks.manager_cache import ManagerCache
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import restrictions, workers
+from tasks.tables import request_operations, restrictions, workers
 from tasks.tables.restrictions import Kind, Restriction, Restrictions
 from tasks.tables.workers import Ask, Hold, WorkerRow
 from tests.service_manager.test_decisions import cache, running, sent
@@ -159,6 +160,38 @@ def test_a_paused_owner_holds_up_nobody_who_wants_the_same() -> None:
     assert b.until_ended(mine).state is RequestState.COMPLETE  # all of it was made for the other
     other = b.submit("ab", owner="a")
     assert b.until_ended(other).state is RequestState.COMPLETE
+
+
+@pytest.mark.parametrize("how", ["request", Kind.PAUSE_OWNER, Kind.LIMIT_OWNER])
+def test_what_holds_one_up_later_holds_up_nobody_who_wants_the_same(how: Kind | str) -> None:
+    """Its tasks are ready by then, on its account."""
+    names = [f"g{i}" for i in range(40)]
+    plan = plan_of(*map(collect, names))
+    b = Bench(plans={"many": plan}, options=ManagerOptions(window=2, sweep=1.0))
+    mine, theirs = b.submit("many", owner="a"), b.submit("many", owner="b")
+    b.rounds(4)
+    if isinstance(how, Kind):
+        put(b, how, "a")
+    else:
+        request_operations.order(b.runtime, mine, RequestOrder.PAUSE)
+    b.rounds(2)
+    assert len(b.ran) < 40
+    assert b.until_ended(theirs).state is RequestState.COMPLETE
+
+
+def test_what_waits_for_one_alone_goes_to_no_other() -> None:
+    dispatch, seen = Dispatch(window=9, resend=30), cache(("r", "a", 1.0), ("s", "b", 2.0))
+    both, told, mine = (collect(name).key for name in ("both", "told", "mine"))
+    for key in (both, told, mine):
+        dispatch.add(key, "r", FETCH)
+    entry = Entry(Phase.COLLECTION)
+    seen.requests["s"].ledger.put(both, entry)
+    seen.requests["s"].ledger.put(told, replace(entry, outcome=TaskOutcome.DONE))
+    assert list(dispatch.held_up(seen)) == []
+    seen.requests["r"].stopped = True
+    assert list(dispatch.held_up(seen)) == [(both, "s")]
+    seen.requests["s"].stopped = True
+    assert list(dispatch.held_up(seen)) == []
 
 
 def test_a_request_that_comes_between_two_looks_waits_with_its_owner() -> None:

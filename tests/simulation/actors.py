@@ -34,6 +34,7 @@ from tasks.tables import (
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
+from tests.simulation.noise import Noise
 from tests.simulation.places import Places
 from tests.simulation.watch import Watch
 from tests.simulation.world import DiedError, Process, ViolationError, World
@@ -60,6 +61,7 @@ class Script:
     hangs: float
     slow: float  # seconds, the longest ordinary attempt
     machines: Mapping[str, tuple[float, float, float]]  # slow ones: from, until, how many times
+    quick: float = 0.2  # seconds, the shortest
 
 
 def content(key: str) -> bytes:
@@ -229,6 +231,8 @@ class SimWorker:
     watch: Watch
     slots: int
     places: Places
+    noise: Noise
+    host: str
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
@@ -238,7 +242,7 @@ class SimWorker:
 
     @property
     def name(self) -> str:
-        """Its name, and that of the host it has for itself."""
+        """Its name, whichever its process is."""
         return self.process.name.partition("#")[0]
 
     def start(self) -> None:
@@ -269,7 +273,7 @@ class SimWorker:
             now = clock.monotonic()
             row = WorkerRow(
                 name=self.name,
-                host=self.name,
+                host=self.host,
                 slots=self.slots,
                 started=self.started,
                 beat_at=clock.now(),
@@ -354,7 +358,7 @@ class SimWorker:
 
     def _slot(self) -> None:
         while True:
-            keys = self.broker.take(self.process, self.name) if self._takes() else []
+            keys = self.broker.take(self.process, self.host) if self._takes() else []
             if not keys:
                 self.runtime.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
@@ -444,7 +448,7 @@ class SimWorker:
         claimed = slot.claimed
         started, began = clock.now(), clock.monotonic()
         category, length = self._fate(claimed.task.key)
-        length *= self._slowness()
+        length = self.noise.seconds(self.host, self.world.now, length * self._slowness())
         healing = self._missing(claimed)
         if healing:
             category = random.choice([Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
@@ -501,7 +505,7 @@ class SimWorker:
 
     def _fate(self, key: str) -> tuple[Category | None, float]:
         random = self.world.random
-        length = random.uniform(0.2, self.script.slow)
+        length = random.uniform(self.script.quick, self.script.slow)
         if key in self.script.never:
             return Category.SOURCE_NOT_PUBLISHED, 0.2
         if key in self.script.crashes:

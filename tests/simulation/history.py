@@ -26,6 +26,7 @@ from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.time_limits import TimeLimits
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Beside, Client, Script, SimWorker, manager
+from tests.simulation.idleness import Idleness
 from tests.simulation.mail import Mailboxes, SimMailServer
 from tests.simulation.network import (
     BLOBS,
@@ -42,6 +43,7 @@ from tests.simulation.network import (
     SimStore,
     runtime_of,
 )
+from tests.simulation.noise import Noise
 from tests.simulation.places import Places
 from tests.simulation.reckoning import Reckoning, task_rows
 from tests.simulation.scenario import Scenario
@@ -68,6 +70,8 @@ OPTIONS = ManagerOptions(
     probe=40.0,
     retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0, longest=30.0),
 )
+LONG = TimeLimits(samples=2, floor=25.0, ceiling=800.0)
+"""Of noisy histories, whose tasks take longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,7 @@ class Mutant:
     split_markers: bool = False
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
+    noisy: bool = False  # noisy histories find it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +102,16 @@ class Outcome:
 
 @dataclass
 class History:
-    """The whole simulated installation; with `steps` all requests have several steps."""
+    """The whole simulated installation; with `steps` all requests have several steps.
+
+    A `noisy` one has no fault but noise on its hosts, and no task waits beside an idle slot.
+    """
 
     seed: int
     mutant: Mutant
     store: Store
     steps: bool = False
+    noisy: bool = False
     world: World = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +135,7 @@ class History:
         self.placed = apart.random() < 0.25
         self.places = Places(self.world, OPTIONS.places, apart)
         host = "archive.example.org" if self.placed else ""
-        self.scenario = Scenario.of(random, steps=self.steps, host=host)
+        self.scenario = Scenario.of(random, steps=self.steps, host=host, large=self.noisy)
         self.retention = random.random() < 0.5
         self.script = Script(
             never=set(self.scenario.never),
@@ -159,6 +168,26 @@ class History:
         self.refuses = self.apart.choice([0.0, 0.1, 0.5])
         self.mailboxes = Mailboxes()
         self.stands = Random(f"standing {self.seed}").random() < 0.25
+        self.noise = self._noise()
+        self.workers: dict[str, SimWorker] = {}
+
+    def _noise(self) -> Noise:
+        """Noise on the hosts of each fourth history; a noisy one has no more faults than that."""
+        random = Random(f"noise {self.seed}")
+        if not self.noisy:
+            names = [f"worker-{i}" for i in range(3)] if random.random() < 0.25 else []
+            return Noise.of(random, names, STORM)
+        self.world.calm, self.expected = True, None
+        self.number, self.slots = random.choice([2, 3, 6, 7]), random.choice([1, 2, 2])
+        self.alone = random.random() < 0.2  # all workers are on one host
+        self.options = replace(OPTIONS, time_limits=LONG, places=random.choice([1, 2, 4]))
+        self.places.number = self.options.places
+        usual = random.choice([6.0, 20.0])
+        self.script = replace(
+            self.script, slow=1.25 * usual, quick=0.75 * usual, machines={}, hangs=0.0
+        )
+        hosts = ["host"] if self.alone else [f"worker-{i}" for i in range(self.number)]
+        return Noise.of(random, hosts, STORM)
 
     # --- processes ---
 
@@ -223,19 +252,22 @@ class History:
 
     def start_worker(self, name: str) -> None:
         process = self.process(name)
-        SimWorker(
+        self.workers[name] = SimWorker(
             world=self.world,
             process=process,
             runtime=self.runtime(process),
-            options=OPTIONS,
+            options=self.options,
             broker=self.broker,
             script=self.script,
             watch=self.watch,
             slots=self.slots,
             places=self.places,
+            noise=self.noise,
+            host="host" if self.noisy and self.alone else name,
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
-        ).start()
+        )
+        self.workers[name].start()
 
     def plan(self, request: Request) -> Plan:
         """The planner: the title says what to plan."""
@@ -523,7 +555,10 @@ class History:
         )
 
     def run(self) -> None:
-        """The storm, then the calm, then the reckoning."""
+        """The storm, then the calm, then the reckoning; without a storm in a noisy one."""
+        if self.noisy:
+            self.run_noisy()
+            return
         world = self.world
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
@@ -549,6 +584,25 @@ class History:
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")
         world.run(world.now + 40)
+        Reckoning(self.watch, self.scenario, self.client, self.mailboxes).check()
+
+    def run_noisy(self) -> None:
+        """Noise and people alone: nothing fails, and no task waits beside an idle slot."""
+        for name in ("manager-a", "manager-b"):
+            self.start_manager(name)
+        for i in range(self.number):
+            self.start_worker(f"worker-{i}")
+        self.people()
+        if self.operates:
+            self.operators()
+        self.watch.settled = 0.0
+        self.watch.one_host = self.alone
+        self.world.at(1.0, self.supervise)
+        mean = (self.script.quick + self.script.slow) / 2
+        Idleness(self.watch, self.workers.values, self.places, mean).look()
+        self.world.run(STORM + CALM, self.settled)
+        if not self.settled():
+            self.watch.fail(f"not everything ended: {self.unsettled()}")
         Reckoning(self.watch, self.scenario, self.client, self.mailboxes).check()
 
     def settled(self) -> bool:
@@ -596,6 +650,7 @@ def simulate(
     *,
     log: bool = False,
     steps: bool = False,
+    noisy: bool = False,
 ) -> Outcome:
     """Run one history, in memory or on another store, which is empty."""
     history = History(
@@ -603,6 +658,7 @@ def simulate(
         mutant=mutant or Mutant(name="none"),
         store=store or MemoryStore(),
         steps=steps,
+        noisy=noisy,
     )
     world = history.world
     if log:

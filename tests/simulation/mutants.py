@@ -53,30 +53,20 @@ from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
 from tasks.tables.workers import WorkerRow
-from tests.simulation.history import Mutant, simulate
+from tests.simulation.history import Mutant, Outcome, simulate
+from tests.simulation.noise_mutants import NOISE_MUTANTS
+from tests.simulation.patching import Undo, patch
 from worker.slots.lease import Lease
 
 SEEDS = Path(__file__).with_name("mutants.json")
 LIMIT = 1000  # seeds within which a mutant must be caught
-Undo = Callable[[], None]
-
-
-def _patch(owner: Any, name: str, value: object) -> Undo:
-    """Replace an attribute; what is returned puts it back."""
-    old = getattr(owner, name)
-    setattr(owner, name, value)
-
-    def undo() -> None:
-        setattr(owner, name, old)
-
-    return undo
 
 
 def _no_fencing() -> Undo:
     def unguarded(_task: Task, _claim: str) -> None:
         return
 
-    return _patch(transitions, "_fence", unguarded)
+    return patch(transitions, "_fence", unguarded)
 
 
 def _claim_ignored() -> Undo:
@@ -87,7 +77,7 @@ def _claim_ignored() -> Undo:
         taken = replace(attempt, claim=task.claim, number=task.attempt)
         return original(task, taken, files)
 
-    return _patch(transitions, "commit", commit)
+    return patch(transitions, "commit", commit)
 
 
 def _attempt_restarted() -> Undo:
@@ -96,7 +86,7 @@ def _attempt_restarted() -> Undo:
     def claim(task: Task, fencing_token: str, worker: str, now: float, place: int = 0) -> Change:
         return original(replace(task, attempt=task.retries), fencing_token, worker, now, place)
 
-    return _patch(transitions, "claim", claim)
+    return patch(transitions, "claim", claim)
 
 
 def _linked(edges: Sequence[Edge], task: Task) -> Change:
@@ -125,9 +115,9 @@ def _edge_read_before_write() -> Undo:
                 protocol.change_task(self._runtime, step.key, partial(_linked, step.edges))
 
     undo = [
-        _patch(transitions, "create", create_alone),
-        _patch(transitions, "add_interest", interest_alone),
-        _patch(PlanWriter, "batches", late),
+        patch(transitions, "create", create_alone),
+        patch(transitions, "add_interest", interest_alone),
+        patch(PlanWriter, "batches", late),
     ]
     return lambda: [call() for call in undo].clear()
 
@@ -138,7 +128,7 @@ def _count_not_idempotent() -> Undo:
     def unknown(event: CompletionEvent) -> str:
         return f"{event.key[:8]}.{next(numbers)}"
 
-    return _patch(history, "attempt_id", unknown)
+    return patch(history, "attempt_id", unknown)
 
 
 def _epoch_ignored() -> Undo:
@@ -150,7 +140,7 @@ def _epoch_ignored() -> Undo:
     def renew(_self: Leadership) -> None:
         return
 
-    undo = [_patch(history, "load_cursor", load_cursor), _patch(Leadership, "renew", renew)]
+    undo = [patch(history, "load_cursor", load_cursor), patch(Leadership, "renew", renew)]
     return lambda: [call() for call in undo].clear()
 
 
@@ -166,11 +156,11 @@ def _cancel_leaves_the_interest() -> Undo:
         )
         return replace(change, operations=left)
 
-    return _patch(transitions, "drop", drop)
+    return patch(transitions, "drop", drop)
 
 
 def _cancel_forgets_results() -> Undo:
-    return _patch(lifecycle, "what_ended", release.nothing)
+    return patch(lifecycle, "what_ended", release.nothing)
 
 
 def _cancel_counts_what_is_left() -> Undo:
@@ -179,7 +169,7 @@ def _cancel_counts_what_is_left() -> Undo:
     def with_progress(self: Live, running: Iterable[str]) -> RequestRow:
         return original(replace(self, row=replace(self.row, phases={})), running)
 
-    return _patch(Live, "with_progress", with_progress)
+    return patch(Live, "with_progress", with_progress)
 
 
 def _retention_without_expired() -> Undo:
@@ -191,7 +181,7 @@ def _retention_without_expired() -> Undo:
                     blobs.delete(*split_blob(file.blob))
         return 0
 
-    return _patch(Retention, "expire", expire)
+    return patch(Retention, "expire", expire)
 
 
 def _lost_input_forgotten() -> Undo:
@@ -202,7 +192,7 @@ def _lost_input_forgotten() -> Undo:
             return Change(task=task)
         return original(task, missing, edges)
 
-    return _patch(transitions, "heal", heal)
+    return patch(transitions, "heal", heal)
 
 
 def _success_ignored() -> Undo:
@@ -214,7 +204,7 @@ def _success_ignored() -> Undo:
         category, message = min(live.run_failures)
         return brake.Failure(category=category, message=message)
 
-    return _patch(brake, "common_failure", common)
+    return patch(brake, "common_failure", common)
 
 
 def _retry_overruled() -> Undo:
@@ -223,7 +213,7 @@ def _retry_overruled() -> Undo:
     def asked_for(_self: brake.Brake, _live: Live, _task: Task) -> bool:
         return False
 
-    return _patch(brake.Brake, "_asked_for", asked_for)
+    return patch(brake.Brake, "_asked_for", asked_for)
 
 
 def _stopped_without_event() -> Undo:
@@ -236,12 +226,12 @@ def _stopped_without_event() -> Undo:
         )
         return replace(change, operations=left)
 
-    return _patch(transitions, "stop", stop)
+    return patch(transitions, "stop", stop)
 
 
 def _waiting_charged() -> Undo:
     """Of a lost worker's batch, what waited is charged like what was in hand."""
-    return _patch(WatchedAttempt, "in_hand", True)
+    return patch(WatchedAttempt, "in_hand", True)
 
 
 def _waiting_timed() -> Undo:
@@ -256,7 +246,7 @@ def _waiting_timed() -> Undo:
         for one, since in before:
             one.begun, one.since = True, min(one.since, since)
 
-    return _patch(Monitor, "_listed", listed)
+    return patch(Monitor, "_listed", listed)
 
 
 def _rest_dropped() -> Undo:
@@ -272,7 +262,7 @@ def _rest_dropped() -> Undo:
                 del self.left[key]
         return answered
 
-    return _patch(batch._Work, "_write", write)
+    return patch(batch._Work, "_write", write)
 
 
 def _given_back_without_marker() -> Undo:
@@ -283,7 +273,7 @@ def _given_back_without_marker() -> Undo:
         left = tuple(op for op in change.operations if kind_of(op.row) is not RowKind.READY)
         return replace(change, operations=left)
 
-    return _patch(transitions, "give_back", give_back)
+    return patch(transitions, "give_back", give_back)
 
 
 def _claimed_twice() -> Undo:
@@ -301,13 +291,13 @@ def _claimed_twice() -> Undo:
     def claimable(task: Task) -> bool:
         return task.state in (State.READY, State.RUNNING) and not task.not_before
 
-    undo = [_patch(transitions, "claim", claim), _patch(protocol, "_claimable", claimable)]
+    undo = [patch(transitions, "claim", claim), patch(protocol, "_claimable", claimable)]
     return lambda: [call() for call in undo].clear()
 
 
 def _lease_ignored() -> Undo:
     """A worker claims and begins whether its beats succeed or not."""
-    return _patch(Lease, "fresh", True)
+    return patch(Lease, "fresh", True)
 
 
 def _beat_dated_late() -> Undo:
@@ -316,7 +306,7 @@ def _beat_dated_late() -> Undo:
     def renew(self: Lease, _sent: float) -> None:
         self._since = self.clock.monotonic()
 
-    return _patch(Lease, "renew", renew)
+    return patch(Lease, "renew", renew)
 
 
 def _failed_beat_counts() -> Undo:
@@ -329,7 +319,7 @@ def _failed_beat_counts() -> Undo:
         except StoreError:
             return workers.Orders(hold=row.hold)
 
-    return _patch(workers, "beat", beat)
+    return patch(workers, "beat", beat)
 
 
 def _loss_charged() -> Undo:
@@ -349,7 +339,7 @@ def _last_stays_drained() -> Undo:
     def keep(_self: Machines, _now: float) -> None:
         return
 
-    return _patch(Machines, "_keep_some", keep)
+    return patch(Machines, "_keep_some", keep)
 
 
 def _unread_are_gone() -> Undo:
@@ -362,7 +352,7 @@ def _unread_are_gone() -> Undo:
         except StoreError:
             return []
 
-    return _patch(workers, "list_workers", list_workers)
+    return patch(workers, "list_workers", list_workers)
 
 
 def _wait_by_the_wall() -> Undo:
@@ -374,7 +364,7 @@ def _wait_by_the_wall() -> Undo:
             heapq.heappush(self._later, (self._clock.monotonic() + wait, key))
             self._known_later.add(key)
 
-    return _patch(ReadyTasks, "later", later)
+    return patch(ReadyTasks, "later", later)
 
 
 def _order_outlives_a_cancel() -> Undo:
@@ -383,7 +373,7 @@ def _order_outlives_a_cancel() -> Undo:
     def goes_on(stored: RequestRow, live: Live) -> bool:
         return stored.state is not live.row.state or bool(stored.retry_orders)
 
-    return _patch(ending, "_goes_on", goes_on)
+    return patch(ending, "_goes_on", goes_on)
 
 
 def _gone_on_first() -> Undo:
@@ -397,7 +387,7 @@ def _gone_on_first() -> Undo:
         request_operations.change_request(self._runtime, row.id, mark)
         original(self, row, document, newest)
 
-    return _patch(Continuing, "_go_on", go_on)
+    return patch(Continuing, "_go_on", go_on)
 
 
 def _named_twice() -> Undo:
@@ -409,14 +399,14 @@ def _named_twice() -> Undo:
             runtime, row.id, lambda found: replace(found, retried_as=name)
         )
 
-    return _patch(retrying, "_named", named)
+    return patch(retrying, "_named", named)
 
 
 def _refused_counts_as_sent() -> Undo:
     def put_off(self: Postman, mail: outbox.Mail, _error: Exception) -> None:
         outbox.mark_sent(self._store, self._clock, mail, self._clock.now())
 
-    return _patch(Postman, "_put_off", put_off)
+    return patch(Postman, "_put_off", put_off)
 
 
 def _owners_not_counted() -> Undo:
@@ -427,7 +417,7 @@ def _owners_not_counted() -> Undo:
     ) -> Iterator[Operation]:
         return original(store, fresh, {})
 
-    return _patch(history, "_days", days)
+    return patch(history, "_days", days)
 
 
 def _places_not_counted() -> Undo:
@@ -437,7 +427,7 @@ def _places_not_counted() -> Undo:
     def init(self: Dispatch, *some: Any, **more: Any) -> None:
         original(self, *some, **{**more, "places": 0})
 
-    return _patch(Dispatch, "__init__", init)
+    return patch(Dispatch, "__init__", init)
 
 
 def _given_back_charged() -> Undo:
@@ -448,7 +438,7 @@ def _given_back_charged() -> Undo:
         charged = replace(task, retries=task.retries + (not task.place))
         return original(charged, fencing_token, category)
 
-    return _patch(transitions, "give_back", give_back)
+    return patch(transitions, "give_back", give_back)
 
 
 MUTANTS = (
@@ -488,14 +478,19 @@ MUTANTS = (
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
     Mutant(name="places of a host not counted", apply=_places_not_counted),
     Mutant(name="no place charged to the task", apply=_given_back_charged),
+    *NOISE_MUTANTS,
 )
+
+
+def _simulate(seed: int, mutant: Mutant) -> Outcome:
+    return simulate(seed, mutant, noisy=mutant.noisy)
 
 
 def caught_by(mutant: Mutant, first: int) -> int | None:
     """Return the seed of a history that finds a mutant, searched from `first` on and then from 0;
     None when no history finds it."""
     seeds = itertools.chain(range(first, LIMIT), range(first))
-    return next((seed for seed in seeds if simulate(seed, mutant).violation), None)
+    return next((seed for seed in seeds if _simulate(seed, mutant).violation), None)
 
 
 def noted_seeds() -> dict[str, int]:

@@ -20,13 +20,16 @@ class Scenario:
     first: frozenset[str] = frozenset()  # runs of the first step that requests of steps share
 
     @classmethod
-    def of(cls, random: Random, *, steps: bool = False, host: str = "") -> "Scenario":
+    def of(
+        cls, random: Random, *, steps: bool = False, host: str = "", large: bool = False
+    ) -> "Scenario":
         """Plans over a common pool of granules and cells, so that requests share tasks.
 
         With `steps` all requests are for reductions of several steps. Granules come from `host`, if
-        there is one.
+        there is one. A `large` one has some 70 tasks.
         """
         size = random.choice([1, 1, 3])  # some have up to 50 tasks
+        size = 5 if large else size
         days = random.choice([1, 1, 3])  # the tasks of a day are a family
         granules: list[Spec] = [
             _collect(granule, host)

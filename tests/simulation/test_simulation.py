@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 SEEDS = 60
 CHUNK = 10
 STEPS = 20
+NOISY = (4, 5, 6)
 REPLAYED = (7, 102, 118)
 ON_A_FILE = (3, 11, 42, 77)
 
@@ -61,6 +62,14 @@ def test_requests_of_several_steps_meet_all_that_may_happen_to_them() -> None:
         "pairs that share a run of step 1",
     ):
         assert met[what] > 0, what
+
+
+@pytest.mark.parametrize("seed", NOISY)
+def test_no_task_waits_beside_an_idle_slot_on_noisy_hosts(seed: int) -> None:
+    outcome = simulate(seed, noisy=True)
+    assert not outcome.violation, (
+        f"{outcome.violation}; python -m tests.simulation.run --noise --replay {seed}"
+    )
 
 
 @pytest.mark.parametrize("seed", ON_A_FILE)

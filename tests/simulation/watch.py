@@ -88,6 +88,7 @@ class Watch:
     beats: dict[str, float] = field(default_factory=dict)  # when the latest took effect
     steady: dict[str, float] = field(default_factory=dict)  # since when none came late
     unplaced: set[str] = field(default_factory=set)  # claims for which there was no place
+    one_host: bool = False  # all workers are on it: none of them is drained for slowness
     settled: float = math.inf  # when the manager must know again what each worker does
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
@@ -138,6 +139,7 @@ class Watch:
         if row is None:
             self.rows.pop(worker, None)
             return
+        self._drained(workers.WORKER.load(row))
         now, new, old = self.world.now, workers.WORKER.load(row), self.rows.get(worker)
         if old is None or (old.started, old.sequence) != (new.started, new.sequence):
             late = (
@@ -147,6 +149,12 @@ class Watch:
                 self.steady[worker] = now
             self.beats[worker] = now
         self.rows[worker] = new
+
+    def _drained(self, row: workers.WorkerRow) -> None:
+        """Workers that share their host share its load: none is slower than the others."""
+        held = row.hold is not workers.Hold.NONE and row.asked is workers.Ask.NONE
+        if self.one_host and held and row.hold_why.startswith("Its "):
+            self.fail(f"{row.name} is drained, and all workers are on its host")
 
     def _lost(self, task: Task) -> None:
         """A manager that has not stalled gives up no attempt of a worker that beats steadily and
@@ -210,7 +218,7 @@ class Watch:
             if (
                 request not in self.requests  # it has ended
                 or self.requests[request].state is RequestState.CANCELLING
-                or self._fails(request)
+                or self.fails(request)
                 or task_table.interest_row(request, task.key) not in self.interests
             ):
                 continue
@@ -219,7 +227,7 @@ class Watch:
             if task.generation > 1 and request in self.retries:
                 self.fail(f"{_name(task)} is stopped, and {request} is to try it again")
 
-    def _fails(self, request: str) -> bool:
+    def fails(self, request: str) -> bool:
         """Whether a request fails at its first failure, and has one: it is being withdrawn."""
         document = parse_request(json.loads(self.requests[request].document))
         return document.on_missing == "fail" and any(

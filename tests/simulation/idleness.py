@@ -1,0 +1,105 @@
+"""No ready task waits longer than its class's mean while a slot of a live worker is idle.
+
+A slot is idle while its worker beats, is to stay, and runs less than it has slots. A worker that
+was drained for slowness counts, too; one that an operator has drained does not, nor one on whose
+host everything fails. A task waits while it is ready, unless all requests that want it are paused
+or being withdrawn, their owners or its phase are paused or at a limit, or all places of its
+archive's host are taken. Both are looked at again and again: what is not so at one look begins
+anew.
+
+Besides the mean there is time for the product to notice: the manager looks with each heartbeat, a
+worker learns of an order with its next one, and a message that was meant for one host goes to all
+after its patience.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tasks.model.classes import archive_host
+from tasks.model.model import Phase, RequestState, State, Task
+from tasks.tables import restrictions
+from tasks.tables.restrictions import Kind, Restrictions
+from tasks.tables.workers import Ask
+from tests.simulation.actors import SimWorker
+from tests.simulation.places import Places
+from tests.simulation.watch import Watch
+
+LOOK = 2.0
+"""Seconds between two looks."""
+NOTICED = 24.0
+"""Seconds within which the product notices that a slot is idle, and that a worker is needed."""
+
+
+@dataclass
+class Idleness:
+    """Holds ready tasks against idle slots. `mean` is what a task takes on a quiet host."""
+
+    watch: Watch
+    workers: Callable[[], Iterable[SimWorker]]
+    places: Places
+    mean: float
+    waits: dict[str, float] = field(default_factory=dict)  # since when, by task
+    idle: dict[str, float] = field(default_factory=dict)  # since when, by process
+
+    def look(self) -> None:
+        """Look once, and again in a while; ViolationError where a task waits beside a slot."""
+        now = self.watch.world.now
+        self.idle = {name: self.idle.get(name, now) for name in self._idle()}
+        self.waits = {key: self.waits.get(key, now) for key in self._waiting()}
+        worker = min(self.idle, key=lambda name: self.idle[name], default="")
+        key = min(self.waits, key=lambda one: self.waits[one], default="")
+        if worker and key:
+            both = now - max(self.idle[worker], self.waits[key])
+            if both > self.mean + NOTICED:
+                self.watch.fail(
+                    f"task {key[:8]}..{key[-8:]} has waited for {both:.0f} s, usually done in "
+                    f"{self.mean:.0f} s, and {worker} has an idle slot"
+                )
+        self.watch.world.at(LOOK, self.look)
+
+    def _idle(self) -> Iterable[str]:
+        now = self.watch.world.now
+        for worker in self.workers():
+            process, row = worker.process, self.watch.rows.get(worker.name)
+            if process.dead or process.stalled_until > now or row is None or worker.leaving:
+                continue
+            if row.unfit or row.failing:
+                continue
+            if row.asked is Ask.NONE and worker.lease.fresh and len(worker.batches) < worker.slots:
+                yield process.name
+
+    def _waiting(self) -> Iterable[str]:
+        known = Restrictions.of(restrictions.load(self.watch.store))
+        running = [t for t in self.watch.tasks.values() if t.state is State.RUNNING]
+        phases = Counter(task.phase for task in running)
+        free = self._free_requests(known, running)
+        for task in self.watch.tasks.values():
+            ready = task.state is State.READY and not task.not_before
+            if ready and free.intersection(task.interests) and self._passes(task, known, phases):
+                yield task.key
+
+    def _passes(self, task: Task, known: Restrictions, phases: Mapping[Phase, int]) -> bool:
+        limit = known.phase_limits.get(task.phase)
+        if task.phase in known.paused_phases or (limit is not None and phases[task.phase] >= limit):
+            return False
+        return not archive_host(task.task_class) or len(self.places.held) < self.places.number
+
+    def _free_requests(self, known: Restrictions, running: Iterable[Task]) -> set[str]:
+        """The requests of which tasks may be sent."""
+        live = self.watch.requests
+        owners = Counter(live[task.sponsor].owner for task in running if task.sponsor in live)
+        quotas = {
+            one.subject
+            for one in restrictions.load(self.watch.store)
+            if one.kind is Kind.QUOTA_OWNER
+        }
+        return {
+            name
+            for name, row in live.items()
+            if row.state in (RequestState.WRITING, RequestState.RUNNING)
+            and not row.paused
+            and not self.watch.fails(name)
+            and row.owner not in known.paused_owners | quotas
+            and owners[row.owner] < known.owner_limits.get(row.owner, len(self.watch.tasks) + 1)
+        }
