@@ -107,8 +107,7 @@ def read_form(attributes: Mapping[str, AttributeValue], dtype: np.dtype[np.gener
     fills = list(_numbers(attributes, "fill", notes))
     missing = list(_numbers(attributes, "missing", notes))
     ends, as_numbers = _range(attributes, dtype, notes)
-    reversed_ends = ends is not None and ends[1] < ends[0]
-    signed_for_unsigned = reversed_ends and as_numbers and ends is not None and ends[0] >= 0
+    signed_for_unsigned = as_numbers and ends is not None and ends[1] < 0 <= ends[0]
     wanted = _other_sign(attributes, dtype) if dtype.kind in "iu" else None
     if wanted is None and signed_for_unsigned and dtype.kind == "i":
         wanted = np.dtype(f"u{dtype.itemsize}")  # MOD04's QA bytes: int8 with the range [0, -1]

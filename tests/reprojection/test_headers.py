@@ -80,6 +80,9 @@ def faults(granule: Granule, layer: Layer, one: DataSet) -> list[str]:
     lengths = entry.bands_of(layer.base_name) if entry is not None else ()
     if lengths and lengths != tuple(size for _, size in layer.bands):
         found.append(f"bands {layer.bands}, the catalogue has {lengths}")
+    as_unsigned = one.said("_Unsigned") == "true" or one.numbers("valid_range")[-1:] == [-1]
+    if layer.dtype.str[1:] != one.type and not as_unsigned:
+        found.append(f"type {layer.dtype}, stated {one.type}")
     fills = one.numbers("_FillValue")
     if mine is None or mine.fill is None:
         meant = tuple(_as(layer, value) for value in fills)
