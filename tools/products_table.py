@@ -171,7 +171,6 @@ OTHERS = (
         "globe",
     ),
     Other("MCD43GF", "albedo with gaps filled, 30 arc seconds", "globe"),
-    Other("MCD45A1", "burned area (collection 5), monthly, 500 m", "tile"),
     Other("MCD64CMQ", "burned area, monthly, 0.25 degrees", "globe"),
     Other("MCDWD_L3", "flood, daily, 250 m", "geographic tile"),
     Other("VCDWD_L3", "flood (VIIRS), daily, 375 m", "hdf5 geographic tile"),
