@@ -306,6 +306,10 @@ bench-slow: $(STAMP)/dev ## Simulate a fleet with slow machines under each monit
 bench-scale: $(STAMP)/dev ## Drive the manager at 30 k, 300 k and 3 M tasks, and 10,000 workers [ARGS=...]
 	$(BIN)/python -m bench.scale $(or $(ARGS),--fleet 60000)
 
+.PHONY: bench-results
+bench-results: $(STAMP)/dev ## Simulate when the rasters of one request are there: the first, half, all [ARGS=--rasters 40]
+	$(BIN)/python -m bench.result_times $(ARGS)
+
 .PHONY: bench-transfer
 bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SWATHMILL_BENCH_STORAGE=connection string]
 	$(BIN)/python -m bench.transfer --study --plot docs/transfers.svg

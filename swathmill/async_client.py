@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -108,6 +108,15 @@ class AsyncJob:
     async def results(self) -> list[ResultFile]:
         """List the files that are finished."""
         return await asyncio.to_thread(self.job.results)
+
+    async def results_as_made(self) -> AsyncIterator[ResultFile]:
+        """Yield each file once it is finished, as `Job.results_as_made`.
+
+        Cancelled, its thread ends with the look that it is at, within 20 s.
+        """
+        made = self.job.results_as_made()
+        while (one := await asyncio.to_thread(next, made, None)) is not None:
+            yield one
 
     async def download(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _DATE = re.compile(r"\d{4}(-\d{2}){0,2}(T\d{4})?")
 _WINDOW = re.compile(windows.NAME)
 _ALL_YEARS = "0000"
+_SHARE = 20  # a list of results names all: it is asked for when there are a twentieth more
 _MADE = (RequestState.COMPLETE, RequestState.GAPS)
 
 
@@ -100,6 +101,27 @@ class Job:
     def results(self) -> list[ResultFile]:
         """List the files that are finished."""
         return self.client.results(self.id)
+
+    def results_as_made(self) -> Iterator[ResultFile]:
+        """Yield each file once it is finished, until the request has ended.
+
+        What is finished already comes first. A portal that is being restarted is waited for, for
+        two minutes. Of many files, those of up to a twentieth come together.
+
+        Raises:
+            JobFailedError: as `watch`, after the files that were finished.
+        """
+        told: set[tuple[str, str]] = set()
+        listed, status = 0, self.status
+        for status in self.client.follow(self.id):
+            if status.state.ended or status.delivered >= listed + max(1, listed // _SHARE):
+                listed = status.delivered
+                for one in self.results():
+                    if (one.name, one.sha256) not in told:
+                        told.add((one.name, one.sha256))
+                        yield one
+            self.check_confirmed(status)
+        self.ended_as(status)
 
     def download(
         self,

@@ -11,6 +11,7 @@ from tasks.model.model import RequestState
 
 PHASES = ("collection", "reprojection", "aggregation", "reduction")
 LINE_SECONDS = 5.0
+_RESULTS = "results"
 
 
 class ProgressView:
@@ -62,6 +63,10 @@ class ProgressView:
 
     def _show_bars(self, bars: Progress, status: RequestStatus) -> None:
         self._show_preparation(bars, status)
+        if status.outputs and status.preparation is None:
+            if _RESULTS not in self._rows:
+                self._rows[_RESULTS] = bars.add_task(_RESULTS, total=status.outputs, note="made")
+            bars.update(self._rows[_RESULTS], total=status.outputs, completed=status.delivered)
         for phase in PHASES:
             count = status.phases.get(phase)
             if count is None or count.total == 0:
@@ -93,7 +98,7 @@ class ProgressView:
 
 
 def describe(status: RequestStatus) -> str:
-    """One line: the state, how far planning or writing is, and each phase's tasks done of all."""
+    """One line: the state, how far planning or writing is, tasks done by phase, results made."""
     parts = [] if status.preparation is None else [status.preparation.text]
     for phase in PHASES:
         count = status.phases.get(phase)
@@ -102,4 +107,6 @@ def describe(status: RequestStatus) -> str:
             notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
             noted = f" ({', '.join(notes)})" if notes else ""
             parts.append(f"{phase} {count.done}/{count.total}{noted}")
+    if status.outputs:
+        parts.append(f"results {status.delivered}/{status.outputs}")
     return " | ".join([status.state_text, *parts])

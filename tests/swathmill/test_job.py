@@ -159,6 +159,39 @@ def test_a_layer_and_a_folder_are_named_by_text(complete: Job, tmp_path: Path) -
     assert complete.client.submit(str(document)).id
 
 
+@pytest.mark.parametrize("end", [RequestState.COMPLETE, RequestState.CANCELLED])
+def test_each_result_comes_when_it_is_made_and_stays_when_the_rest_is_cancelled(
+    end: RequestState, tmp_path: Path
+) -> None:
+    runtime = live_runtime()
+    manager = ScriptedManager(runtime, tmp_path)
+    with live_portal(runtime, settings()) as portal:
+        token = tokens.issue(SECRET, ADA, tokens.Role.SCIENTIST)
+        job = Client(url=portal.url, token=token).submit(DOCUMENT)
+        manager.tick()
+        made = job.results_as_made()
+        names = []
+        for _ in range(2):
+            manager.tick()
+            names.append(next(made).name)
+            assert not job.client.status(job.id).state.ended
+        set_row(runtime, job.id, state=end, ended=runtime.clock.now(), message="ended.")
+        if end is RequestState.COMPLETE:
+            assert [*made] == []
+        else:
+            with pytest.raises(JobFailedError, match="cancelled"):
+                next(made)
+        assert names == [one.name for one in job.results()]
+        assert all(path.is_file() for path in job.download(tmp_path / "out"))
+
+
+def test_results_come_as_they_are_made_on_asyncio(complete: Job) -> None:
+    async def names() -> list[str]:
+        return [one.name async for one in AsyncJob(job=complete).results_as_made()]
+
+    assert run_async(names()) == [one.name for one in complete.results()]
+
+
 @pytest.mark.parametrize(
     ("state", "says"),
     [
