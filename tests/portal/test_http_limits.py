@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from portal import http_server
 from portal.http_server import Limits
 from tests.serving import serving_app
+from tests.waiting import until
 
 SIZES = Limits(head=4096, headers=20)
 TIMES = Limits(seconds=0.3)
@@ -131,6 +132,42 @@ def test_a_sender_whose_body_nobody_reads_yet_is_not_silent(
         size = 3_000_000
         assert httpx.post(f"{url}/late", content=b"a" * size, timeout=60).json() == size
     assert waited.is_set()
+
+
+def test_heads_of_one_connection_are_counted_apart(url: str) -> None:
+    with connected(url) as connection:
+        for number in range(6):
+            head = b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 1500
+            connection.sendall(head)
+            connection.sendall(b"a" * 500 + b"\r\n\r\n")
+            said = b""
+            while not said.endswith(b'"lives"'):
+                part = connection.recv(4096)
+                assert part, (number, said)
+                said += part
+            assert said.startswith(b"HTTP/1.1 200 ")
+
+
+def test_each_piece_of_a_body_begins_the_wait_anew(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that takes long and whose sender is never silent is taken."""
+    begun = []
+    wait = http_server._Http._wait
+
+    def noted(self: http_server._Http) -> None:
+        begun.append(self)
+        wait(self)
+
+    monkeypatch.setattr(http_server._Http, "_wait", noted)
+    with connected(url) as connection:
+        connection.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n")
+        until(lambda: len(begun) >= 2, what="the head")
+        for number in range(3):
+            connection.sendall(b"a")
+            until(lambda: len(begun) >= 3 + number, what=f"piece {number}")  # noqa: B023
+        connection.sendall(b"a")
+        assert b" 200 " in connection.recv(4096)
 
 
 def test_what_keeps_to_the_limits_is_answered(url: str) -> None:

@@ -223,3 +223,12 @@ def test_a_row_of_ended_sessions_has_a_bounded_size() -> None:
     clock.sleep(session_table.LONGEST + 1)
     session_table.end_one(store, clock, "bob", "new")
     assert len(session_table.ended(store, "bob").singly) == 1
+
+
+def test_what_was_signed_in_the_second_of_the_end_has_ended() -> None:
+    """A cookie has whole seconds, and so has the end; what is signed afterwards is good."""
+    runtime = memory_runtime(ManualClock(1000.0))
+    session_table.end_all(runtime.store, runtime.clock, "ada")
+    row = session_table.ended(runtime.store, "ada")
+    found = {signed: row.ends("token", signed) for signed in (999.0, 1000.0, 1001.0)}
+    assert found == {999.0: True, 1000.0: True, 1001.0: False}

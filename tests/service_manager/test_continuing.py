@@ -147,6 +147,40 @@ def test_cancelling_and_stopping_end_it() -> None:
     assert len(requests(runtime)) == 2
 
 
+@pytest.mark.parametrize("begun", [RequestState.WRITING, RequestState.RUNNING])
+def test_cancelling_one_that_runs_ends_its_standing(begun: RequestState) -> None:
+    runtime = at_start()
+    name = standing(runtime)
+    request_operations.change_request(runtime, name, lambda row: replace(row, state=begun))
+    request_operations.order(runtime, name, RequestOrder.CANCEL)
+    row = request_operations.load(runtime, name)
+    assert (row.state, row.standing) == (RequestState.CANCELLING, 0)
+    ended(runtime, name, RequestState.CANCELLED)
+    runtime.clock.sleep(30 * DAY)
+    Continuing(runtime, found("2012-05-06"), now).look()
+    assert len(requests(runtime)) == 1
+
+
+@pytest.mark.parametrize(("day", "searched"), [(-1, False), (0, True), (1, True)])
+def test_a_later_day_is_searched_for_on_the_very_day(day: int, searched: bool) -> None:
+    """The span ends the day before; `day` counts from the first later one."""
+    runtime = memory_runtime(ManualClock(START + day * DAY))
+    name = standing(runtime, time={"start": "2012-01-01", "end": "2012-04-30"})
+    ended(runtime, name)
+
+    def due(row: RequestRow) -> RequestRow:
+        return replace(row, submitted=row.submitted - 7 * DAY)
+
+    request_operations.change_request(runtime, name, due)
+    asked: list[Request] = []
+
+    def newest(request: Request) -> None:
+        asked.append(request)
+
+    Continuing(runtime, newest, now).look()
+    assert bool(asked) is searched
+
+
 def test_out_of_season_nothing_is_searched_for() -> None:
     runtime = at_start()
     span = {"start": "2012-01-01", "end": "2012-04-30", "every": {"from": "01-01", "to": "02-01"}}

@@ -10,6 +10,7 @@ from reprojection.read.completeness import Completeness
 from service_manager.requests import ending
 from service_manager.requests.ending import Verdict
 from service_manager.tasks.manager_cache import Live
+from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.model import (
     ArtifactFile,
@@ -321,6 +322,29 @@ def test_a_request_ends_with_its_counts_its_gaps_and_a_mail() -> None:
     assert row.message in body
     assert "https://portal.example/requests/r" in body
     assert "kept until 2023-12-14" in body
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_request_whose_mail_could_not_be_written_has_not_ended(
+    planned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended before its mail, it would never get one."""
+    one = Ending(RequestState.RUNNING if planned else RequestState.PLANNING)
+
+    def end() -> RequestRow:
+        return one.end([result("a")]) if planned else one.end_without_plan(RequestState.FAILED)
+
+    def away(*_: object) -> None:
+        raise StoreError("storage is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(outbox, "put", away)
+        with pytest.raises(StoreError):
+            end()
+    assert not one.row.state.ended
+    assert one.mails == []
+    assert end().state.ended
+    assert len(one.mails) == 1
 
 
 def test_more_gaps_than_a_row_has_are_kept_in_a_blob_and_an_end_may_be_repeated() -> None:

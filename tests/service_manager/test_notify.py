@@ -166,6 +166,19 @@ def test_a_mail_that_was_taken_while_storage_is_away_is_not_sent_again(
     assert len(catcher.mails) == 1
 
 
+def test_what_is_recorded_late_does_not_undo_that_a_mail_was_sent() -> None:
+    """A manager that stalled says that the mail was refused, after another one has sent it."""
+    store, clock = MemoryStore(), ManualClock()
+    outbox.put(store, clock, mail())
+    (stale,) = outbox.unsent(store)
+    outbox.mark_sent(store, clock, stale, clock.now())
+    outbox.mark_failed(store, clock, stale, "greylisted")
+    outbox.mark_sent(store, clock, stale, clock.now() + 60)
+    (kept,) = outbox.mails(store)
+    assert (kept.sent_at, kept.error, kept.tries) == (clock.now(), "", 0)
+    assert not list(outbox.unsent(store))
+
+
 def test_a_mail_that_is_not_taken_waits_longer_each_time(
     plain: MailServer, catcher: Catcher
 ) -> None:

@@ -12,8 +12,10 @@ from service_manager.tasks.allowance import Allowance, Need
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.model import classes
+from tasks.model.model import Phase
 from tasks.model.spec import CollectSpec
 from tasks.tables.manager_rows import HostQueue
+from tasks.tables.restrictions import Restrictions
 from tests.service_manager.test_decisions import cache, family_of, running, sent
 
 HOST = "archive.example.org"
@@ -110,6 +112,33 @@ def test_what_waits_for_places_takes_no_room_from_what_needs_none() -> None:
     assert sent(dispatch, seen, 0.0) == ["r00000"]
     dispatch.remove("r00000")
     assert sent(dispatch, seen, 1.0) == ["r00001"] or "w1" in dispatch.sent("r")
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["places", "limit"])
+def test_what_waits_for_a_limit_waits_in_every_request(limited: bool) -> None:
+    """Who fills the last place, or the limit of a phase, has all requests looked at again."""
+    dispatch = Dispatch(window=64, resend=30, places=0 if limited else 3)
+    seen = cache(("l", "a", 1.0), ("s", "b", 2.0), slots=20)
+    limits = {Phase.COLLECTION: 3} if limited else {Phase.REPROJECTION: 100}
+    seen.restrictions = Restrictions(phase_limits=limits)
+    for request in ("l", "s"):
+        fetching(dispatch, 10, request)
+        dispatch.add(f"w{request}", request, WARP)
+    chosen = sent(dispatch, seen, 0.0)
+    assert sorted(key for key in chosen if key[0] != "w") == ["l00000", "l00001", "s00000"]
+    assert {"wl", "ws"} <= set(chosen)
+
+
+def test_what_comes_back_takes_no_room_from_what_needs_no_place() -> None:
+    dispatch, seen = Dispatch(window=1, resend=30, places=40), cache(("r", "a", 1.0), slots=1)
+    fetching(dispatch, dispatch.most)
+    back = sent(dispatch, seen, 0.0)
+    assert back
+    dispatch.unsend(back)
+    for number in range(dispatch.most + 1):
+        dispatch.add(f"w{number:03}", "r", WARP)
+    known = dispatch.known()
+    assert sum(key.startswith("w") for key in known) == dispatch.most
 
 
 def test_places_are_shared_among_requests_in_turn() -> None:

@@ -153,6 +153,24 @@ def test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays() -> N
         assert kept()[0] == left
 
 
+@pytest.mark.parametrize("hour", [0, 23])
+def test_the_day_in_which_the_history_s_days_begin_is_kept_whole(hour: int) -> None:
+    """Counts go by whole days, failures by the moment."""
+    b = Bench(plans={})
+    store = b.runtime.store
+    day = 19_000 * DAY
+    moments = [day - 1, day, day + DAY - 1]
+    batch = [failure(2 * number, moment) for number, moment in enumerate(moments)]
+    history.count(store, batch, epoch=1)
+    before = day + hour * 3600.0 + 1.0
+    assert sum(history.forgetting(store, before)) > 0
+    first = dt.datetime.fromtimestamp(day, dt.UTC).date()
+    (left,) = history.executions_between(store, dt.date.min, dt.date.max, worker="w-0")
+    assert (left.day, left.count) == (first, 2)
+    failed = history.failures(store, 0, 2 * day, Category)
+    assert sorted(one.ended for one in failed) == [one for one in moments if one >= before]
+
+
 def failure(number: int, ended: float) -> CompletionEvent:
     return CompletionEvent(
         key=f"{number:064x}",
@@ -227,6 +245,23 @@ def test_an_artifact_expires_when_all_who_have_it_ended_long_ago() -> None:
     assert (scene.task(key).state, scene.task(key).interests) == (State.EXPIRED, ())
     assert looked_at(keeper) == 0
     assert keeper.stored()[0][0].artifacts == 0
+
+
+def test_what_was_needed_at_one_look_is_let_go_at_a_later_one() -> None:
+    """When requests ended is read anew for each shard: a request that ran does so for a time."""
+    b = Bench(plans={"p": plan_of(G, TOP, outputs={"top": "out"})})
+    request = b.submit("p")
+    while not b.ran:
+        b.rounds(1)
+    dear = Policy(storage=1e12, results=10 * DAY)
+    keeper = Retention(b.runtime, wait=10, policy=dear)
+    assert sum(keeper.expire(shard) for shard in SHARDS) == 0
+    b.until_ended(request)
+    b.rounds(40)
+    b.runtime.clock.sleep(9 * DAY)
+    assert sum(keeper.expire(shard) for shard in SHARDS) == 1  # what it was made of
+    b.runtime.clock.sleep(2 * DAY)
+    assert sum(keeper.expire(shard) for shard in SHARDS) == 1
 
 
 def test_an_artifact_that_is_wanted_anew_meanwhile_stays() -> None:

@@ -27,6 +27,7 @@ from tasks.tables import (
     task_table,
     transitions,
 )
+from tasks.tables.request_table import RequestRow
 from tasks.tables.retrying import NothingToRetryError, Scope
 from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import TaskTable
@@ -697,3 +698,21 @@ def test_who_is_about_to_write_a_fallback_task_that_is_withdrawn_is_refused() ->
     retries(scene)._drop(scene.cache.requests["r"], CELL.key[0] + "f" * 63, CELL.key)
     with pytest.raises(ConflictError):
         scene.tasks.transact(shard, [guard])
+
+
+def test_an_order_that_comes_while_others_are_obeyed_is_obeyed_after_them() -> None:
+    scene = a_cell()
+    scene.process()
+    live = ordered(scene)
+    obeying = retries(scene).batches(live)
+    next(obeying)
+    late = str(Scope(category=Category.BAD_IMAGE_FORMAT))
+
+    def order(row: RequestRow) -> RequestRow:
+        return replace(row, retry_orders=(*row.retry_orders, late))
+
+    request_operations.change_request(scene.runtime, "r", order)
+    for _ in obeying:
+        pass
+    assert live.row.retry_orders == (late,)
+    assert request_operations.load(scene.runtime, "r").retry_orders == (late,)

@@ -69,6 +69,12 @@ def test_what_a_request_needs_is_kept_whatever_it_costs(ended: tuple[float, ...]
 def test_results_are_kept_for_their_days() -> None:
     assert one(size=1000 * GB, ended=(29,)).why(POLICY, NOW) is Why.RESULT
     assert one(size=1000 * GB, ended=(31,), age=31).why(POLICY, NOW) is Why.NOT
+    assert one(size=1000 * GB, ended=(30,), age=31).why(POLICY, NOW) is Why.NOT
+
+
+@pytest.mark.parametrize("ended", [(29, 400), (400, 29), (29, 31)])
+def test_a_result_is_kept_for_the_last_of_its_requests(ended: tuple[float, ...]) -> None:
+    assert one(size=1000 * GB, age=500, ended=ended).why(POLICY, NOW) is Why.RESULT
 
 
 def test_a_quota_takes_what_costs_least_for_its_size_and_no_more_than_it_must() -> None:
