@@ -170,6 +170,13 @@ test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real gran
 	$(PYTEST) -n 3 $(TESTS) -m "not slow and not proof and not integration and not browser and not real_data" \
 	    $(PYTEST_ARGS)
 
+.PHONY: test-zones
+test-zones: $(STAMP)/dev ## Run the quick tests 13 hours ahead of UTC, and 11 behind [TESTS=...] [PYTEST_ARGS=...]
+	@for zone in XXX-13 XXX+11; do \
+	    TZ=$$zone $(PYTEST) -n 3 $(TESTS) \
+	        -m "not slow and not proof and not integration and not browser and not real_data" $(PYTEST_ARGS) || exit 1; \
+	done
+
 .PHONY: test-pythons
 test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): quick tests, the sample request
 	@sh tools/test-pythons.sh

@@ -1,6 +1,7 @@
 """The portal's application: pages and API that share one set of services."""
 
 import threading
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -103,6 +104,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+HTTPS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
+"""Where the portal's address is HTTPS. Other names below its host are not told."""
 _WEEK = 7 * 86400
 _ROUTERS = (
     api.router,
@@ -221,7 +224,8 @@ def create_app(
     app.add_middleware(Unchanged)
     app.add_middleware(Compressed)
     app.add_middleware(OpenToPages)
-    app.add_middleware(_Headers)
+    is_https = settings.portal_url.startswith("https://")
+    app.add_middleware(_Headers, headers=HEADERS | (HTTPS_HEADERS if is_https else {}))
     if isinstance(runtime.store, LocalStore):
         app.add_middleware(Repeats, store=runtime.store)
     app.add_middleware(CallLimit, limits=portal.limits, refusal=refusal)
@@ -255,8 +259,9 @@ def _methods(request: Request) -> set[str]:
 class _Headers:
     """Adds the security headers that browsers obey, and how long static files are cached."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
         self._app = app
+        self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -266,7 +271,7 @@ class _Headers:
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
                 if scope["path"].startswith("/static/") and message["status"] == 200:
                     fresh = scope["query_string"].startswith(b"v=")

@@ -6,8 +6,10 @@ programs (Parquet, JSON) hold all texts unchanged.
 """
 
 import re
+import unicodedata
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_DROPPED = ("Zs", "Zl", "Zp", "Cc", "Cf")
 # Numbers, and offsets from UTC.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]\d{2}:\d{2}")
 
@@ -17,7 +19,15 @@ def cell(value: object) -> object:
     return text_cell(value) if isinstance(value, str) else value
 
 
+def _begun(text: str) -> str:
+    """Return a text without what is dropped before it: spaces, and what nobody sees."""
+    for place, character in enumerate(text):
+        if character in _FORMULA or unicodedata.category(character) not in _DROPPED:
+            return text[place:]
+    return ""
+
+
 def text_cell(text: str) -> str:
     """Return what to write for a text."""
-    runs = text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text)
+    runs = _begun(text).startswith(_FORMULA) and not _NUMBER.fullmatch(text)
     return f"'{text}" if runs else text

@@ -29,6 +29,7 @@ from tasks.errors import (
 )
 from tasks.model.packages import NoPackageError, PackageError
 from tasks.refusal_wording import sentence
+from tasks.shown_text import shown_in_json
 from tasks.storage.schema import OtherSchemaError
 from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
 
@@ -382,6 +383,13 @@ def register_problems(
         app.add_exception_handler(kind, answer)
 
 
+class _SeenJson(JSONResponse):
+    """JSON that a terminal shows: what a caller wrote comes back in it."""
+
+    def render(self, content: object) -> bytes:
+        return shown_in_json(super().render(content).decode()).encode()
+
+
 def problem_json(problem: Problem) -> JSONResponse:
     """Encode a problem as RFC 9457 JSON."""
     content = ProblemAnswer(
@@ -395,7 +403,7 @@ def problem_json(problem: Problem) -> JSONResponse:
             AlsoAnswer(field=e.field, detail=e.problem, remedy=e.remedy) for e in problem.also
         ),
     ).model_dump()
-    return JSONResponse(content, problem.status, problem.headers, PROBLEM_JSON)
+    return _SeenJson(content, problem.status, problem.headers, PROBLEM_JSON)
 
 
 def wants_page(request: Request) -> bool:

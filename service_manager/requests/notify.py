@@ -25,6 +25,7 @@ from tasks.model.model import RequestState
 from tasks.model.plan import Gap
 from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
+from tasks.shown_text import in_one_line, shown
 from tasks.storage.clock import Clock
 from tasks.storage.store import Store
 from tasks.tables import outbox, request_operations
@@ -258,11 +259,12 @@ def message(
     text["From"] = formataddr(("Swathmill", sender))
     text["To"] = mail.to
     # Python decodes `=?utf-8?q?=0A...?=`, and writes its line break: a title could add headers.
-    text["Subject"] = " ".join(mail.subject.replace("=?", "= ?").split())
+    text["Subject"] = in_one_line(mail.subject.replace("=?", "= ?"))
     text["Date"] = formatdate(mail.written)
     text["Message-ID"] = mail.message_id
     text["Auto-Submitted"] = "auto-generated"
-    said = signing.sign(mail) if signing else mail.body
+    body = replace(mail, body=shown(mail.body))
+    said = signing.sign(body) if signing else body.body
     text.set_content(said)
     cid = f"{mail.id}.png@swathmill" if picture else ""
     html = EmailMessage()

@@ -28,7 +28,9 @@ def test_a_session_is_kept_from_scripts_other_sites_and_plain_http(portal_url: s
     made = live_portal(memory_runtime(), settings(portal_url=portal_url))
     with made as portal, portal.visitor() as client:
         client.follow_redirects = False
-        (cookie,) = cookies_of(client.get(portal.link()), COOKIE)
+        answer = client.get(portal.link())
+    (cookie,) = cookies_of(answer, COOKIE)
+    assert ("Strict-Transport-Security" in answer.headers) == portal_url.startswith("https://")
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert f"Max-Age={tokens.LIFETIMES[Use.SESSION]}" in cookie

@@ -14,7 +14,21 @@ WRITERS = {"DictWriter", "CSVWriter", "to_csv"}
 
 @pytest.mark.parametrize(
     "text",
-    ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", " =1", '=HYPERLINK("x")', "\uff1d1", "-2-3"],
+    [
+        "=1+1",
+        "+A1",
+        "-A1",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        " =1",
+        '=HYPERLINK("x")',
+        "\uff1d1",
+        "-2-3",
+        "\ufeff=1",
+        "\u00a0-1",
+        "\u200b+A1",
+    ],
 )
 def test_a_formula_gets_an_apostrophe(text: str) -> None:
     assert cell(text) == f"'{text}"
