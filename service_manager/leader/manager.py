@@ -190,8 +190,12 @@ class Manager:
         )
 
     def waiting_for_places(self) -> tuple[HostQueue, ...]:
-        """Return the archive hosts whose places are all taken, with the tasks that wait."""
-        return tuple(self._dispatch.waiting_for_places(self.cache))
+        """Return the archive hosts whose places are all taken, with the tasks that wait.
+
+        After them come the packages for whose runs there is no more room.
+        """
+        hosts = self._dispatch.waiting_for_places(self.cache)
+        return (*hosts, *self._dispatch.waiting_for_room(self.cache))
 
     @property
     def stored(self) -> tuple[tuple[PhaseStore, ...], int]:
@@ -246,6 +250,8 @@ class Manager:
             self._ended(event)
         for event in result.returned:
             self._attempts.returned(event)
+            if event.message:
+                self._dispatch.no_room(self.cache, event.task_class, event.message)
             self._ready_again(event)
         for task in result.ready:
             self._ready.now(task)

@@ -24,6 +24,7 @@ from service_manager.tasks.fresh_tasks import FreshTasks
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
+from service_manager.tasks.rooms import Rooms
 from tasks.messages.queues import FIRST
 from tasks.model.model import Phase
 from tasks.model.task_keys import family, mates
@@ -109,6 +110,8 @@ class Dispatch:
         self._locations = locations
         self._patience = patience
         self._places = places
+        self._rooms = Rooms()
+        self._now = 0.0  # of the latest choice
         self._ready: dict[str, _Ready] = {}
         self._tasks: dict[str, _Task] = {}  # by key
         self._seen: dict[str, float] = {}  # when each was first seen by `queues`
@@ -149,7 +152,7 @@ class Dispatch:
         self.remove(key)
         ready = self._ready.setdefault(sponsor, _Ready())
         # What needs a place may wait for long: it takes no room from what needs none.
-        placed = bool(task.need.host)
+        placed = task.need.scarce
         if ready.fresh.number(placed=placed) >= self.most:
             ready.more = True
             last, other = ready.fresh.last(placed=placed)
@@ -182,23 +185,25 @@ class Dispatch:
         """Count the ready tasks that a slot may take, by request.
 
         Of a request with more ready tasks than are remembered, all that have not ended count; of an
-        owner under a limit no more than that, and of an archive host no more than its free places.
+        owner under a limit no more than that, of an archive host no more than its free places, and
+        of a package no more runs than there is room for.
         """
         counts: dict[str, int] = {}
         paused, left = cache.restrictions.paused_phases, dict(cache.restrictions.owner_limits)
-        places = self._free_places(cache)
+        free = self._free_places(cache)
         for request, ready in self._ready.items():
             live = cache.requests.get(request)
             if not self._may(cache, request):
                 continue
             needs = [self._tasks[key].need for key in itertools.chain(ready.fresh, ready.sent)]
-            hosts = Counter(need.host for need in needs if need.phase not in paused)
-            counts[request] = hosts.pop("", 0)
-            for host, number in hosts.items():
-                some = min(number, places[host]) if self._places else number
+            scarce = Counter(n.host or n.package for n in needs if n.phase not in paused)
+            counts[request] = scarce.pop("", 0)
+            for what, number in scarce.items():
+                some = min(number, free.get(what, number))
                 counts[request] += some
-                places[host] -= some
-            if ready.more and live is not None and not paused and not (hosts and self._places):
+                if what in free:
+                    free[what] -= some
+            if ready.more and live is not None and not paused and not free.keys() & scarce.keys():
                 counts[request] = max(counts[request], live.pending)
             if (owner := _owner(cache, request)) in left:
                 counts[request] = min(counts[request], left[owner])
@@ -269,7 +274,7 @@ class Dispatch:
         The owner with the least in flight comes first, then the request with the least, then the
         oldest: one request cannot hide another, however large.
         """
-        self._slots = cache.slots
+        self._slots, self._now = cache.slots, now
         allowance = self._allowance(cache)
         due = self._all_due(now, allowance)
         room = self._room(cache, due, now)
@@ -441,16 +446,67 @@ class Dispatch:
         )
         return taken
 
+    def no_room(self, cache: ManagerCache, task_class: str, why: str) -> None:
+        """Take note that a worker found no room for a run of a package and gave its task back."""
+        package = Need.of(task_class).package
+        if package:
+            at_work = self._at_work(cache)[package]
+            self._rooms.lacked(package, at_work, why, self._now)
+
+    def waiting_for_room(self, cache: ManagerCache) -> list[HostQueue]:
+        """List the packages for whose runs there is no more room, with the runs that wait."""
+        rooms = self._rooms.limits(self._now, self._slots)
+        taken = self._at_work(cache)
+        waiting = Counter(
+            self._tasks[key].need.package
+            for request, ready in self._ready.items()
+            if self._may(cache, request)
+            for key in ready.fresh
+        )
+        return [
+            HostQueue(
+                host=package.partition(" ")[2],
+                places=number,
+                waiting=waiting[package],
+                why=self._rooms.why(package),
+            )
+            for package, number in sorted(rooms.items())
+            if taken[package] >= number and waiting[package]
+        ]
+
+    def _at_work(self, cache: ManagerCache) -> Counter[str]:
+        """Count the messages of each package's runs that are sent, and those in a slot."""
+        running = cache.running.values()
+        taken = held_places((one for one in running if one.key not in self._tasks), _package)
+        taken.update(
+            package
+            for ready in self._ready.values()
+            for _, package in {
+                (sent.message, self._tasks[key].need.package) for key, sent in ready.sent.items()
+            }
+            if package
+        )
+        return taken
+
     def _free_places(self, cache: ManagerCache) -> dict[str, int]:
-        """Return the places of each host that no attempt holds, at least 0."""
-        held = held_places(cache.running.values())
-        hosts = {task.need.host for task in self._tasks.values()}
-        return {host: max(0, self._places - held[host]) for host in hosts}
+        """Return the places of hosts, and the room of packages, that no attempt holds."""
+        running = cache.running.values()
+        rooms = self._rooms.limits(self._now, self._slots)
+        held = held_places(running, _package) if rooms else Counter[str]()
+        free = {package: max(0, number - held[package]) for package, number in rooms.items()}
+        if self._places:
+            held = held_places(running)
+            hosts = {task.need.host for task in self._tasks.values()}
+            free |= {host: max(0, self._places - held[host]) for host in hosts}
+        return free
 
     def _allowance(self, cache: ManagerCache) -> Allowance:
         allowance = Allowance(cache.restrictions, self._places)
         if self._places:
             allowance.hosts = self._taken_places(cache)
+        allowance.rooms = self._rooms.limits(self._now, self._slots)
+        if allowance.rooms:
+            allowance.packages = self._at_work(cache)
         if cache.restrictions.phase_limits:
             sent = (key for ready in self._ready.values() for key in ready.sent)
             allowance.phases.update(
@@ -542,7 +598,8 @@ class Dispatch:
         for key in self._ready[request].fresh.placed:
             need = self._tasks[key].need
             taken = look.allowance.hosts[need.host]
-            if taken < min(self._places, self._slots // 2) and look.allowance.passes(need):
+            least = min(self._places, self._slots // 2)
+            if need.host and taken < least and look.allowance.passes(need):
                 return key
         look.unplaced.add(request)
         return ""
@@ -639,7 +696,7 @@ class Dispatch:
         for sponsor, some in back.items():
             tasks = ((key, self._tasks[key]) for key in some)
             self._ready[sponsor].fresh.put_back(
-                (key, task.rank, bool(task.need.host)) for key, task in tasks
+                (key, task.rank, task.need.scarce) for key, task in tasks
             )
 
 
@@ -692,6 +749,10 @@ class _Room:
     def take(self, tasks: int) -> None:
         self.messages -= 1
         self.tasks -= tasks
+
+
+def _package(task_class: str) -> str:
+    return Need.of(task_class).package
 
 
 def _owner(cache: ManagerCache, request: str) -> str:

@@ -32,11 +32,15 @@ class PhaseQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class HostQueue:
-    """An archive host all of whose places are taken, and the ready tasks that wait for one."""
+    """An archive host all of whose places are taken, and the ready tasks that wait for one.
+
+    Or, with `why`, a package for whose runs there is no more room: what the latest waited for.
+    """
 
     host: str
     places: int
     waiting: int
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

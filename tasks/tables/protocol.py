@@ -179,16 +179,20 @@ def fail(
 
 
 def give_back(
-    runtime: Runtime, claims: Mapping[str, str], category: Category | None = None
+    runtime: Runtime,
+    claims: Mapping[str, str],
+    category: Category | None = None,
+    why: str = "",
 ) -> None:
     """Change claimed tasks of one shard that were not begun from RUNNING to READY.
 
     `claims` has their fencing tokens by key. No attempt is recorded and no budget spent. With a
-    `category`, each goes into no batch the next time. Raises StoreError as `change_tasks` does.
+    `category`, each goes into no batch the next time. `why` says for what there was no room.
+    Raises StoreError as `change_tasks` does.
     """
 
     def decision(token: str) -> transitions.Decision:
-        return lambda task: transitions.give_back(task, token, category)
+        return lambda task: transitions.give_back(task, token, category, why)
 
     change_tasks(runtime, {key: decision(token) for key, token in claims.items()})
     runtime.wakeups.publish(*claims)

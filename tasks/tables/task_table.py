@@ -311,9 +311,9 @@ def wait_event(task: Task) -> Upsert:
     return _put_event(task, f"w{task.generation:06d}")
 
 
-def return_event(task: Task) -> Upsert:
+def return_event(task: Task, why: str = "") -> Upsert:
     """Write the event that a task that was claimed is ready again, without an attempt."""
-    return _put_event(task, f"b{task.attempt:06d}", category=task.category)
+    return _put_event(task, f"b{task.attempt:06d}", category=task.category, message=why)
 
 
 def _attempt_row(key: str, number: int) -> str:

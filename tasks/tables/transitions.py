@@ -218,14 +218,17 @@ def claim(task: Task, fencing_token: str, worker: str, now: float, place: int = 
     return _change(task, new)
 
 
-def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
+def give_back(
+    task: Task, fencing_token: str, category: Category | None = None, why: str = ""
+) -> Change:
     """Change RUNNING to READY without an attempt: its worker did not begin what it had claimed.
 
-    With a `category`, it goes into no batch the next time.
+    With a `category`, it goes into no batch the next time. The event says `why`, if there was no
+    room for it.
     """
     _fence(task, fencing_token)
     new = replace(task, state=State.READY, claim="", worker="", category=category or task.category)
-    return _change(task, new, (task_table.return_event(new),))
+    return _change(task, new, (task_table.return_event(new, why),))
 
 
 def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:

@@ -180,7 +180,8 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
         assert "the mail server does not take" not in client.get("/operations").text
     full = HostQueue(host="archive.example.org", places=8, waiting=1200)
     row = replace(row, refused=RefusedMails(count=3, error="ConnectionRefusedError: <no>"))
-    row = replace(row, hosts=(full,))
+    room = HostQueue(host="own 1a2b3c4d", places=2, waiting=1, why="it waited for <2> processors")
+    row = replace(row, hosts=(full, room))
     manager_rows.put(runtime.store, row)
     standby = replace(row, name="manager-2", acts=False, queues=(), stored=(), shards=0)
     manager_rows.put(runtime.store, standby)
@@ -201,6 +202,8 @@ def test_the_page_shows_managers_queue_and_storage(portal: LivePortal, runtime: 
     )
     assert "1,200 collections wait for one of the 8 connections to" in page
     assert "Swathmill's own limit, <code>SWATHMILL_HOST_CONNECTIONS</code>" in page
+    assert "1 run waits for room beside the 2 of" in page
+    assert "it waited for &lt;2&gt; processors" in page
     assert "1,234" in page
     assert "1 min 5 s" in page
     assert "2 GB" in kept

@@ -268,8 +268,10 @@ def _rest_dropped() -> Undo:
 def _given_back_without_marker() -> Undo:
     original = transitions.give_back
 
-    def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
-        change = original(task, fencing_token, category)
+    def give_back(
+        task: Task, fencing_token: str, category: Category | None = None, why: str = ""
+    ) -> Change:
+        change = original(task, fencing_token, category, why)
         left = tuple(op for op in change.operations if kind_of(op.row) is not RowKind.READY)
         return replace(change, operations=left)
 
@@ -434,9 +436,11 @@ def _given_back_charged() -> Undo:
     """What a worker had no place for costs its task a try."""
     original = transitions.give_back
 
-    def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
+    def give_back(
+        task: Task, fencing_token: str, category: Category | None = None, why: str = ""
+    ) -> Change:
         charged = replace(task, retries=task.retries + (not task.place))
-        return original(charged, fencing_token, category)
+        return original(charged, fencing_token, category, why)
 
     return patch(transitions, "give_back", give_back)
 

@@ -278,6 +278,8 @@ def test_a_task_without_room_goes_back_and_costs_it_nothing(bench: Bench) -> Non
     task = bench.world.task(key)
     assert (task.state, task.claim, task.retries, task.category) == (State.READY, "", 0, None)
     assert not bench.world.runtime.tasks.attempts(key)
+    (event,) = bench.world.runtime.tasks.events(key[0], 10)
+    assert (event.number, event.message) == (0, "its machine has no room")
     bench.child.messages = [Succeeded(files=(FILE,))]
     bench.supervisor.execute([key])
     assert bench.world.task(key).state is State.DONE

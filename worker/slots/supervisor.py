@@ -262,7 +262,7 @@ class Supervisor:
             with self._lock:
                 batch.in_hand = None
                 batch.waiting.appendleft(slot.claimed)
-            self._give_back(batch, slot.claimed.claim)
+            self._give_back(batch, slot.claimed.claim, slot.postponed)
             return
         if end.diagnosis is None:
             self.fitness.succeeded()
@@ -278,7 +278,7 @@ class Supervisor:
         if waits >= _UNWRITTEN:
             self._write(batch)
 
-    def _give_back(self, batch: _Batch, claim: str = "") -> None:
+    def _give_back(self, batch: _Batch, claim: str = "", why: str = "") -> None:
         """Make waiting tasks of a batch READY again: all, or the one of a claim.
 
         It is tried once, because the monitor finds them, too.
@@ -289,7 +289,8 @@ class Supervisor:
         if not back:
             return
         try:
-            protocol.give_back(self.runtime, {one.task.key: one.claim for one in back})
+            claims = {one.task.key: one.claim for one in back}
+            protocol.give_back(self.runtime, claims, why=why)
         except StoreError as error:
             self._log.warning("tasks not given back", tasks=len(back), error=str(error))
         else:
