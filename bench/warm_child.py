@@ -47,6 +47,7 @@ from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
 from worker.sandbox import sandbox
 from worker.sandbox.children import Children, start_forkserver
+from worker.sandbox.makers import reading_tier
 from worker.sandbox.messages import ChildSettings, Job, Message, Succeeded
 from worker.slots import attempt
 
@@ -185,9 +186,14 @@ def run(children: Children, job: Job) -> tuple[Succeeded, float, bool]:
 def measure(folder: Path, settings: Settings, attempts: int) -> tuple[dict[str, object], bool]:
     """Run the attempts; return what was measured, and whether it is as it must be."""
     given = ChildSettings(
-        settings=settings, cache=folder / "cache", sandbox=sandbox.report(settings).tier
+        settings=settings,
+        cache=folder / "cache",
+        sandbox=sandbox.report(settings).tier,
+        reading=reading_tier(),
     )
-    children = Children(partial(attempt.prepare, given), int(settings.attempt_memory_gb * _GB), 1)
+    homes = folder / "scratch"
+    memory_limit = int(settings.attempt_memory_gb * _GB)
+    children = Children(partial(attempt.prepare, given), memory_limit, 1, homes)
     names = [path.name for path in sorted((folder / "archive").glob("*.hdf"))]
     jobs = Jobs(folder=folder, names=[*names[:6], *names[-4:]], packages=packages(folder))
     blobs = connect(settings).blobs
@@ -244,7 +250,10 @@ def median_ms(seconds: list[float]) -> float:
 def in_fresh_child(given: ChildSettings, job: Job) -> tuple[Succeeded, float]:
     """Run a job in a child of its own; its cache is the same."""
     children = Children(
-        partial(attempt.prepare, given), int(given.settings.attempt_memory_gb * _GB), 0
+        partial(attempt.prepare, given),
+        int(given.settings.attempt_memory_gb * _GB),
+        0,
+        job.scratch.parent,
     )
     made, seconds, _ = run(children, job)
     return made, seconds

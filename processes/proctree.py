@@ -16,12 +16,17 @@ def descendants(root: int) -> list[int]:
 
     A process that changes parents during the walk may be missed: walk again until none is left.
     """
-    found: list[int] = []
+    return [child for below in tree(root).values() for child in below]
+
+
+def tree(root: int) -> dict[int, list[int]]:
+    """List the children of `root` and of each process below it, by parent, parents first."""
+    found: dict[int, list[int]] = {}
     queue = [root]
     while queue:
-        for child in children(queue.pop(0)):
-            found.append(child)
-            queue.append(child)
+        parent = queue.pop(0)
+        found[parent] = children(parent)
+        queue += found[parent]
     return found
 
 

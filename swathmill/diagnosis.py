@@ -30,7 +30,7 @@ from tasks.refusal_wording import nearest
 from tasks.run.connect import connect_storage
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from worker.sandbox import sandbox
+from worker.sandbox import makers, sandbox
 
 LEAST_MEMORY_BYTES = 2 * GIGABYTE
 _PREFIX = "SWATHMILL_"
@@ -69,6 +69,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("Azurite", lambda: _for_azurite(folder, "Azurite", _azurite)),
         ("Redis", _redis),
         ("sandbox", lambda: _sandbox(settings)),
+        ("granules", _reading),
         ("mail", lambda: _mail(settings)),
         ("sources", lambda: sources_finding(settings)),
         ("proxies", lambda: proxies_finding(os.environ)),
@@ -220,6 +221,16 @@ def _sandbox(settings: Settings) -> Finding:
         verdict=Verdict.GOOD if report.tier == "bubblewrap" else Verdict.NOTE,
         found=report.line,
         remedy=report.remedy,
+    )
+
+
+def _reading() -> Finding:
+    tier = makers.reading_tier()
+    return Finding(
+        subject="granules",
+        verdict=Verdict.GOOD if tier == "limits" else Verdict.NOTE,
+        found=makers.reading_line(),
+        remedy="" if tier == "limits" else "Take granules only from archives that you trust.",
     )
 
 

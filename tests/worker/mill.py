@@ -41,7 +41,9 @@ def run_claimed(
         struck=claimed.task.struck,
         scratch=folder,
     )
-    given = ChildSettings(settings=settings, cache=settings.data_dir / "cache", sandbox=sandbox)
+    given = ChildSettings(
+        settings=settings, cache=settings.data_dir / "cache", sandbox=sandbox, reading="none"
+    )
     said = perform(job, given, lambda *_: None, lambda: runtime.blobs)
     if isinstance(said, Postponed):
         raise NoRoomError(said.message)

@@ -15,6 +15,7 @@ import pytest
 
 from processes import proctree
 from tests.waiting import until
+from worker.sandbox.makers import Makers
 from worker.sandbox.messages import Ended, Message, Progress, encode
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ from worker.sandbox.children import Children, start_forkserver
 
 if __name__ == "__main__":
     start_forkserver(preload=())  # what the worker imports takes seconds, and is not tested here
-    children = Children(do_work, {memory}, 1)
+    children = Children(do_work, {memory}, 1, Path(__file__).parent)
     atexit.register(lambda: children.close())
     def start(work, argument):
         return children.start(partial(work, argument))
@@ -47,7 +48,7 @@ if __name__ == "__main__":
 """
 
 
-def do_work() -> Callable[[bytes, Connection], int]:
+def do_work(_makers: Makers) -> Callable[[bytes, Connection], int]:
     """The children's work: each job is itself a function of the connection."""
     return lambda job, reports: int(pickle.loads(job)(reports))
 
@@ -372,7 +373,7 @@ def test_a_child_serves_on_unless_its_attempt_makes_it_unfit(tmp_path: Path) -> 
             assert (first[4] == second[4]) is first[1].startswith("True"), work
         assert second[3] == third[3] == "tell_who", "an attempt's log is its own"
         assert int(third[2]) < 50 * 2**20, "an attempt's peak is its own"
-        assert left == ["3"], f"after {work}: the forkserver, one guard and its child"
+        assert left == ["4"], f"after {work}: forkserver, guard, child, server of makers"
 
 
 def test_an_order_to_kill_that_comes_late_spares_the_next_attempt(tmp_path: Path) -> None:
@@ -429,7 +430,7 @@ def test_children_are_there_before_the_first_job_and_gone_after_the_last(tmp_pat
     children.close()
     left = [pid for pid in proctree.descendants(os.getpid()) if proctree.descendants(pid)]
     print("left", left, flush=True)
-    children = Children(do_work, 2**30, 2)
+    children = Children(do_work, 2**30, 2, Path(__file__).parent)
     children.fill()
     children.fill()
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]

@@ -74,8 +74,8 @@ def run(folder: Path) -> dict[str, Any]:
     runtime = connect(settings)
     world = World(runtime=runtime)
     scratch = Scratch(settings.data_dir, "w")
-    given = ChildSettings(settings=settings, cache=folder / "cache", sandbox=None)
-    children = Children(partial(attempt.prepare, given), 4 * 10**9, 1)
+    given = ChildSettings(settings=settings, cache=folder / "cache", sandbox=None, reading="limits")
+    children = Children(partial(attempt.prepare, given), 4 * 10**9, 1, scratch.folder)
     supervisor = Supervisor(
         runtime=runtime, settings=settings, name="w", scratch=scratch, start=children.start
     )

@@ -171,7 +171,7 @@ def test_a_held_worker_tests_itself_each_minute() -> None:
 
 def given(folder: Path) -> ChildSettings:
     settings = Settings(data_dir=folder, storage=f"file:{folder}/store")
-    return ChildSettings(settings=settings, cache=folder / "cache", sandbox=None)
+    return ChildSettings(settings=settings, cache=folder / "cache", sandbox=None, reading="none")
 
 
 def made(folder: Path) -> FileBlobs:
@@ -203,7 +203,10 @@ def test_the_self_test_names_what_is_broken(
     assert "nobody answers" in tested(given(tmp_path), silent)
     monkeypatch.setattr(sandbox, "fault", lambda tier: f"no {tier}")
     with_tier = ChildSettings(
-        settings=given(tmp_path).settings, cache=tmp_path / "cache", sandbox="bubblewrap"
+        settings=given(tmp_path).settings,
+        cache=tmp_path / "cache",
+        sandbox="bubblewrap",
+        reading="none",
     )
     assert tested(with_tier, lambda: blobs) == "the sandbox does not work: no bubblewrap"
     (tmp_path / "scratch").rmdir()

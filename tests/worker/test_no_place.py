@@ -37,7 +37,9 @@ def fetch(tmp_path: Path) -> object:
     )
     job = Job(request="r", key=spec.key, claim="c", spec=spec, inputs={}, scratch=tmp_path)
     settings = Settings(data_dir=tmp_path, sources="pool+http://127.0.0.1:9/MOTA")
-    given = ChildSettings(settings=settings, cache=tmp_path / "cache", sandbox="limits")
+    given = ChildSettings(
+        settings=settings, cache=tmp_path / "cache", sandbox="limits", reading="none"
+    )
     return perform(job, given, lambda *_: None, MemoryBlobs)
 
 

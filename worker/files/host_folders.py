@@ -9,8 +9,8 @@ from pathlib import Path
 
 import structlog
 
+from processes.folders import remove_folder
 from processes.locks import hold_shared, try_lock
-from worker.files.scratch import remove_folder
 
 _KINDS = ("cache", "packages", "processors")
 

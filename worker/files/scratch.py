@@ -1,12 +1,12 @@
 """Scratch folders: one per attempt, inside one per worker, removed in any case."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
 
+from processes.folders import remove_folder
 from processes.locks import try_lock
 from tasks.errors import SwathmillError
 from tasks.run.classify import host_failed
@@ -40,6 +40,11 @@ class Scratch:
             raise WorkerNameTakenError(worker)
         self._held = lock
         self._folder.mkdir(exist_ok=True)
+
+    @property
+    def folder(self) -> Path:
+        """The worker's folder, in which everything is removed at its end."""
+        return self._folder
 
     def clean(self) -> tuple[str, ...]:
         """Remove leftovers of dead workers and of our own name; return the names of the workers."""
@@ -106,15 +111,3 @@ class Scratch:
 
 def _lock_path(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
-
-
-def remove_folder(path: Path) -> None:
-    """Remove a folder even if user code removed its own permissions."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    path.chmod(0o700)
-    for inner in path.iterdir():
-        if inner.is_dir() and not inner.is_symlink():
-            remove_folder(inner)
-    shutil.rmtree(path)

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from processes.folders import remove_folder
 from processes.locks import locked, shared, try_lock
-from worker.files.scratch import remove_folder
 
 _PART = "part-"
 _ABANDONED = 3600.0  # seconds after which a folder that is being filled counts as abandoned

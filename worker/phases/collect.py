@@ -3,7 +3,9 @@
 import math
 import shutil
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from archives.errors import DamagedCopyError, SourcesSettingError, UnlikeRecordError
@@ -33,7 +35,13 @@ _PATIENCE = 20.0  # seconds for a connection that the manager took for free; the
 _TELLING_SECONDS = 0.1  # at least, between two reports of a fetch
 
 
-def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
+Check = Callable[[Path, bool], str]
+"""Checks the granule at a path, all of its values if so asked, as `checked` does."""
+
+
+def collect(
+    spec: CollectSpec, context: Context, check: Check | None = None
+) -> tuple[ArtifactFile, ...]:
     """Fetch the granule, check it, and store it under its own name."""
     path = context.folder("granule") / Path(spec.granule).name
     context.tell(0.0, f"fetching {spec.granule}")
@@ -42,13 +50,14 @@ def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
             context.blobs.get_file(RASTERS, blob_of(spec.checksum), path, spec.checksum)
         return (context.upload(path, container=GRANULES),)
     archive = open_archive(spec, context.settings)
-    fetch(archive, spec, context, path, _accept(spec, context))
+    check = check or partial(checked, apart=context.after_crash)
+    fetch(archive, spec, context, path, _accept(spec, context, check))
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)
 
 
-def _accept(spec: CollectSpec, context: Context) -> Acceptance:
-    """Make the check that every copy of the granule must pass.
+def _accept(spec: CollectSpec, context: Context, check: Check) -> Acceptance:
+    """Make the acceptance of copies of the granule, which each must pass the check.
 
     Where the source states no checksum, every value is read, because only the checksums inside the
     file tell damage on the way. A folder's file is as it is, and its values are read when they are
@@ -64,7 +73,7 @@ def _accept(spec: CollectSpec, context: Context) -> Acceptance:
             )
         from_folder = record.source == _FOLDER
         try:
-            other = _checked(path, context, values=not (record.checksum or from_folder))
+            other = check(path, not (record.checksum or from_folder))
         except UnreadableGranuleError as error:
             raise DamagedCopyError(str(error), again=not from_folder) from error
         if other:
@@ -129,9 +138,9 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Sources:
         ) from error
 
 
-def _checked(path: Path, context: Context, *, values: bool) -> str:
-    """Check a granule; after a crash, in a fork, where another one is an UnreadableGranuleError."""
-    if context.after_crash:
+def checked(path: Path, values: bool, *, apart: bool = False) -> str:
+    """Check a granule, `apart` in a fork, where a crash is an UnreadableGranuleError."""
+    if apart:
         return run_in_fork([path], check_granule, path, values=values)
     return check_granule(path, values=values)
 

@@ -105,7 +105,8 @@ class Context(Surroundings):
 
     `struck` has the SHA-256 of copies of the artifact that turned out to be damaged. `after_crash`:
     the attempt has crashed once, so each granule is first read in a process that may die.
-    There is no `cache` where the blobs themselves are files of this machine.
+    There is no `cache` where the blobs themselves are files of this machine. `given` is the folder
+    for inputs if it is not in `scratch`: then a maker opens them.
     """
 
     key: str
@@ -115,6 +116,7 @@ class Context(Surroundings):
     cache: Cache | None
     struck: tuple[str, ...] = ()
     after_crash: bool = False
+    given: Path | None = None
     spent: Spent = field(default_factory=Spent)
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
@@ -165,7 +167,7 @@ class Context(Surroundings):
         values can be read.
         """
         granules = {
-            index: self._place(index, file)
+            index: self.place(index, file)
             for index, files in self.inputs.items()
             for file in files
             if is_granule_file(file.name)
@@ -177,11 +179,13 @@ class Context(Surroundings):
                 found |= 1 << index
         return found
 
-    def _place(self, index: int, file: ArtifactFile) -> Path:
-        return self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
+    def place(self, index: int, file: ArtifactFile) -> Path:
+        """Return where a file of an input lies once it is fetched."""
+        folder = self.given or self.scratch / "inputs"
+        return folder / f"{index:04d}" / Path(file.name).name
 
     def _fetch(self, index: int, file: ArtifactFile) -> Path:
-        to = self._place(index, file)
+        to = self.place(index, file)
         container, name = split_blob(file.blob)
 
         def fetch(path: Path) -> None:

@@ -18,6 +18,7 @@ from worker.files.scratch import Scratch
 from worker.pool.runner import Runner, RunnerServer
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
+from worker.sandbox.makers import reading_tier
 from worker.sandbox.messages import ChildSettings
 from worker.slots import attempt
 from worker.slots.fitness_watch import FitnessWatch, test_once
@@ -48,10 +49,15 @@ def main() -> int:
         scratch = Scratch(settings.data_dir, name)
         folders = HostFolders(settings.data_dir, socket.gethostname())
         shared = ChildSettings(
-            settings=settings, cache=cache_folder(settings).resolve(), sandbox=confinement.tier
+            settings=settings,
+            cache=cache_folder(settings).resolve(),
+            sandbox=confinement.tier,
+            reading=reading_tier(),
         )
         memory_limit = int(settings.attempt_memory_gb * _GB)
-        children = Children(partial(attempt.prepare, shared), memory_limit, settings.slots)
+        children = Children(
+            partial(attempt.prepare, shared), memory_limit, settings.slots, scratch.folder
+        )
         runner = Runner(start=children.start, scratch=scratch, slots=settings.slots)
         runner.fitness.tested = False
         server = _listen(settings, runner)

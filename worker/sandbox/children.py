@@ -7,6 +7,7 @@ lock in use or a socket. It only imports modules.
 import multiprocessing
 import os
 import pickle
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,8 +15,12 @@ from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import structlog
 
 from processes import proctree
+from processes.folders import remove_folder
 from processes.parents import become_subreaper
 from tasks.run.classify import host_failed
 from worker.sandbox.guard import JOB, KILL, MakeWork, guard, order
@@ -47,6 +52,8 @@ _ENVIRONMENT = {
 }
 # `Process.start` inspects all processes, also one that another thread is just closing.
 _STARTING = threading.Lock()
+_HOME = "makers-"
+_log = structlog.get_logger("worker")
 _GUARDS: set[int] = set()  # process ids of the guards that threads follow
 _FORKSERVER_DIED = 255  # multiprocessing's exit code when the real one is unknown
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
@@ -69,24 +76,27 @@ def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
 class _Child:
     """A warm child under its guard, as this process sees them."""
 
-    def __init__(self, process: ForkServerProcess, control: Connection) -> None:
+    def __init__(self, process: ForkServerProcess, control: Connection, home: Path) -> None:
         self.process = process
+        self.home = home  # of its makers
         self.control = control
         self.attempts = 0
         self.thread = 0  # the one that gave it its last job
 
     @classmethod
-    def start(cls, make_work: bytes, memory_limit: int) -> "_Child":
+    def start(cls, make_work: bytes, memory_limit: int, homes: Path) -> "_Child":
         context = multiprocessing.get_context("forkserver")
+        homes.mkdir(parents=True, exist_ok=True)
+        home = Path(tempfile.mkdtemp(prefix=_HOME, dir=homes))
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=guard, args=(theirs, make_work, memory_limit), daemon=False
-        )
+        process = context.Process(target=guard, args=(theirs, memory_limit, home), daemon=False)
         with _STARTING:
             process.start()
             _GUARDS.add(process.pid or 0)
         theirs.close()
-        return cls(process, ours)
+        with suppress(BrokenPipeError, ConnectionResetError):  # the guard has just ended
+            ours.send_bytes(make_work)
+        return cls(process, ours, home)
 
     def give(self, job: bytes) -> None:
         """Begin the next attempt."""
@@ -113,6 +123,10 @@ class _Child:
                 _end_orphans()
             code = self.process.exitcode
             self.process.close()
+        try:
+            remove_folder(self.home)
+        except (OSError, RecursionError) as error:
+            _log.warning("home of makers not removed", folder=str(self.home), error=str(error))
         return code
 
 
@@ -185,11 +199,13 @@ class Children:
     replaced at once, so that the next attempt finds a child that has been prepared.
     """
 
-    def __init__(self, make_work: MakeWork, memory_limit: int, slots: int) -> None:
+    def __init__(self, make_work: MakeWork, memory_limit: int, slots: int, homes: Path) -> None:
         """Make children that prepare themselves by `make_work` (picklable); start none yet.
 
-        `memory_limit` in bytes is for the whole tree of an attempt.
+        `memory_limit` in bytes is for the whole tree of an attempt. The folders of makers lie in
+        `homes`, best on the file system of storage and caches.
         """
+        self._homes = homes
         self._make_work = pickle.dumps(make_work)
         self._memory_limit = memory_limit
         self._slots = slots
@@ -244,7 +260,7 @@ class Children:
 
     def _started(self) -> _Child:
         try:
-            return _Child.start(self._make_work, self._memory_limit)
+            return _Child.start(self._make_work, self._memory_limit, self._homes)
         except BaseException:
             self._count(-1)
             raise

@@ -76,7 +76,7 @@ def main() -> None:
         for name, value in given:
             if name.startswith("RLIMIT_"):
                 limit(name, int(value))
-        _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+        gain_nothing()
         if "read" in words:
             restrict_files(
                 [value for name, value in given if name == "read"],
@@ -161,6 +161,11 @@ def drop_capabilities() -> None:
     """Drop all capabilities for good, if there are any (root in a container)."""
     _drop_bounding_set(but=0)
     _set_capabilities(0)
+
+
+def gain_nothing() -> None:
+    """Have no program that is started gain rights (set-user-id bits, file capabilities)."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 def _drop_bounding_set(*, but: int) -> None:

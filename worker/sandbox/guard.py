@@ -1,32 +1,37 @@
 """The guard of a slot: a small process between the supervisor and the slot's warm child.
 
-It is the child's subreaper, so that no process that the child starts can leave the tree, not even a
-detached grandchild. It holds a pipe to the supervisor, whose end of file means that the supervisor
-is dead. In that case, on an order to kill, and when the child ends, it kills what is left of the
-tree. It passes jobs to the child, one after the other; for each it measures the tree's memory and
-keeps the tail of what the tree prints. A child that left a process behind, or holds too much
-memory, ends with its attempt. The guard ends with its child. It has one thread.
+It also forks the server of the child's makers (`makers.py`), before it has what the child gets, so
+that no secret is in their memory. It is the subreaper of both, so that no process that they start
+can leave the tree, not even a detached grandchild. It holds a pipe to the supervisor, whose end of
+file means that the supervisor is dead. In that case, on an order to kill, and when the child ends,
+it kills what is left of the tree. It passes jobs to the child, one after the other; for each it
+measures the tree's memory and keeps the tail of what the tree prints. A child that left a process
+behind, or holds too much memory, ends with its attempt. The guard ends with its child. It has one
+thread.
 """
 
 import os
 import pickle
 import selectors
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.shown_text import shown
-from worker.sandbox.messages import PROGRESS, Ended, encode
+from worker.sandbox.makers import Makers, start_server
+from worker.sandbox.messages import POLL_SECONDS, PROGRESS, Ended, encode
 
 KILL, JOB = b"kill", b"job"  # orders; the attempt's number follows, then the job
 LOG_BYTES = 64 * 2**10
-POLL_SECONDS = 0.1
 MOST_ATTEMPTS = 5000  # of one child
 KEPT_SHARE = 8  # a child may keep an eighth of the memory limit beyond what it held at first
 
@@ -35,20 +40,24 @@ _EX_SOFTWARE = 70  # sysexits.h
 _OOM_SCORE = "700"  # the kernel's own killer should take the child, not its guard
 
 Work = Callable[[bytes, Connection], int]
-"""Does one job: sends reports over the connection; unless it returns 0, the child ends with it."""
-MakeWork = Callable[[], Work]
-"""Prepares a child for its jobs; runs in the child."""
+"""Does one job: sends reports over the connection; unless it returns 0, the child ends with it.
+
+A negative code is the signal by which the job's maker ended: the child ends by it, too.
+"""
+MakeWork = Callable[[Makers], Work]
+"""Prepares a child for its jobs, with the makers that it may use; runs in the child."""
 
 
-def guard(control: Connection, make_work: bytes, memory_limit: int) -> None:
+def guard(control: Connection, memory_limit: int, home: Path) -> None:
     """Run the jobs that come over `control` in a forked child; relay its reports to `control`.
 
-    The last message of an attempt is an `Ended`. The child unpickles `make_work`, a `MakeWork`, and
-    therefore imports its modules, so errors there appear in the first attempt's log. `memory_limit`
-    is in bytes, over all processes of the tree.
+    The first message from `control` is a pickled `MakeWork`, the others are orders; the last
+    message of an attempt is an `Ended`. The child unpickles the `MakeWork`, and therefore imports
+    its modules, so errors there appear in the first attempt's log. `memory_limit` is in bytes, over
+    all processes of the tree. `home` is the folder of the child's makers.
     """
     try:
-        ended = _guard(control, make_work, memory_limit)
+        ended = _guard(control, memory_limit, home)
     except Exception as error:  # noqa: BLE001 - every error is reported to the supervisor
         proctree.kill_descendants(os.getpid())
         text = "".join(traceback.format_exception(error))
@@ -62,19 +71,23 @@ def order(kind: bytes, attempt: int, job: bytes = b"") -> bytes:
     return b"%b %d %b" % (kind, attempt, job)
 
 
-def _guard(control: Connection, make_work: bytes, memory_limit: int) -> Ended:
+def _guard(control: Connection, memory_limit: int, home: Path) -> Ended:
     os.setsid()  # only the supervisor handles a terminal's Ctrl-C
     become_subreaper()
+    log_read, log_write = os.pipe()
+    server, orders = start_server(log_write, (control,))
+    make_work = control.recv_bytes()
     reports, child_reports = _pipe()
     child_jobs, jobs = _pipe()
-    log_read, log_write = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         for ours in (control, reports, jobs):
             ours.close()
         os.close(log_read)
-        _child(parent, log_write, child_jobs, child_reports, make_work)
+        makers = Makers(orders, home)
+        _child(parent, log_write, child_jobs, child_reports, partial(_made, make_work, makers))
+    orders.close()
     child_reports.close()
     child_jobs.close()
     os.close(log_write)
@@ -85,9 +98,15 @@ def _guard(control: Connection, make_work: bytes, memory_limit: int) -> Ended:
         reports=reports,
         log=log_read,
         child=child,
+        server=server,
         memory_limit=memory_limit,
     )
     return watch.run()
+
+
+def _made(make_work: bytes, makers: Makers) -> Work:
+    make: MakeWork = pickle.loads(make_work)
+    return make(makers)
 
 
 @dataclass(kw_only=True)
@@ -97,10 +116,13 @@ class _Watch:
     reports: Connection
     log: int
     child: int
+    server: int  # of the child's makers
     memory_limit: int
     attempt: int = 0  # the number of the one in hand; 0: the child is idle
     served: int = 0
     first_memory: int = 0
+    makers: tuple[int, ...] = ()  # at the last look
+    shared: int = 0  # bytes that makers have in common with their server
     measured: float = 0.0  # monotonic
     peak: int = 0
     done: bool = False
@@ -177,7 +199,7 @@ class _Watch:
         most = self.first_memory + self.memory_limit // KEPT_SHARE
         if self.over or self.served >= MOST_ATTEMPTS:
             return False
-        if list(held) != [self.child] or held[self.child] > most:
+        if held.keys() - {self.child, *self.makers} or sum(held.values()) > most:
             return False
         self._send(encode(self._ended(0, kept=True)))
         self.attempt, self.peak, self.done = 0, 0, False
@@ -230,8 +252,18 @@ class _Watch:
             del self.tail[:-LOG_BYTES]
 
     def _measure(self) -> dict[int, int]:
-        """Measure the memory of each process of the tree, in bytes."""
-        held = {pid: proctree.memory(pid) for pid in proctree.descendants(os.getpid())}
+        """Measure the memory of each process of the tree, in bytes.
+
+        The server of makers is not among them, and of a maker counts what it does not share with
+        that.
+        """
+        tree = proctree.tree(os.getpid())
+        self.makers = tuple(tree.get(self.server, ()))
+        shared = self.shared = self.shared or proctree.memory(self.server)  # it never grows
+        below = [pid for children in tree.values() for pid in children if pid != self.server]
+        held = {pid: proctree.memory(pid) for pid in below}
+        for maker in self.makers:
+            held[maker] = max(0, held[maker] - shared)
         self.peak = max(self.peak, sum(held.values()))
         self.measured = time.monotonic()
         return held
@@ -257,8 +289,14 @@ class _Watch:
                 return True
 
 
-def _child(parent: int, log: int, jobs: Connection, reports: Connection, make_work: bytes) -> None:
-    """Become the child; never return."""
+def _child(
+    parent: int,
+    log: int,
+    jobs: Connection,
+    reports: Connection,
+    make_work: Callable[[], Work],
+) -> None:
+    """Become the child; never return. A job whose code is negative ends it by that signal."""
     code = _EX_SOFTWARE  # for failures that the work itself could not report
     try:
         os.setsid()
@@ -271,8 +309,7 @@ def _child(parent: int, log: int, jobs: Connection, reports: Connection, make_wo
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
-        make: MakeWork = pickle.loads(make_work)
-        work = make()
+        work = make_work()
         while True:
             job, code = jobs.recv_bytes(), _EX_SOFTWARE
             code = work(job, reports)
@@ -285,7 +322,10 @@ def _child(parent: int, log: int, jobs: Connection, reports: Connection, make_wo
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
     finally:
-        os._exit(code)
+        if code < 0:
+            signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        os._exit(code if code >= 0 else _EX_SOFTWARE)
 
 
 def _pipe() -> tuple[Connection, Connection]:

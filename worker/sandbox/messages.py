@@ -11,16 +11,21 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, RunUse
 from tasks.model.spec import Spec
 from tasks.settings import Settings
+from worker.sandbox.makers import ReadingTier
 from worker.sandbox.sandbox import Tier
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChildSettings:
-    """What all attempts of a child share; `cache` is the folder of the local cache."""
+    """What all attempts of a child share; `cache` is the folder of the local cache.
+
+    `reading` is the tier in which a maker opens granules and what was made of them.
+    """
 
     settings: Settings
     cache: Path
     sandbox: Tier | None
+    reading: ReadingTier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +149,9 @@ Message = Annotated[
 ]
 _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
+
+POLL_SECONDS = 0.1
+"""Between two looks at a tree's memory, and two reports of progress that are passed on."""
 
 PROGRESS = b'{"kind":"progress"'
 """How an encoded `Progress` begins."""

@@ -55,9 +55,9 @@ _CERTIFICATES = (
     "/etc/pki/ca-trust/extracted",
     "/etc/ca-certificates/extracted",
 )
-_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 # Of /dev/zero, written pages could be shared that belong to no process.
-_KERNEL = ("/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+KERNEL = ("/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
 SHARED_MEMORY = "/dev/shm"
 """Where a program in bubblewrap has a small file system in memory, for semaphores."""
 _SHARED_MEMORY = 256 * 2**20
@@ -335,9 +335,9 @@ def command_line(
         launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
         return [*_bubblewrap(places, bounds), "--", *launcher, *policy, "--", *program]
     folders = (places.package, places.inputs, places.environment)
-    read = (*_readable(), *(str(folder) for folder in folders if folder is not None), *_KERNEL)
+    read = (*readable(), *(str(folder) for folder in folders if folder is not None), *KERNEL)
     policy += [f"read={path}" for path in read]
-    policy += [f"write={path}" for path in (places.outputs, places.temporary, *_DEVICES)]
+    policy += [f"write={path}" for path in (places.outputs, places.temporary, *DEVICES)]
     policy += ["shared" if user is None else "search"]
     return [sys.executable, "-I", "-S", str(_CONFINE), *policy, "--", *program]
 
@@ -356,7 +356,7 @@ def inside(tier: Tier, places: Places) -> Places:
     )
 
 
-def _readable() -> list[str]:
+def readable() -> list[str]:
     """List the folders of the system and of our Python, which a program may read and run."""
     python = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1]))
     return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
@@ -409,7 +409,7 @@ def _bubblewrap(places: Places, bounds: SandboxLimits) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", SHARED_MEMORY]
     command += ["--bind", str(places.temporary), str(seen.temporary)]
-    command += _mounts(sys.executable, (*_readable(), *(_CERTIFICATES if bounds.reach else ())))
+    command += _mounts(sys.executable, (*readable(), *(_CERTIFICATES if bounds.reach else ())))
     command += ["--dir", str(seen.package.parent)]
     command += ["--ro-bind", str(_CONFINE), "/swathmill/confine.py"]
     command += ["--ro-bind", str(places.package), str(seen.package)]

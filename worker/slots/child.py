@@ -5,11 +5,8 @@ import gc
 import os
 import pickle
 import resource
-import shutil
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,37 +14,15 @@ from pathlib import Path
 import structlog
 
 from archives.errors import NoPlaceError
-from reprojection.errors import UnreadableGranuleError
-from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import (
-    CollectSpec,
-    CubeSpec,
-    ExtractSpec,
-    GroupSpec,
-    MosaicSpec,
-    ReduceSpec,
-    ReprojectSpec,
-    SampleSpec,
-    SitesSpec,
-    TableSpec,
-)
-from tasks.run.classify import AttemptError, Diagnosis, classify
+from tasks.model.spec import ReduceSpec
 from tasks.run.connect import connect
 from tasks.storage.blobs import Blobs
 from tasks.storage.file_blobs import FileBlobs
 from worker.files.cache import Cache
-from worker.phases.collect import collect
 from worker.phases.context import Context, Spent, Tell
-from worker.phases.cube import cube
-from worker.phases.extract import extract, sample, write_sites
-from worker.phases.group import group
-from worker.phases.mosaic import mosaic
-from worker.phases.reduce import reduce
-from worker.phases.reproject import reproject
-from worker.phases.table import table
 from worker.sandbox.admission import NoRoomError
+from worker.sandbox.makers import MakerEndedError, Makers
 from worker.sandbox.messages import (
     Begun,
     ChildSettings,
@@ -60,11 +35,13 @@ from worker.sandbox.messages import (
     Succeeded,
     encode,
 )
+from worker.slots.apart import Apart, FailedApartError
 from worker.slots.lent_blobs import LentBlobs
+from worker.slots.maker_answers import COLLECT
+from worker.slots.making import failure, make
 from worker.slots.self_testing import is_there, self_test, unwritable
 
 _GB = 10**9
-_COLLECT = (20_000, 10, 10)  # metadata are many objects without a cycle
 # What an attempt may end with that could not write: its words or errno are those of the caller.
 _MAY_BE_THE_DISK = (
     Category.UNKNOWN,
@@ -72,22 +49,20 @@ _MAY_BE_THE_DISK = (
     Category.STORAGE_CLIENT_ERROR,
     Category.USER_CODE_FAILED,
 )
-_FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
 class WarmChild:
-    """Does one job after the other; keeps its connection to storage, and granules, between them."""
+    """Does one job after the other; keeps its connection to storage, and a maker, between them."""
 
-    def __init__(self, given: ChildSettings) -> None:
+    def __init__(self, given: ChildSettings, makers: Makers) -> None:
         self._given = given
+        self._apart = Apart(makers, given.settings, given.reading)
         faulthandler.enable()
-        gc.set_threshold(*_COLLECT)
+        gc.set_threshold(*COLLECT)
         os.umask(0o022)  # a reduction with a user id of its own reads its inputs
         limit = int(2 * given.settings.attempt_memory_gb * _GB)
         # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        # Half of what the guard lets the child keep.
-        keep_granules(min(KEPT_BYTES, limit // 32))
         self._blobs: Blobs | None = None
         with suppress(Exception):  # the first attempt tries again, and reports what is wrong
             self._connect()
@@ -101,7 +76,10 @@ class WarmChild:
         return LentBlobs(job.lent, job.scratch) if job.lent else self._connect()
 
     def __call__(self, data: bytes, reports: Connection) -> int:
-        """Do a pickled job and report; return 0, or 1 after a failure, which ends the child."""
+        """Do a pickled job and report; return 0, or 1 after a failure, which ends the child.
+
+        Where a maker ended without a report nothing is reported, and its code is returned.
+        """
 
         def send(message: Message) -> None:
             reports.send_bytes(encode(message))
@@ -119,7 +97,12 @@ class WarmChild:
             return int(bool(fault))
         structlog.contextvars.bind_contextvars(request=job.request)
         begun = partial(send, Begun())
-        message = perform(job, self._given, tell, partial(self._storage, job), begun)
+        apart = None if job.lent else self._apart
+        blobs = partial(self._storage, job)
+        try:
+            message = perform(job, self._given, tell, blobs, begun, apart)
+        except MakerEndedError as ended:
+            return ended.code or 1
         send(message)
         return 1 if isinstance(message, Failed) else 0
 
@@ -130,10 +113,15 @@ def perform(
     tell: Tell,
     blobs: Callable[[], Blobs],
     begun: Callable[[], None] = lambda: None,
+    apart: Apart | None = None,
 ) -> Succeeded | Failed | Postponed:
     """Do the job and return its outcome; every exception becomes a failure with its category.
 
-    What fails before `begun` is called is the machine's.
+    What fails before `begun` is called is the machine's. Files are made in this process, or
+    `apart`.
+
+    Raises:
+        MakerEndedError: a maker ended without a report.
     """
     spent = Spent()
     context: Context | None = None
@@ -141,6 +129,9 @@ def perform(
         storage = blobs()
         is_there(storage, given.settings)
         local = isinstance(storage, FileBlobs)
+        if apart is not None and not isinstance(job.spec, ReduceSpec):
+            apart.begin(job)
+        # With makers, nothing that this process fetched is opened in it.
         context = Context(
             key=job.key,
             claim=job.claim,
@@ -152,83 +143,49 @@ def perform(
             tell=tell,
             sandbox=given.sandbox,
             struck=job.struck,
-            after_crash=job.after_crash,
+            after_crash=job.after_crash and apart is None,
+            given=None if apart is None or isinstance(job.spec, ReduceSpec) else apart.inputs,
             spent=spent,
         )
         begun()
-        try:
-            files = make(job, context)
-        except UnreadableGranuleError as error:
-            if healing := context.damaged_granules(error):
-                raise AttemptError(
-                    Category.UNREADABLE_INPUT_FILE, str(error), healing=healing
-                ) from error
-            raise
+        files = make(job, context) if apart is None else apart.make(job, context)
     except (NoRoomError, NoPlaceError) as error:
         return Postponed(message=str(error))
+    except MakerEndedError:
+        raise
+    except FailedApartError as error:
+        failed = error.failed
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
-        diagnosis = classify(error)
+        failed = failure(error, job.scratch, context)
         if context is None:
-            diagnosis = replace(diagnosis, category=Category.HOST_FAILED)
-        failed = _failed(diagnosis, job.scratch, given, spent)
-        return failed.model_copy(update={"used": context.used}) if context else failed
-    return Succeeded(
-        files=files,
-        used=context.used,
-        fetching=spent.fetching,
-        storing=spent.storing,
-        steps=tuple(spent.steps),
+            failed = failed.model_copy(update={"category": Category.HOST_FAILED})
+    else:
+        return Succeeded(
+            files=files,
+            used=context.used,
+            fetching=spent.fetching,
+            storing=spent.storing,
+            steps=tuple(spent.steps),
+        )
+    return _judged(failed, job.scratch, given).model_copy(
+        update={
+            "used": context.used if context else None,
+            "fetching": spent.fetching,
+            "storing": spent.storing,
+            "steps": tuple(spent.steps),
+        }
     )
 
 
-def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
-    """Make and store the artifact of the job's specification."""
-    match job.spec:
-        case CollectSpec():
-            return collect(job.spec, context)
-        case ReprojectSpec():
-            return reproject(job.spec, context)
-        case MosaicSpec():
-            return mosaic(job.spec, context)
-        case CubeSpec():
-            return cube(job.spec, context)
-        case GroupSpec():
-            return group(job.spec, context)
-        case ReduceSpec():
-            return reduce(job.spec, context)
-        case SitesSpec():
-            return write_sites(job.spec, context)
-        case ExtractSpec():
-            return extract(job.spec, context)
-        case SampleSpec():
-            return sample(job.spec, context)
-        case TableSpec():
-            return table(job.spec, context)
+def _judged(failed: Failed, scratch: Path, given: ChildSettings) -> Failed:
+    """Say of a failure that may be that of a disk which cannot be written, if there is one.
 
-
-def _is_full(folder: Path) -> bool:
-    try:
-        return shutil.disk_usage(folder).free < _FULL
-    except OSError:  # it is gone: that is no full disk
-        return False
-
-
-def _failed(diagnosis: Diagnosis, scratch: Path, given: ChildSettings, spent: Spent) -> Failed:
-    category, message = diagnosis.category, diagnosis.message
-    # GDAL and HDF report a full disk, or one that cannot be written, in many different ways.
-    if category is Category.UNKNOWN and _is_full(scratch):
-        category = Category.OUT_OF_DISK
-    elif category in _MAY_BE_THE_DISK and (
-        fault := unwritable(given.settings, given.cache, scratch)
-    ):
-        category, message = Category.HOST_FAILED, f"{fault}; the attempt met: {message}"
-    sys.stderr.write(diagnosis.traceback)
-    return Failed(
-        category=category,
-        message=message,
-        asked=diagnosis.asked,
-        healing=diagnosis.healing,
-        fetching=spent.fetching,
-        storing=spent.storing,
-        steps=tuple(spent.steps),
-    )
+    GDAL and HDF report it in many different ways.
+    """
+    if failed.category not in _MAY_BE_THE_DISK:
+        return failed
+    fault = unwritable(given.settings, given.cache, scratch)
+    if not fault:
+        return failed
+    message = f"{fault}; the attempt met: {failed.message}"
+    return failed.model_copy(update={"category": Category.HOST_FAILED, "message": message})

@@ -33,6 +33,7 @@ from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
+from worker.sandbox.makers import reading_line, reading_tier
 from worker.sandbox.messages import ChildSettings, Job
 from worker.slots import attempt
 from worker.slots.fitness_watch import FitnessWatch, test_once
@@ -74,9 +75,17 @@ def main() -> int:
     # With a pool, no program of others runs here.
     pool = settings.reduction_pool
     tier, line = (None, f"reduction pool {pool}") if pool else (confinement.tier, confinement.line)
-    shared = ChildSettings(settings=settings, cache=cache_folder(settings).resolve(), sandbox=tier)
+    line = f"{line}; {reading_line()}"
+    shared = ChildSettings(
+        settings=settings,
+        cache=cache_folder(settings).resolve(),
+        sandbox=tier,
+        reading=reading_tier(),
+    )
     memory_limit = int(settings.attempt_memory_gb * _GB)
-    children = Children(partial(attempt.prepare, shared), memory_limit, settings.slots)
+    children = Children(
+        partial(attempt.prepare, shared), memory_limit, settings.slots, scratch.folder
+    )
     supervisor = Supervisor(
         runtime=runtime,
         settings=settings,

@@ -1,0 +1,547 @@
+"""Hostile decoders: what a file that has taken over a maker can do, in the tier that is named."""
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pyproj
+import pytest
+
+from reprojection.read.completeness import WHOLE
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import Input, ReprojectSpec
+from tasks.run.classify import AttemptError
+from tasks.settings import Settings
+from tasks.storage.blobs import ARTIFACTS, CONTAINERS, split_blob
+from tasks.storage.file_blobs import FileBlobs
+from tests.worker.hostile.harness import SECRET, Neighbours
+from tests.worker.mill import grid_spec
+from worker.phases.context import Context
+from worker.sandbox import confine, sandbox
+from worker.sandbox import makers as makers_module
+from worker.sandbox.makers import MakerEndedError, Makers, is_being_written, start_server
+from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, Succeeded
+from worker.slots import maker_answers
+from worker.slots.apart import Apart
+from worker.slots.child import perform
+from worker.slots.lent_blobs import MADE
+
+pytestmark = pytest.mark.slow
+
+_OWN = sandbox.own_user("limits") is not None
+WAYS = {"limits": False, "limits, shared user id": True}
+"""Tiers, with whether the maker keeps the worker's own user id."""
+INPUT = "a granule's bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a hostile decoder knows of its surroundings."""
+
+    process: int
+    secret: Path
+    data: Path
+    other: Path
+    datagrams: Path
+    port: int
+    worker: int
+    home: Path
+
+
+Attack = Callable[[About, Context], object]
+
+
+def read_the_secret(about: About, _: Context) -> object:
+    return about.secret.read_text()
+
+
+def list_the_data_folder(about: About, _: Context) -> object:
+    return [*about.data.iterdir()]
+
+
+def read_what_another_attempt_was_given(about: About, _: Context) -> object:
+    return about.other.read_text()
+
+
+def read_what_the_child_took(about: About, _: Context) -> object:
+    return [*(about.home / "out").iterdir()]
+
+
+def read_the_environment_of_the_worker(about: About, _: Context) -> object:
+    return Path(f"/proc/{about.worker}/environ").read_bytes()
+
+
+def read_the_memory_of_the_worker(about: About, _: Context) -> object:
+    return os.open(f"/proc/{about.worker}/mem", os.O_RDONLY)
+
+
+def read_the_password_file_by_root(_: About, __: Context) -> object:
+    return Path("/etc/shadow").read_text()
+
+
+def connect(about: About, _: Context) -> object:
+    return socket.create_connection(("127.0.0.1", about.port), 1)
+
+
+def send_a_datagram(about: About, _: Context) -> object:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        return one.sendto(b"x", str(about.datagrams))
+
+
+def send_a_datagram_by_a_pair(about: About, _: Context) -> object:
+    one, _other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    return one.sendto(b"x", str(about.datagrams))
+
+
+def listen(_: About, __: Context) -> object:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def signal_its_child(about: About, _: Context) -> object:
+    os.kill(about.worker, signal.SIGCONT)
+    return None
+
+
+def signal_its_server(_: About, __: Context) -> object:
+    os.kill(os.getppid(), signal.SIGTERM)
+    return None
+
+
+def signal_another(about: About, _: Context) -> object:
+    os.kill(about.process, signal.SIGTERM)
+    return None
+
+
+def limit_another(about: About, _: Context) -> object:
+    return resource.prlimit(about.process, resource.RLIMIT_NOFILE, (1, 1))
+
+
+def change_its_input(_: About, context: Context) -> object:
+    ((file,),) = context.inputs.values()
+    return context.place(0, file).write_text("changed")
+
+
+def open_its_input_to_all(_: About, context: Context) -> object:
+    ((file,),) = context.inputs.values()
+    context.place(0, file).chmod(0o777)
+    return None
+
+
+def link_its_input_to_where_it_writes(_: About, context: Context) -> object:
+    ((file,),) = context.inputs.values()
+    to = context.scratch / "mine"
+    os.link(context.place(0, file), to)
+    return to.write_text("changed")
+
+
+def write_beside_its_input(_: About, context: Context) -> object:
+    assert context.given is not None
+    return (context.given / "more").write_text("x")
+
+
+def write_where_the_child_takes(about: About, _: Context) -> object:
+    return (about.home / "out" / "more").write_text("x")
+
+
+def write_to_another_attempt(about: About, _: Context) -> object:
+    return (about.other.parent / "mine").write_text("x")
+
+
+def write_to_the_temporary_folder(_: About, __: Context) -> object:
+    return Path("/tmp/swathmill-hostile").write_text("x")
+
+
+def change_our_code(_: About, __: Context) -> object:
+    return Path(maker_answers.__file__).open("a")
+
+
+def make_a_namespace(_: About, __: Context) -> object:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x10000000) < 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    return 0
+
+
+ATTACKS: tuple[Attack, ...] = (
+    read_the_secret,
+    list_the_data_folder,
+    read_what_another_attempt_was_given,
+    read_what_the_child_took,
+    read_the_environment_of_the_worker,
+    read_the_memory_of_the_worker,
+    read_the_password_file_by_root,
+    connect,
+    send_a_datagram,
+    send_a_datagram_by_a_pair,
+    listen,
+    signal_its_child,
+    signal_its_server,
+    signal_another,
+    limit_another,
+    change_its_input,
+    open_its_input_to_all,
+    link_its_input_to_where_it_writes,
+    write_beside_its_input,
+    write_where_the_child_takes,
+    write_to_another_attempt,
+    write_to_the_temporary_folder,
+    change_our_code,
+    make_a_namespace,
+)
+_SIGNALS = (signal_its_child, signal_its_server, signal_another)
+
+
+@pytest.fixture(scope="module")
+def neighbours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
+    found = Neighbours(tmp_path_factory.mktemp("neighbours"))
+    yield found
+    found.close()
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A child whose makers run `hostile` in place of a decoder."""
+
+    apart: Apart
+    makers: Makers
+    blobs: FileBlobs
+    settings: Settings
+    file: ArtifactFile
+    count: int = 0
+
+    def attempt(self, request: str = "r") -> Succeeded | Failed | Postponed:
+        self.count += 1
+        scratch = self.settings.data_dir / "scratch" / str(self.count)
+        scratch.mkdir(parents=True)
+        spec = ReprojectSpec(
+            inputs=(Input(key="0" * 64, name=self.file.name),),
+            product="MCD15A2",
+            collection="5",
+            layer="Lai_1km",
+            day=date(2012, 1, 1),
+            grid=grid_spec(),
+            resampling="nearest",
+        )
+        job = Job(
+            request=request,
+            key=spec.key,
+            claim=f"c{self.count}",
+            spec=spec,
+            inputs={0: (self.file,)},
+            scratch=scratch,
+        )
+        given = ChildSettings(settings=self.settings, cache=scratch, sandbox=None, reading="limits")
+        return perform(job, given, lambda *_: None, lambda: self.blobs, apart=self.apart)
+
+
+@contextmanager
+def bench(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hostile: Callable[[Context], object],
+    *,
+    shared: bool = not _OWN,
+    memory_gb: float = 4.0,
+) -> Iterator[Bench]:
+    def make(_job: Job, context: Context) -> None:
+        hostile(context)
+
+    monkeypatch.setattr(maker_answers, "make", make)
+    if shared:
+        monkeypatch.setattr(makers_module, "own_user", lambda _tier: None)
+    folder.chmod(0o700)  # the data folder
+    settings = Settings(data_dir=folder / "data", attempt_memory_gb=memory_gb)
+    blobs = FileBlobs(folder / "blobs")
+    blobs.create(CONTAINERS)
+    granule = folder / "a.hdf"
+    granule.write_text(INPUT)
+    stored = blobs.put_file(ARTIFACTS, "a.hdf", granule)
+    file = ArtifactFile(
+        name="a.hdf", blob=f"{ARTIFACTS}/a.hdf", size=stored.size, sha256=stored.sha256
+    )
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
+    home = folder / "data" / "home"
+    home.mkdir(parents=True)
+    server, orders = start_server(log, ())
+    os.close(log)
+    made = Makers(orders, home)
+    apart = Apart(made, settings, "limits")
+    try:
+        yield Bench(apart=apart, makers=made, blobs=blobs, settings=settings, file=file)
+    finally:
+        made.end()
+        orders.close()
+        os.waitpid(server, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_hostile_decoder_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: Neighbours, way: str
+) -> None:
+    if absent := makers_module.reading_tier() != "limits":
+        pytest.skip(f"no tier limits here: {absent}")
+    if not WAYS[way] and not _OWN:
+        pytest.skip("makers have no user id of their own here")
+    told = neighbours.about()
+    about = About(
+        process=neighbours.process.pid,
+        secret=neighbours.secret,
+        data=neighbours.data,
+        other=neighbours.others[0] / "theirs.py",
+        datagrams=neighbours.folder / "datagrams",
+        port=int(str(told["port"])),
+        worker=os.getpid(),
+        home=tmp_path / "data" / "home",
+    )
+    held = ATTACKS
+    if confine.landlock_abi() < 6 and WAYS[way]:
+        held = tuple(one for one in ATTACKS if one not in _SIGNALS)
+
+    def attack(context: Context) -> None:
+        said = [f"user {os.getuid()}"]
+        for one in held:
+            try:
+                found = one(about, context)
+            except OSError as error:
+                said.append(f"{one.__name__}: refused, {error.strerror}")
+            else:
+                said.append(f"{one.__name__}: {found!r}"[:200])
+        path = context.scratch / "said.txt"
+        path.write_text("\n".join(said))
+        context.upload(path)
+
+    with bench(tmp_path, monkeypatch, attack, shared=WAYS[way]) as made:
+        found = made.attempt()
+        assert isinstance(found, Succeeded), found
+        said = made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode().splitlines()
+        kept = made.blobs.get_bytes(ARTIFACTS, "a.hdf").decode()
+    assert (said[0] == f"user {os.getuid()}") is WAYS[way], "the user id of the way"
+    assert [line for line in said[1:] if ": refused, " not in line] == []
+    assert len(said) == 1 + len(held)
+    assert SECRET not in "\n".join(said)
+    assert kept == INPUT
+    neighbours.unharmed()
+
+
+def test_a_maker_holds_no_descriptor_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(context: Context) -> None:
+        null = Path(os.devnull).stat()
+        found = []
+        for number in range(3, 1024):
+            try:
+                there = os.fstat(number)
+            except OSError:
+                continue
+            if not os.path.samestat(there, null):
+                found.append(f"{number} {stat.filemode(there.st_mode)}")
+        path = context.scratch / "found.txt"
+        path.write_text("\n".join(found))
+        context.upload(path)
+
+    with socket.create_server(("127.0.0.1", 0)), bench(tmp_path, monkeypatch, look) as made:
+        found = made.attempt()
+        assert isinstance(found, Succeeded), found
+        said = made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode().splitlines()
+    assert [one for one in said if " -r" not in one] == [one for one in said if " s" in one]
+    assert len([one for one in said if " s" in one]) == 1, "its connection"
+
+
+def test_a_library_that_closes_what_it_had_opened_closes_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROJ closes its database in a fork, and closed the file that had got its number."""
+
+    def use(context: Context) -> None:
+        ((file,),) = context.inputs.values()
+        opened = [context.place(0, file).open() for _ in range(64)]
+        pyproj.Transformer.from_crs("EPSG:32631", "EPSG:3857").transform(5, 50)
+        path = context.scratch / "read.txt"
+        path.write_text("".join({one.read() for one in opened}))
+        context.upload(path)
+
+    pyproj.Transformer.from_crs("EPSG:4326", "EPSG:3857").transform(5, 50)
+    with bench(tmp_path, monkeypatch, use) as made:
+        found = made.attempt()
+        assert isinstance(found, Succeeded), found
+        assert made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode() == INPUT
+
+
+def _in_made(context: Context, name: str, make: Callable[[Path], object]) -> None:
+    """Say that a file was made, and put something else in its place."""
+    path = context.scratch / name
+    path.write_text("x")
+    context.upload(path)
+    there = context.scratch / MADE / name
+    there.unlink()
+    make(there)
+
+
+def link_to_a_secret(context: Context) -> None:
+    _in_made(context, "a.tif", lambda path: path.symlink_to("/etc/passwd"))
+
+
+def folder_that_is_a_link(context: Context) -> None:
+    path = context.scratch / "passwd"
+    path.write_text("x")
+    context.upload(path)
+    (context.scratch / MADE).rename(context.scratch / "away")
+    (context.scratch / MADE).symlink_to("/etc")
+
+
+def pipe(context: Context) -> None:
+    _in_made(context, "a.tif", os.mkfifo)
+
+
+def folder(context: Context) -> None:
+    _in_made(context, "a.tif", Path.mkdir)
+
+
+def second_name(context: Context) -> None:
+    _in_made(context, "a.tif", lambda path: path.write_text("x"))
+    os.link(context.scratch / MADE / "a.tif", context.scratch / "b.tif")
+
+
+def still_written(context: Context) -> None:
+    path = context.scratch / "a.tif"
+    _KEPT.append(path.open("w"))
+    context.upload(path)
+
+
+def nothing_there(context: Context) -> None:
+    _in_made(context, "a.tif", lambda _path: None)
+
+
+def name_that_climbs(context: Context) -> None:
+    assert isinstance(context, maker_answers.MakerContext)
+    context.made.append(maker_answers.MadeFile(name="../../inputs", keep=True, completeness=WHOLE))
+
+
+_KEPT: list[object] = []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        link_to_a_secret,
+        folder_that_is_a_link,
+        pipe,
+        folder,
+        second_name,
+        still_written,
+        nothing_there,
+        name_that_climbs,
+    ],
+)
+def test_what_a_maker_says_it_made_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Context], object]
+) -> None:
+    with bench(tmp_path, monkeypatch, make) as made:
+        found = made.attempt()
+        assert isinstance(found, Failed), found
+        assert found.category is Category.UNKNOWN
+        assert [*made.blobs.names(ARTIFACTS)] == ["a.hdf"]
+
+
+def test_what_a_maker_says_of_its_failure_is_believed_as_far_as_it_can_know_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lie(_context: Context) -> None:
+        raise AttemptError(Category.WORKER_LOST, "costs no try", healing=0b1011)
+
+    with bench(tmp_path, monkeypatch, lie) as made:
+        found = made.attempt()
+        assert isinstance(found, Failed)
+        assert (found.category, found.healing) == (Category.UNKNOWN, 0)
+
+    def damaged(_context: Context) -> None:
+        raise AttemptError(Category.UNREADABLE_INPUT_FILE, "damaged", healing=0b1011)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    with bench(other, monkeypatch, damaged) as made:
+        found = made.attempt()
+        assert isinstance(found, Failed)
+        assert (found.category, found.healing) == (Category.UNREADABLE_INPUT_FILE, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
+def test_a_crash_is_the_makers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def crash(context: Context) -> None:
+        if context.claim == "c1":
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        path = context.scratch / "a.tif"
+        path.write_text("x")
+        context.upload(path)
+
+    with bench(tmp_path, monkeypatch, crash) as made:
+        with pytest.raises(MakerEndedError) as ended:
+            made.attempt()
+        assert ended.value.code == -number
+        assert isinstance(made.attempt(), Succeeded), "of another maker"
+
+
+def test_a_maker_that_leaves_a_process_behind_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(_context: Context) -> None:
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(7)
+
+    with bench(tmp_path, monkeypatch, leave) as made:
+        with pytest.raises(MakerEndedError) as ended:
+            made.attempt()
+        assert ended.value.code == 7
+
+
+def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swallow(_context: Context) -> None:
+        bytearray(2**32)
+
+    with bench(tmp_path, monkeypatch, swallow, memory_gb=1.0) as made:
+        found = made.attempt()
+        assert isinstance(found, Failed)
+        assert found.category is Category.OUT_OF_MEMORY
+
+
+def test_each_request_has_a_maker_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(context: Context) -> None:
+        left = [path.name for path in context.scratch.iterdir() if path.name != MADE]
+        path = context.scratch / "who.txt"
+        path.write_text(f"{os.getpid()} {left}")
+        context.upload(path)
+
+    with bench(tmp_path, monkeypatch, tell) as made:
+        said = []
+        for request in ("a", "a", "b", "a"):
+            found = made.attempt(request)
+            assert isinstance(found, Succeeded), found
+            said.append(made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode())
+    who = [one.split()[0] for one in said]
+    assert who[0] == who[1]
+    assert len({*who}) == 3
+    assert all(one.endswith(" []") for one in said)
+
+
+def test_a_file_that_is_being_written_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with path.open("w"):
+        assert is_being_written(path)
+    assert not is_being_written(path)

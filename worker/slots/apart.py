@@ -1,0 +1,166 @@
+"""An attempt whose files are made in a maker: the child fetches, stores, and opens nothing."""
+
+import pickle
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from reprojection.errors import UnreadableGranuleError
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import CollectSpec, ReduceSpec
+from tasks.settings import Settings
+from tasks.shown_text import shown
+from worker.files.cache import link_or_copy
+from worker.phases.collect import collect
+from worker.phases.context import Context
+from worker.phases.reduce import reduce
+from worker.sandbox.makers import (
+    INPUTS,
+    WORK,
+    BadAnswerError,
+    MakerOrder,
+    Makers,
+    ReadingTier,
+)
+from worker.sandbox.messages import Failed, Job, Progress
+from worker.slots import maker_answers
+from worker.slots.lent_blobs import MADE
+from worker.slots.maker_answers import SAID, Checked, CheckOrder, Made, MadeFile, MakeOrder
+
+_GB = 10**9
+_MOST_FILES = 1000
+_LONGEST_MESSAGE, _LONGEST_NOTE = 4000, 200
+_ITS_CATEGORIES = frozenset(
+    (
+        Category.BAD_IMAGE_FORMAT,
+        Category.BLOB_READ_FAILED,
+        Category.CHOICE_REFUSED,
+        Category.OUT_OF_DISK,
+        Category.OUT_OF_MEMORY,
+        Category.TOO_FEW_VALUES,
+        Category.UNREADABLE_INPUT_FILE,
+    )
+)
+"""What a maker can find. That a worker is lost, say, costs no try, and it must not claim that."""
+
+
+class FailedApartError(Exception):
+    """The maker failed; its traceback is in the log already."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class Apart:
+    """Makes the artifacts of jobs in the makers of this child."""
+
+    def __init__(self, makers: Makers, settings: Settings, tier: ReadingTier) -> None:
+        self._makers = makers
+        memory = int(settings.attempt_memory_gb * _GB)
+        self._order = partial(
+            _order,
+            tier=tier,
+            memory=memory,
+            file_size=int(settings.attempt_disk_gb * _GB),
+        )
+
+    @property
+    def inputs(self) -> Path:
+        """The folder for an attempt's inputs."""
+        return self._makers.home / INPUTS
+
+    def begin(self, job: Job) -> None:
+        """Have a maker for a job's request."""
+        self._makers.begin(job.request, self._order)
+
+    def make(self, job: Job, context: Context) -> tuple[ArtifactFile, ...]:
+        """Make and store the artifact of the job's specification.
+
+        Raises:
+            FailedApartError: the maker said that it failed.
+            MakerEndedError: it ended without saying so.
+        """
+        if isinstance(job.spec, ReduceSpec):  # a package has a sandbox of its own
+            return reduce(job.spec, context)
+        self.begin(job)
+        try:
+            if isinstance(job.spec, CollectSpec):
+                return collect(job.spec, context, partial(self._check, job, context))
+            return self._made(job, context)
+        finally:
+            self._makers.clear()
+
+    def _made(self, job: Job, context: Context) -> tuple[ArtifactFile, ...]:
+        context.fetch_inputs()
+        home = self._makers.home
+        inner = replace(job, scratch=home / WORK)
+        said = self._said(MakeOrder(job=inner, home=home, inputs=self.inputs), context)
+        if not isinstance(said, Made) or len(said.files) > _MOST_FILES:
+            raise BadAnswerError("it made too much, or something else")
+        return tuple(self._stored(one, context) for one in said.files)
+
+    def _stored(self, one: MadeFile, context: Context) -> ArtifactFile:
+        path = self._makers.take(one.name, MADE)
+        stored = context.upload(
+            path, keep=one.keep, completeness=one.completeness, valid_share=one.valid_share
+        )
+        path.unlink(missing_ok=True)
+        return stored
+
+    def _check(self, job: Job, context: Context, path: Path, values: bool) -> str:
+        """Check a granule as `collect.checked` does, in a maker."""
+        home = self._makers.home
+        self.begin(job)  # the last check may have failed
+        to = self.inputs / path.name
+        to.unlink(missing_ok=True)
+        link_or_copy(path, to)
+        order = CheckOrder(path=to, values=values, apart=job.after_crash, scratch=home / WORK)
+        try:
+            said = self._said(order, context)
+        except FailedApartError as error:
+            if error.failed.category is not Category.UNREADABLE_INPUT_FILE:
+                raise
+            raise UnreadableGranuleError(error.failed.message) from error
+        if not isinstance(said, Checked):
+            raise BadAnswerError("it checked nothing")
+        return shown(said.other)[:_LONGEST_MESSAGE]
+
+    def _said(self, order: MakeOrder | CheckOrder, context: Context) -> Made | Checked:
+        """Have a maker do an order; pass its progress on; return its last message."""
+        self._makers.ask(pickle.dumps(order))
+        while True:
+            try:
+                said = SAID.validate_json(self._makers.hear())
+            except ValidationError:
+                self._makers.end()
+                raise BadAnswerError("what was said makes no sense") from None
+            if isinstance(said, Failed):
+                # What a failure leaves in a library ends with the process.
+                self._makers.end()
+                raise FailedApartError(_believed(said, context))
+            if not isinstance(said, Progress):
+                return said
+            context.tell(said.fraction, shown(said.note)[:_LONGEST_NOTE])
+
+
+def _believed(said: Failed, context: Context) -> Failed:
+    """Return what a maker says of its failure, as far as it can know that."""
+    category = said.category if said.category in _ITS_CATEGORIES else Category.UNKNOWN
+    healing = 0
+    if category is Category.UNREADABLE_INPUT_FILE:
+        healing = said.healing & sum(1 << index for index in context.inputs)
+    return Failed(category=category, message=said.message[:_LONGEST_MESSAGE], healing=healing)
+
+
+def _order(home: Path, *, tier: ReadingTier, memory: int, file_size: int) -> MakerOrder:
+    return MakerOrder(
+        prepare=partial(maker_answers.prepare, 2 * memory),
+        tier=tier,
+        home=home,
+        memory=2 * memory,
+        file_size=file_size,
+    )

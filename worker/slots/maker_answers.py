@@ -1,0 +1,178 @@
+"""What a maker does and says: it makes an attempt's files of inputs, or checks a granule.
+
+It runs in a maker (`worker/sandbox/makers.py`). Questions come pickled from its child; answers go
+back as JSON, because the child believes no byte of them.
+"""
+
+import faulthandler
+import gc
+import math
+import os
+import pickle
+import time
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.kept import KEPT_BYTES, keep_granules
+from tasks.model.model import ArtifactFile
+from tasks.settings import Settings
+from tasks.storage.blobs import ARTIFACTS
+from worker.phases.collect import checked
+from worker.phases.context import Context
+from worker.sandbox.makers import WORK
+from worker.sandbox.messages import POLL_SECONDS, Failed, Job, Progress
+from worker.slots.lent_blobs import MADE, LentBlobs
+from worker.slots.making import failure, make
+
+COLLECT = (20_000, 10, 10)
+"""Thresholds of garbage collection: metadata are many objects without a cycle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeOrder:
+    """Make the files of a job, whose inputs lie in the maker's `home`."""
+
+    job: Job
+    home: Path
+    inputs: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOrder:
+    """Check a granule; `values`: read all of it; `apart`: in a fork, after a crash."""
+
+    path: Path
+    values: bool
+    apart: bool
+    scratch: Path
+
+
+class MadeFile(BaseModel):
+    """A file that a maker made, with what it says of it; `keep`: its next reader may run here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    keep: bool
+    completeness: Completeness = WHOLE
+    valid_share: float | None = None
+
+
+class Made(BaseModel):
+    """The files lie in the folder `MADE` of the job's scratch."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["made"] = "made"
+    files: tuple[MadeFile, ...]
+
+
+class Checked(BaseModel):
+    """The granule can be read; `other` is which one it holds than its name says, "" if none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["checked"] = "checked"
+    other: str
+
+
+Said = Annotated[Progress | Failed | Made | Checked, Field(discriminator="kind")]
+SAID: TypeAdapter[Said] = TypeAdapter(Said)
+
+
+@dataclass(kw_only=True)
+class MakerContext(Context):
+    """The surroundings in a maker: inputs lie there already, and what it makes stays there."""
+
+    made: list[MadeFile] = field(default_factory=list)
+
+    def _fetch(self, index: int, file: ArtifactFile) -> Path:
+        return self.place(index, file)
+
+    def upload(
+        self,
+        path: Path,
+        *,
+        container: str = ARTIFACTS,
+        keep: bool = True,
+        completeness: Completeness = WHOLE,
+        valid_share: float | None = None,
+    ) -> ArtifactFile:
+        """Put a file where the child takes it from."""
+        to = self.scratch / MADE / path.name
+        path.rename(to)
+        self.made.append(
+            MadeFile(name=path.name, keep=keep, completeness=completeness, valid_share=valid_share)
+        )
+        return ArtifactFile(
+            name=path.name,
+            blob=f"{container}/{path.name}",
+            size=to.stat().st_size,
+            sha256="",
+            completeness=completeness,
+            valid_share=valid_share,
+        )
+
+
+class MakerAnswers:
+    """Answers the questions of a child; keeps granules between them."""
+
+    def __init__(self, memory: int) -> None:
+        faulthandler.enable()
+        gc.set_threshold(*COLLECT)
+        os.umask(0o022)
+        keep_granules(min(KEPT_BYTES, memory // 32))
+        self._settings = Settings()  # once: it takes as long as a third of a small attempt
+
+    def __call__(self, question: bytes, to: Connection) -> None:
+        """Answer a pickled question."""
+
+        told = -math.inf
+
+        def say(said: Said) -> None:
+            to.send_bytes(said.model_dump_json().encode("utf-8"))
+
+        def tell(share: float, note: str) -> None:
+            nonlocal told
+            if time.monotonic() - told >= POLL_SECONDS:  # the guard passes no more on
+                told = time.monotonic()
+                say(Progress(fraction=min(1.0, max(0.0, share)), note=note))
+
+        asked: MakeOrder | CheckOrder = pickle.loads(question)
+        if isinstance(asked, CheckOrder):
+            try:
+                said: Said = Checked(other=checked(asked.path, asked.values, apart=asked.apart))
+            except Exception as error:  # noqa: BLE001 - here exceptions become categories
+                said = failure(error, asked.scratch, None)
+            say(said)
+            return
+        scratch = asked.home / WORK
+        (scratch / MADE).mkdir(exist_ok=True)
+        context = MakerContext(
+            key=asked.job.key,
+            claim=asked.job.claim,
+            inputs=asked.job.inputs,
+            scratch=scratch,
+            given=asked.inputs,
+            settings=self._settings,
+            blobs=LentBlobs((), scratch),
+            cache=None,
+            tell=tell,
+            sandbox=None,
+            after_crash=asked.job.after_crash,
+        )
+        try:
+            make(asked.job, context)
+            say(Made(files=tuple(context.made)))
+        except Exception as error:  # noqa: BLE001 - as above
+            say(failure(error, scratch, context))
+
+
+def prepare(memory: int) -> MakerAnswers:
+    """Prepare a maker; `memory` is what it may use, in bytes."""
+    return MakerAnswers(memory)

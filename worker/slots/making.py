@@ -1,0 +1,96 @@
+"""Making the artifact of a job, in this process; and what an error of it means."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from reprojection.errors import UnreadableGranuleError
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import (
+    CollectSpec,
+    CubeSpec,
+    ExtractSpec,
+    GroupSpec,
+    MosaicSpec,
+    ReduceSpec,
+    ReprojectSpec,
+    SampleSpec,
+    SitesSpec,
+    TableSpec,
+)
+from tasks.run.classify import AttemptError, classify
+from worker.phases.collect import collect
+from worker.phases.context import Context
+from worker.phases.cube import cube
+from worker.phases.extract import extract, sample, write_sites
+from worker.phases.group import group
+from worker.phases.mosaic import mosaic
+from worker.phases.reduce import reduce
+from worker.phases.reproject import reproject
+from worker.phases.table import table
+from worker.sandbox.messages import Failed, Job
+
+_FULL = 2**20  # bytes; a disk with less free space counts as full
+
+
+def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
+    """Make and store the artifact of the job's specification."""
+    match job.spec:
+        case CollectSpec():
+            return collect(job.spec, context)
+        case ReprojectSpec():
+            return reproject(job.spec, context)
+        case MosaicSpec():
+            return mosaic(job.spec, context)
+        case CubeSpec():
+            return cube(job.spec, context)
+        case GroupSpec():
+            return group(job.spec, context)
+        case ReduceSpec():
+            return reduce(job.spec, context)
+        case SitesSpec():
+            return write_sites(job.spec, context)
+        case ExtractSpec():
+            return extract(job.spec, context)
+        case SampleSpec():
+            return sample(job.spec, context)
+        case TableSpec():
+            return table(job.spec, context)
+
+
+def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:
+    """Say what an error means, and print its traceback.
+
+    Of a granule that cannot be read it is found out which of the inputs it is.
+    """
+    if context is not None and isinstance(error, UnreadableGranuleError):
+        error = _with_inputs(error, context)
+    diagnosis = classify(error)
+    category = diagnosis.category
+    if category is Category.UNKNOWN and _is_full(scratch):
+        # GDAL and HDF report a full disk in many different ways.
+        category = Category.OUT_OF_DISK
+    sys.stderr.write(diagnosis.traceback)
+    return Failed(
+        category=category,
+        message=diagnosis.message,
+        asked=diagnosis.asked,
+        healing=diagnosis.healing,
+    )
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _FULL
+    except OSError:  # it is gone: that is no full disk
+        return False
+
+
+def _with_inputs(error: UnreadableGranuleError, context: Context) -> Exception:
+    healing = context.damaged_granules(error)
+    if not healing:
+        return error
+    found = AttemptError(Category.UNREADABLE_INPUT_FILE, str(error), healing=healing)
+    found.__cause__ = error
+    return found
