@@ -239,6 +239,10 @@ chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [STO
 cuts: $(STAMP)/dev ## Cut three worker hosts off the network by a script, for 5 to 120 s, on Azurite [SEED=n]
 	$(BIN)/python -m bench.chaos.cuts --seed $(or $(SEED),1)
 
+.PHONY: hosts
+hosts: $(STAMP)/dev ## Three hosts in namespaces over Azurite: one fails all, one is noisy (root) [SEED=n HOW=disk|child]
+	$(BIN)/python -m bench.chaos.hosts --seed $(or $(SEED),1) --how $(or $(HOW),disk)
+
 .PHONY: fuzz
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run; VALUES=n, 10000]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2

@@ -28,9 +28,11 @@ class Weather:
 
 
 class Proxy:
-    """One listening port per server, in a thread of its own. `weather` may be set at any time."""
+    """One listening port of `host` per server, in a thread of its own. `weather` may be set at any
+    time."""
 
-    def __init__(self, seed: int, cut: Callable[[str], None]) -> None:
+    def __init__(self, seed: int, cut: Callable[[str], None], host: str = LOOPBACK) -> None:
+        self._host = host
         self._random = random.Random(seed)
         self._cut = cut
         self._loop = asyncio.new_event_loop()
@@ -65,7 +67,7 @@ class Proxy:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._connection(port, reader, writer)
 
-        server = await asyncio.start_server(serve, LOOPBACK, 0)
+        server = await asyncio.start_server(serve, self._host, 0)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 

@@ -93,7 +93,7 @@ class Monitor:
         self._cache.workers = {
             w.name: (w.host, self._machines.slots(w))
             for w in beating
-            if not w.draining and w.asked is not Ask.DRAIN
+            if not w.draining and w.asked is not Ask.DRAIN and (w.able or self._machines.slots(w))
         }
         self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
 

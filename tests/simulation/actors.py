@@ -33,11 +33,14 @@ from tasks.tables import (
 )
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+from tests.simulation.broken import TOOK, BrokenHosts
 from tests.simulation.network import Broker
 from tests.simulation.noise import Noise
 from tests.simulation.places import Places
 from tests.simulation.watch import Watch
 from tests.simulation.world import DiedError, Process, ViolationError, World
+from worker.slots.fitness import Fitness
+from worker.slots.fitness_watch import FitnessWatch
 from worker.slots.lease import Lease
 
 PATIENCE = 6.0  # seconds for a place at the archive host
@@ -233,6 +236,7 @@ class SimWorker:
     places: Places
     noise: Noise
     host: str
+    broken: BrokenHosts
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
@@ -249,6 +253,14 @@ class SimWorker:
         """Start the heartbeat, the slots, and who tends their batches."""
         self.started = self.runtime.clock.now()
         self.lease = Lease(self.runtime.clock, self.options.lease)
+        self.fitness = Fitness(self.runtime.clock, tested=False)
+        self.watching = FitnessWatch(
+            fitness=self.fitness,
+            test=lambda: self.broken.test(self.name),
+            held=lambda: self.hold is not Hold.NONE,
+        )
+        self.broken.starts(self.name)
+        self.watching.look()
         self.world.spawn(self.process, self._heart)
         self.world.spawn(self.process, self._lease_watch)
         self.world.spawn(self.process, self._tend)
@@ -291,6 +303,7 @@ class SimWorker:
                 ),
                 waiting=self._waiting(),
                 draining=self.leaving,
+                unfit=self.fitness.why,
             )
             try:
                 orders = workers.beat(self.runtime.store, clock, row, now + self.lease.deadline)
@@ -340,6 +353,7 @@ class SimWorker:
         clock = self.runtime.clock
         while True:
             clock.sleep(1.0)
+            self.watching.look()
             for batch in tuple(self.batches):
                 if self._stops(batch) or clock.monotonic() - batch.since > 10.0:
                     self._give_back(batch)
@@ -347,12 +361,14 @@ class SimWorker:
                     self._write(batch)
 
     def _takes(self) -> bool:
-        if self.leaving or not self.lease.fresh:
+        if self.leaving or not self.lease.fresh or not self.fitness.fit:
             return False
         return self.hold is Hold.NONE or (self.hold is Hold.PROBE and not self.batches)
 
     def _stops(self, batch: _Batch) -> bool:
-        if batch.stopped or self.leaving or self.hold is Hold.DRAINED or not self.lease.fresh:
+        if batch.stopped or self.leaving or self.hold is Hold.DRAINED:
+            return True
+        if not self.lease.fresh or not self.fitness.fit:
             return True
         return self.hold is Hold.PROBE and batch.begun > 0
 
@@ -383,6 +399,7 @@ class SimWorker:
                 batch.in_hand = slot
                 batch.begun += 1
                 self.watch.begins(self.name, slot.claimed.claim)
+                self.broken.begins(self.name)
                 if not self._placed(slot):
                     batch.in_hand = None
                     batch.waiting.insert(0, slot.claimed)
@@ -392,6 +409,7 @@ class SimWorker:
                     end = self._attempt(slot)
                 finally:
                     self.places.leave(slot.claimed.claim)
+                self._judge(end.attempt.category)
                 batch.in_hand = None
                 batch.ended.append((clock.monotonic(), slot.claimed, end))
             self._give_back(batch)
@@ -400,6 +418,16 @@ class SimWorker:
                 clock.sleep(0.1)
         finally:
             self.batches.remove(batch)
+
+    def _judge(self, category: Category | None) -> None:
+        """Take note of what the end of an attempt says of this machine."""
+        if category is None:
+            self.fitness.succeeded()
+        elif category is Category.HOST_FAILED:
+            self.fitness.failed("attempt")
+            self.broken.failed(self.name)
+        elif category is Category.UNKNOWN:
+            self.fitness.unknown("attempt")
 
     def _give_back(self, batch: _Batch, claim: str = "") -> None:
         back = [one for one in batch.waiting if claim in ("", one.claim)]
@@ -449,13 +477,18 @@ class SimWorker:
         started, began = clock.now(), clock.monotonic()
         category, length = self._fate(claimed.task.key)
         length = self.noise.seconds(self.host, self.world.now, length * self._slowness())
+        broken = self.broken.broken(self.name)
+        if broken is not None:
+            category, length = broken, TOOK
         healing = self._missing(claimed)
-        if healing:
+        if healing and broken is None:
             category = random.choice([Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
             length = 0.1
         slot.length = length
         while clock.monotonic() - began < length and slot.order is None:
             clock.sleep(min(3.0, length, random.uniform(0.5, 3.0)))
+        if broken is not None:
+            healing = 0
         if slot.order is not None:
             category, healing = slot.order, 0
         files = [] if category else [self._store(claimed)]

@@ -26,6 +26,7 @@ from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.time_limits import TimeLimits
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Beside, Client, Script, SimWorker, manager
+from tests.simulation.broken import BrokenHosts
 from tests.simulation.idleness import Idleness
 from tests.simulation.mail import Mailboxes, SimMailServer
 from tests.simulation.network import (
@@ -160,6 +161,7 @@ class History:
         self.parts = random.random() < 0.5  # hosts are cut off, their clocks jump
         self.shrinks = random.random() < 0.3  # all workers but one leave for good
         self.gone: set[str] = set()
+        self.broken = BrokenHosts.of(self.world, self.seed, STORM, alone=self.shrinks)
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
         self.options = replace(OPTIONS, scale_in=15.0, scale_least=1) if scales else OPTIONS
@@ -264,6 +266,7 @@ class History:
             places=self.places,
             noise=self.noise,
             host="host" if self.noisy and self.alone else name,
+            broken=self.broken,
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         )

@@ -56,6 +56,7 @@ from tasks.tables.workers import WorkerRow
 from tests.simulation.history import Mutant, Outcome, simulate
 from tests.simulation.noise_mutants import NOISE_MUTANTS
 from tests.simulation.patching import Undo, patch
+from worker.slots.fitness import Fitness
 from worker.slots.lease import Lease
 
 SEEDS = Path(__file__).with_name("mutants.json")
@@ -335,6 +336,22 @@ def _loss_charged() -> Undo:
     return undo
 
 
+def _host_charged() -> Undo:
+    """An attempt that its host could not begin costs its task a try."""
+    rule = RULES[Category.HOST_FAILED]
+    RULES[Category.HOST_FAILED] = replace(rule, retry=Retry.BACK_OFF)
+
+    def undo() -> None:
+        RULES[Category.HOST_FAILED] = rule
+
+    return undo
+
+
+def _goes_on_untested() -> Undo:
+    """A worker whose host failed an attempt goes on without a self-test."""
+    return patch(Fitness, "failed", lambda _self, _why: None)
+
+
 def _last_stays_drained() -> Undo:
     """Nobody looks at who is left when others leave or a probe was slow."""
 
@@ -483,6 +500,8 @@ MUTANTS = (
     Mutant(name="places of a host not counted", apply=_places_not_counted),
     Mutant(name="no place charged to the task", apply=_given_back_charged),
     *NOISE_MUTANTS,
+    Mutant(name="host that failed charged to the task", apply=_host_charged),
+    Mutant(name="worker goes on after its host failed", apply=_goes_on_untested),
 )
 
 

@@ -260,8 +260,9 @@ class Watch:
             self.world.faults["run stopped"] += 1
             self._stopped(new)
         lost = old.state is State.RUNNING and new.category is Category.WORKER_LOST
-        if lost and new.retries > old.retries:
-            self.fail(f"{_name(new)} is charged with the loss of its worker")
+        hosts = old.state is State.RUNNING and new.category is Category.HOST_FAILED
+        if (lost or hosts) and new.retries > old.retries:
+            self.fail(f"{_name(new)} is charged with {new.category}: it is not its fault")
         if lost and new.losses > old.losses:
             self._lost(old)
             self._charged(old, new)
