@@ -162,8 +162,8 @@ test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [
 	$(PYTEST) -n 3 $(TESTS) -m "not proof" $(PYTEST_ARGS)
 
 .PHONY: proofs
-proofs: $(STAMP)/dev ## Run the long tests: each package and language, two builds, every mutant, every pair of options
-	$(PYTEST) -n 2 -m proof $(PYTEST_ARGS)
+proofs: $(STAMP)/dev ## Run the long tests: each package and language, two builds, every mutant, every pair of options, parsers fuzzed [ONLY=words, fuzz]
+	$(PYTEST) -n 2 -m proof $(if $(ONLY),-k "$(ONLY)") $(PYTEST_ARGS)
 
 .PHONY: test-fast
 test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real granules or patience

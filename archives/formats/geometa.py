@@ -64,7 +64,11 @@ def read_geometa(text: str) -> dict[str, SwathPlace]:
 def _lines(text: str) -> Iterator[dict[str, str]]:
     """Yield the lines as columns by name, according to the last header line above them."""
     columns: list[str] = []
-    for values in csv.reader(text.splitlines(), skipinitialspace=True):
+    for line in text.splitlines():
+        try:
+            values = next(csv.reader([line], skipinitialspace=True), [])
+        except csv.Error:  # a field longer than any
+            continue
         if values and values[0].startswith("#"):
             head = [value.strip(" #") for value in values]
             columns = head if "GranuleID" in head else columns

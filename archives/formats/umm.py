@@ -23,6 +23,8 @@ from modis.ocean_name import parse_ocean_name, product_of
 from modis.sphere import wrap_longitude
 
 _FEW_DEGREES = 2.0  # between the points on a box's parallels, which are not great circles
+_FIVE_MINUTES = timedelta(minutes=5)
+_LATEST = datetime.max.replace(tzinfo=UTC) - _FIVE_MINUTES
 _WIDEST = 170.0  # degrees: a ring bounds the smaller part of the sphere
 _SIMPLIFIED = 0.5
 """Degrees by which PO.DAAC's footprints leave points out (podaac/forge, default tolerance)."""
@@ -114,7 +116,7 @@ def record_of(
         boundary=None if tile else _boundary(umm, cartesian),
         production_time=(parts.production_time if parts else "")
         or (f"{moment(produced):%Y%j%H%M%S}" if produced else ""),
-        size=int(about.get("SizeInBytes") or 0),
+        size=whole(about.get("SizeInBytes") or 0),
         checksum=checksum,
         checksum_type=checksum_type,
         url=url,
@@ -133,9 +135,22 @@ def beginning(item: Json) -> datetime:
 
 
 def moment(text: str) -> datetime:
-    """Parse a UMM date and time, in UTC."""
+    """Parse a UMM date and time, in UTC; raise ValueError for one beyond the calendar, too."""
     found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    if found.tzinfo is None:
+        return found.replace(tzinfo=UTC)
+    try:
+        return found.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text} is in UTC no time of the years 1 to 9999") from error
+
+
+def whole(number: object) -> int:
+    """Return a size that a catalogue states; raise ValueError or TypeError if it is none."""
+    try:
+        return int(number)  # type: ignore[call-overload, no-any-return]
+    except OverflowError as error:  # JSON, as Python reads it, has Infinity
+        raise ValueError(f"{number} is no size") from error
 
 
 def _file_urls(umm: Json) -> Iterator[str]:
@@ -166,7 +181,7 @@ def _times(umm: Json) -> tuple[datetime, datetime]:
     extent = umm["TemporalExtent"]
     if "SingleDateTime" in extent:
         only = moment(extent["SingleDateTime"])
-        return only, only + timedelta(minutes=5)
+        return only, min(only, _LATEST) + _FIVE_MINUTES
     span = extent["RangeDateTime"]
     begin = moment(span["BeginningDateTime"])
     end = moment(span["EndingDateTime"]) if span.get("EndingDateTime") else begin

@@ -150,7 +150,9 @@ def _entries(text: str, address: str) -> list[Listed]:
             if not text.lower().lstrip().startswith("name"):
                 raise ValueError("no head line")
         return [_entry(row, address) for row in rows]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error),
+    ) as error:
         raise AnswerBrokenError(
             f"{bare_url(address)} sent no listing ({type(error).__name__}: {error}): {text[:80]!r}"
         ) from error

@@ -21,7 +21,7 @@ from archives.errors import (
 )
 from archives.fetch.answers import bare_url, followed, is_signed
 from archives.fetch.download import Downloader
-from archives.formats.umm import moment
+from archives.formats.umm import moment, whole
 from archives.kinds.web import Web
 from archives.model import Fetched, GranuleRecord, Holding, Progress, Ring, newest_editions
 from modis.box import LonLatBox
@@ -257,7 +257,7 @@ def _record_of(
         tile=parts.tile,
         boundary=None if parts.tile else _rings(item.get("geometry")),
         production_time=parts.production_time,
-        size=int(asset.get("file:size") or 0),
+        size=whole(asset.get("file:size") or 0),
         checksum=checksum,
         checksum_type=kind,
         url=url.partition("?")[0],

@@ -36,7 +36,7 @@ class Interval:
         try:
             start = _FIRST if first in _OPEN else _moment(first)
             end = _LAST if last in _OPEN else _moment(last)
-        except ValueError:
+        except (ValueError, OverflowError):  # the years 1 to 9999 are those of UTC
             raise _wrong(text) from None
         if end < start:
             raise _wrong(text)
