@@ -114,9 +114,33 @@ def test_it_waits_for_its_end_for_its_days_and_for_later_data() -> None:
     look()
     assert len(requests(runtime)) == 2
     ended(runtime, continued_id(name))
-    runtime.clock.sleep(6 * DAY)
+    begun = request_operations.load(runtime, continued_id(name)).submitted
+    runtime.clock.sleep(begun + 7 * 86_400 - runtime.clock.now() - 1)
     Continuing(runtime, found("2012-05-14"), now).look()  # too early
     assert len(requests(runtime)) == 2
+    runtime.clock.sleep(1)
+    Continuing(runtime, found("2012-05-14"), now).look()
+    assert len(requests(runtime)) == 3
+
+
+def test_an_hour_is_between_two_looks() -> None:
+    runtime = at_start()
+    ended(runtime, standing(runtime))
+    runtime.clock.sleep(8 * DAY)
+    asked = []
+
+    def newest(request: Request) -> dt.date | None:
+        asked.append(request)
+        return None
+
+    continuing = Continuing(runtime, newest, now)
+    looks = []
+    for seconds in (0, 3599, 1):
+        runtime.clock.sleep(seconds)
+        continuing.tick()
+        continuing.tick()
+        looks.append(len(asked))
+    assert looks == [1, 1, 2]
 
 
 def test_a_manager_that_ended_in_between_makes_no_second_one() -> None:

@@ -213,6 +213,9 @@ def test_an_old_mail_is_given_up(plain: MailServer, catcher: Catcher) -> None:
     clock.sleep(GIVE_UP + 1.0)
     assert Postman(store, clock, plain).deliver() == 0
     assert not catcher.mails
+    assert GIVE_UP == 5 * 86_400
+    outbox.put(store, clock, replace(mail(), request="later", written=clock.now() - GIVE_UP + 1.0))
+    assert Postman(store, clock, plain).deliver() == 1
 
 
 @pytest.mark.parametrize(
