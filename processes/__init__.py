@@ -1,4 +1,4 @@
-"""Control of processes: signals at a parent's death, process trees, file locks.
+"""Control of processes: signals at a parent's death, trees, confinement, file locks.
 
 The lowest package, beside `modis`: it imports nothing of ours.
 """

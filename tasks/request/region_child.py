@@ -1,7 +1,8 @@
 """Read a region's file in a process of its own, which strangers' bytes may bring down.
 
 The process has bounds of memory, processor and time, and nothing of Swathmill's settings in its
-environment. It gets the file on standard input, and answers on standard output in JSON.
+environment. Where the kernel has Landlock it can open no file but the system's and our code, and
+has no sockets. It gets the file on standard input, and answers on standard output in JSON.
 """
 
 import json
@@ -10,7 +11,13 @@ import resource
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import modis
+import reprojection
+import tasks
+from processes import confine
+from processes.reading_rights import can_shut_in, shut_in
 from tasks.request.region_files import ReadRegion, RegionFileError, read_region
 
 _OVER = 3  # exit code of a process that had no more memory
@@ -72,6 +79,10 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (int(processor), int(processor)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if can_shut_in():  # the file is on standard input; our code and PROJ's data are to be read
+        confine.drop_capabilities()
+        read = [str(Path(one.__file__ or "").parent) for one in (modis, reprojection, tasks)]
+        shut_in(read, [], shared=True)
     try:
         answer: dict[str, object] = asdict(read_region(sys.stdin.buffer.read(), name))
     except RegionFileError as error:

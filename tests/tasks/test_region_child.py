@@ -1,14 +1,17 @@
 """A region's file is read in a process of its own, and SQLite reads tables alone."""
 
 import json
+import socket
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from processes.reading_rights import can_shut_in
 from tasks.request import region_files
 from tasks.request.document import Region
 from tasks.request.region_child import Bounds, read_apart
@@ -91,6 +94,55 @@ def test_what_takes_too_much_is_refused_with_what_to_do() -> None:
     for bounds in (Bounds(memory=2**24), Bounds(seconds=0.001), Bounds(processor=1)):
         with pytest.raises(RegionFileError, match="simplify its polygons, or give those"):
             read_apart(data, "a.geojson", bounds)
+
+
+HOSTILE = """
+import os, socket, sys
+from pathlib import Path
+from tasks.request import region_child
+from tasks.request.region_files import RegionFileError
+
+secret, port = Path(sys.argv.pop(1)), int(sys.argv.pop(1))
+ATTACKS = {
+    "read": lambda: secret.read_text(),
+    "list": lambda: os.listdir(secret.parent),
+    "write": lambda: (secret.parent / "new").touch(),
+    "environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "memory": lambda: os.open(f"/proc/{os.getppid()}/mem", os.O_RDONLY),
+    "connect": lambda: socket.create_connection(("127.0.0.1", port), 1),
+    "listen": lambda: socket.create_server(("127.0.0.1", 0)),
+}
+
+def hostile(data, name):
+    held = []
+    for attack, act in ATTACKS.items():
+        try:
+            act()
+        except OSError:
+            held.append(attack)
+    raise RegionFileError(" ".join(held))
+
+region_child.read_region = hostile
+sys.exit(region_child.main())
+"""
+
+
+def test_a_file_that_takes_over_the_process_reaches_nothing(tmp_path: Path) -> None:
+    if not can_shut_in():
+        pytest.skip("this kernel has no Landlock")
+    secret = tmp_path / "secrets.json"
+    secret.write_text("key")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-c", HOSTILE, str(secret), str(port), str(2**30), "30", "a"],
+            input=b"",
+            capture_output=True,
+            check=True,
+        )
+    held = json.loads(done.stdout)["wrong"].split()
+    assert held == ["read", "list", "write", "environment", "memory", "connect", "listen"]
+    assert [*tmp_path.iterdir()] == [secret]
 
 
 def test_a_text_within_a_document_is_read_apart_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from processes import proctree
+from processes import confine, proctree
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
-from worker.sandbox import confine, sandbox
+from worker.sandbox import sandbox
 from worker.sandbox.confined import run_confined
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 

@@ -30,11 +30,11 @@ import processes
 import reprojection
 import tasks
 import worker
+from processes import confine
 from processes.folders import remove_folder
 from processes.parents import die_with_parent
-from worker.sandbox import confine
-from worker.sandbox.refused_calls import filter_of, seccomp_known
-from worker.sandbox.sandbox import DEVICES, KERNEL, own_user, readable
+from processes.reading_rights import can_shut_in, shut_in
+from worker.sandbox.sandbox import own_user
 
 ReadingTier = Literal["limits", "none"]
 """`limits`, or `none` where this machine has no Landlock."""
@@ -79,7 +79,7 @@ class MakerOrder:
 
 def reading_tier() -> ReadingTier:
     """Return the tier in which granules are read on this machine."""
-    return "limits" if confine.landlock_abi() and seccomp_known() else "none"
+    return "limits" if can_shut_in() else "none"
 
 
 def reading_line() -> str:
@@ -183,11 +183,8 @@ def confine_reader(given: MakerOrder) -> None:
         os.chown(work, user, user)
         confine.become(user, search=True)
     confine.limit("RLIMIT_NPROC", _TASKS + (confine.own_tasks() if user is None else 0))
-    confine.gain_nothing()
     ours = (str(Path(one.__file__ or "").parent) for one in _OURS)
-    inputs = str(given.home / INPUTS)
-    confine.restrict_files([*readable(), *ours, *KERNEL, inputs], [str(work), *DEVICES])
-    confine.refuse_calls(filter_of(shared=user is None, one_group=True, tcp=False))
+    shut_in([*ours, str(given.home / INPUTS)], [str(work)], shared=user is None)
 
 
 def _let_go(null: int, *, but: int) -> None:

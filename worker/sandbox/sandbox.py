@@ -20,32 +20,16 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from processes import confine
+from processes.reading_rights import DEVICES, KERNEL, readable
+from processes.refused_calls import filter_of, seccomp_known
 from tasks.network_hosts import AllowedHosts
 from tasks.settings import Settings
-from worker.sandbox import confine
-from worker.sandbox.refused_calls import filter_of, seccomp_known
 
 Tier = Literal["bubblewrap", "limits"]
 
 PROBE_SECONDS = 10.0
 _CONFINE = Path(confine.__file__).resolve()
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-# The files of /etc that programs need to start and to write dates and numbers; no secrets.
-_ETC = (
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/alternatives",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/passwd",
-    "/etc/group",
-    "/etc/nsswitch.conf",
-    "/etc/mime.types",
-    "/etc/R",  # Debian keeps here what R starts with; /usr/lib/R/etc links to it
-    "/etc/julia",
-    "/etc/fonts",
-)
 # For a program that has a network.
 _CERTIFICATES = (
     "/etc/ssl/certs",
@@ -55,9 +39,6 @@ _CERTIFICATES = (
     "/etc/pki/ca-trust/extracted",
     "/etc/ca-certificates/extracted",
 )
-DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
-# Of /dev/zero, written pages could be shared that belong to no process.
-KERNEL = ("/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
 SHARED_MEMORY = "/dev/shm"
 """Where a program in bubblewrap has a small file system in memory, for semaphores."""
 _SHARED_MEMORY = 256 * 2**20
@@ -354,12 +335,6 @@ def inside(tier: Tier, places: Places) -> Places:
         temporary=Path("/tmp"),  # the attempt's own temporary folder is mounted there
         environment=root / "environment" if places.environment is not None else None,
     )
-
-
-def readable() -> list[str]:
-    """List the folders of the system and of our Python, which a program may read and run."""
-    python = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1]))
-    return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
 
 
 def links_to(path: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyproj
 import pytest
 
+from processes import confine
 from reprojection.read.completeness import WHOLE
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
@@ -27,8 +28,8 @@ from tasks.storage.file_blobs import FileBlobs
 from tests.worker.hostile.harness import SECRET, Neighbours
 from tests.worker.mill import grid_spec
 from worker.phases.context import Context
-from worker.sandbox import confine, sandbox
 from worker.sandbox import makers as makers_module
+from worker.sandbox import sandbox
 from worker.sandbox.makers import MakerEndedError, Makers, is_being_written, start_server
 from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, Succeeded
 from worker.slots import maker_answers

@@ -1,0 +1,58 @@
+"""What a confined process may open of the system, and the last step by which it is confined."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from processes import confine
+from processes.refused_calls import filter_of, seccomp_known
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+# The files of /etc that programs need to start and to write dates and numbers; no secrets.
+_ETC = (
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/timezone",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/mime.types",
+    "/etc/R",  # Debian keeps here what R starts with; /usr/lib/R/etc links to it
+    "/etc/julia",
+    "/etc/fonts",
+)
+DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+# Of /dev/zero, written pages could be shared that belong to no process.
+KERNEL = ("/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+
+
+def readable() -> list[str]:
+    """List the folders of the system and of our Python, which a program may read and run."""
+    python = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1]))
+    return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
+
+
+def can_shut_in() -> bool:
+    """Tell whether this machine has what `shut_in` needs: Landlock, and system calls it knows."""
+    return confine.landlock_abi() > 0 and seccomp_known()
+
+
+def shut_in(read: Sequence[str], write: Sequence[str], *, shared: bool) -> None:
+    """Give up for good all files but these and the system's, and sockets and other system calls.
+
+    The process keeps its open files and its resource limits.
+
+    Args:
+        read: Further files and folders that it may read.
+        write: Files and folders that it may write.
+        shared: It has the user id of others, so it may not change rights of files.
+
+    Raises:
+        OSError: the kernel refuses it.
+    """
+    confine.gain_nothing()
+    confine.restrict_files([*readable(), *read, *KERNEL], [*write, *DEVICES])
+    confine.refuse_calls(filter_of(shared=shared, one_group=True, tcp=False))
