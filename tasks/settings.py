@@ -198,8 +198,8 @@ class Settings(BaseSettings):
     probe_seconds: float = Field(
         600.0,
         ge=0,
-        description="Wait before a worker drained for slowness is tried again; longer after a try "
-        "that was slow. 0: none is drained.",
+        description="Wait before a worker drained for slowness, or a failing host, is tried again; "
+        "longer after a try that was slow or failed. 0: none is held.",
     )
     scale_seconds: Positive = Field(
         300.0, description="Seconds in which the slots wanted would finish the ready tasks."
