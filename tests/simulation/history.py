@@ -47,7 +47,7 @@ from tests.simulation.network import (
 from tests.simulation.noise import Noise
 from tests.simulation.places import Places
 from tests.simulation.reckoning import Reckoning, task_rows
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import CELL, Scenario, one_of_many_rasters
 from tests.simulation.steps import steps_met
 from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
@@ -82,6 +82,8 @@ class Mutant:
 
     name: str
     apply: Callable[[], Callable[[], None]] = lambda: lambda: None
+    rasters: bool = False
+    """It is sought in histories of one request of many rasters."""
     split_markers: bool = False
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
@@ -105,7 +107,8 @@ class Outcome:
 class History:
     """The whole simulated installation; with `steps` all requests have several steps.
 
-    A `noisy` one has no fault but noise on its hosts, and no task waits beside an idle slot.
+    A `noisy` one has no fault but noise on its hosts, and no task waits beside an idle slot. With
+    `rasters` there is one request of many rasters, and no trouble: its results come in order.
     """
 
     seed: int
@@ -113,6 +116,7 @@ class History:
     store: Store
     steps: bool = False
     noisy: bool = False
+    rasters: bool = False
     world: World = field(init=False)
 
     def __post_init__(self) -> None:
@@ -557,10 +561,53 @@ class History:
             }
         )
 
+    def run_rasters(self) -> None:
+        """One request of many rasters in the calm: its results come as the work goes."""
+        world, random = self.world, Random(f"rasters {self.seed}")
+        world.calm = True
+        self.scenario = one_of_many_rasters(random)
+        self.script = Script(
+            never=set(),
+            crashes={},
+            fails=0.0,
+            hangs=0.0,
+            slow=random.choice([4.0, 8.0]),
+            machines={},
+        )
+        self.options = replace(OPTIONS, max_tasks=1000)
+        self.expected, self.slots = None, 1
+        self.broken = BrokenHosts(world)
+        self.start_manager("manager-a")
+        for number in range(2):
+            self.start_worker(f"worker-{number}")
+        process = Process(name="client")
+        client = Client(world=world, runtime=self.runtime(process), finished=True)
+        self.client = client
+        document = self.document("plan0")
+        world.spawn(process, lambda: client.submit("owner", document, "r0"))
+        world.run(STORM + CALM, lambda: "r0" in self.watch.ended)
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """At 30% of the cells a quarter of the rasters is there."""
+        specs = {one.key: one for one in self.scenario.plans["plan0"].tasks}
+        cells = {k for k, one in specs.items() if getattr(one.spec, "name", "").startswith(CELL)}
+        rasters = {key for key, one in specs.items() if one.output}
+        made = self.watch.made
+        if not rasters <= {*made}:
+            self.watch.fail(f"{len(rasters - {*made})} rasters are not made")
+        done = [number for number, key in enumerate(made) if key in cells]
+        there = rasters & {*made[: done[3 * len(cells) // 10]]}
+        if len(there) < len(rasters) / 4:
+            self.watch.fail(f"at 30% of the cells {len(there)} of {len(rasters)} rasters are there")
+
     def run(self) -> None:
         """The storm, then the calm, then the reckoning; without a storm in a noisy one."""
         if self.noisy:
             self.run_noisy()
+            return
+        if self.rasters:
+            self.run_rasters()
             return
         world = self.world
         for name in ("manager-a", "manager-b"):
@@ -654,6 +701,7 @@ def simulate(
     log: bool = False,
     steps: bool = False,
     noisy: bool = False,
+    rasters: bool = False,
 ) -> Outcome:
     """Run one history, in memory or on another store, which is empty."""
     history = History(
@@ -662,6 +710,7 @@ def simulate(
         store=store or MemoryStore(),
         steps=steps,
         noisy=noisy,
+        rasters=rasters or (mutant is not None and mutant.rasters),
     )
     world = history.world
     if log:

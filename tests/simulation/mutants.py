@@ -449,6 +449,16 @@ def _places_not_counted() -> Undo:
     return patch(Dispatch, "__init__", init)
 
 
+def _breadth_first() -> Undo:
+    """What becomes ready first is sent first, whatever result it serves."""
+    original = Dispatch.add
+
+    def add(self: Dispatch, *some: Any, **more: Any) -> None:
+        original(self, *some, **{**more, "rank": 0})
+
+    return patch(Dispatch, "add", add)
+
+
 def _given_back_charged() -> Undo:
     """What a worker had no place for costs its task a try."""
     original = transitions.give_back
@@ -502,6 +512,7 @@ MUTANTS = (
     *NOISE_MUTANTS,
     Mutant(name="host that failed charged to the task", apply=_host_charged),
     Mutant(name="worker goes on after its host failed", apply=_goes_on_untested),
+    Mutant(name="results made all at the end", apply=_breadth_first, rasters=True),
 )
 
 

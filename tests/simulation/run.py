@@ -29,11 +29,13 @@ def quiet() -> None:
     )
 
 
-def _in_memory(seed: int, *, steps: bool, noisy: bool = False) -> Outcome:
-    return simulate(seed, steps=steps, noisy=noisy)
+def _in_memory(seed: int, *, steps: bool, noisy: bool = False, rasters: bool = False) -> Outcome:
+    return simulate(seed, steps=steps, noisy=noisy, rasters=rasters)
 
 
-def in_a_file(seed: int, *, steps: bool = False, noisy: bool = False) -> Outcome:
+def in_a_file(
+    seed: int, *, steps: bool = False, noisy: bool = False, rasters: bool = False
+) -> Outcome:
     """Run a history on an SQLite file."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(
@@ -42,7 +44,8 @@ def in_a_file(seed: int, *, steps: bool = False, noisy: bool = False) -> Outcome
         file = SqliteFile(Path(folder) / "tables.sqlite")
         file.create()
         try:
-            return simulate(seed, store=SqliteStore(file), steps=steps, noisy=noisy)
+            store = SqliteStore(file)
+            return simulate(seed, store=store, steps=steps, noisy=noisy, rasters=rasters)
         finally:
             file.close()
 
@@ -62,13 +65,21 @@ def main() -> int:
     )
     parser.add_argument("--steps", action="store_true", help="all requests have several steps")
     parser.add_argument("--noise", action="store_true", help="no faults but noise on hosts")
+    parser.add_argument(
+        "--rasters", action="store_true", help="one request of many rasters, whose order is held"
+    )
     parser.add_argument("--store", choices=sorted(_STORES), default="memory")
     arguments = parser.parse_args()
     quiet()
     if arguments.mutants:
         return _note_mutants(arguments.processes)
     if arguments.replay is not None:
-        return _replay(arguments.replay, steps=arguments.steps, noisy=arguments.noise)
+        return _replay(
+            arguments.replay,
+            steps=arguments.steps,
+            noisy=arguments.noise,
+            rasters=arguments.rasters,
+        )
     started = time.monotonic()
     faults: Counter[str] = Counter()
     met: Counter[str] = Counter()
@@ -76,7 +87,12 @@ def main() -> int:
     bad: list[Outcome] = []
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with multiprocessing.get_context("spawn").Pool(arguments.processes, quiet) as pool:
-        run = partial(_STORES[arguments.store], steps=arguments.steps, noisy=arguments.noise)
+        run = partial(
+            _STORES[arguments.store],
+            steps=arguments.steps,
+            noisy=arguments.noise,
+            rasters=arguments.rasters,
+        )
         outcomes = pool.imap_unordered(run, seeds, chunksize=4)
         for number, outcome in enumerate(outcomes, 1):
             if number % _TELL == 0:
@@ -117,8 +133,8 @@ def _note_mutants(processes: int) -> int:
     return 1 if None in found else 0
 
 
-def _replay(seed: int, *, steps: bool, noisy: bool) -> int:
-    outcome = simulate(seed, log=True, steps=steps, noisy=noisy)
+def _replay(seed: int, *, steps: bool, noisy: bool, rasters: bool) -> int:
+    outcome = simulate(seed, log=True, steps=steps, noisy=noisy, rasters=rasters)
     for line in outcome.log:
         print(line)
     print(outcome.violation or "no violation", outcome.digest)

@@ -6,6 +6,9 @@ from random import Random
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
 
+CELL = "cell"
+"""What the names of cells begin with."""
+
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 
 
@@ -72,6 +75,23 @@ class Scenario:
         return cls(
             plans=plans, policies=policies, never=frozenset(never), crashes=crashes, first=first
         )
+
+
+def one_of_many_rasters(random: Random) -> Scenario:
+    """One request of many rasters, each of some cells; the rasters of a date share granules."""
+    order: list[PlannedTask] = []
+    layers = random.choice([1, 2, 4])
+    cells = random.randint(3, 4)
+    for day in range(1, 1 + random.randint(76, 88) // layers):
+        granules: list[Spec] = [_collect(f"g{i}.A2000{day:03d}", "") for i in range(2)]
+        order += [PlannedTask(spec=granule) for granule in granules]
+        for layer in range(layers):
+            some = [_over(f"{CELL}{day}.{layer}.{i}", granules) for i in range(cells)]
+            order += [PlannedTask(spec=cell) for cell in some]
+            name = f"top{day}.{layer}"
+            order.append(PlannedTask(spec=_over(name, some), output=name))
+    plans = {"plan0": Plan(tasks=tuple(order))}
+    return Scenario(plans=plans, policies={"plan0": "skip"}, never=frozenset(), crashes={})
 
 
 def _add_steps(

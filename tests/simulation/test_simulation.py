@@ -21,6 +21,7 @@ STEPS = 20
 NOISY = (4, 5, 6)
 REPLAYED = (7, 102, 118)
 ON_A_FILE = (3, 11, 42, 77)
+ORDERED = (0, pytest.param(1, marks=pytest.mark.proof), pytest.param(2, marks=pytest.mark.proof))
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +70,16 @@ def test_no_task_waits_beside_an_idle_slot_on_noisy_hosts(seed: int) -> None:
     outcome = simulate(seed, noisy=True)
     assert not outcome.violation, (
         f"{outcome.violation}; python -m tests.simulation.run --noise --replay {seed}"
+    )
+
+
+@pytest.mark.parametrize("seed", ORDERED)
+def test_of_one_request_of_many_rasters_a_quarter_is_there_at_30_percent_of_the_cells(
+    seed: int,
+) -> None:
+    outcome = simulate(seed, rasters=True)
+    assert not outcome.violation, (
+        f"{outcome.violation}; python -m tests.simulation.run --rasters --replay {seed}"
     )
 
 

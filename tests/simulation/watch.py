@@ -69,6 +69,7 @@ class Watch:
     finished: dict[str, set[str]] = field(default_factory=dict)
     """By request, the results that were there when it was ordered to be cancelled."""
     was_done: set[str] = field(default_factory=set)
+    made: list[str] = field(default_factory=list)  # keys, in the order in which they were DONE
     lost_blobs: set[str] = field(default_factory=set)  # by the simulation
     asked_blobs: set[str] = field(default_factory=set)  # of them, those that somebody asked for
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
@@ -293,6 +294,7 @@ class Watch:
         if known != task.claim:
             self.fail(f"{_name(task)} is committed by {task.claim} and by {known}")
         self.was_done.add(task.key)
+        self.made.append(task.key)
         if not task.files:
             self.fail(f"{_name(task)} is done without an artifact")
         for file in task.files:
