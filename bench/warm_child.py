@@ -271,10 +271,10 @@ def packages(folder: Path) -> dict[str, PackageArchive]:
 
 
 def child_memory() -> int:
-    """Return the memory of the one child that lives, in bytes."""
+    """Return the memory of the one child that lives, and of its maker, in bytes."""
     tree = proctree.descendants(os.getpid())
-    (child,) = [pid for pid in tree if not proctree.children(pid) and is_forked(pid)]
-    return proctree.memory(child)
+    last = [pid for pid in tree if not proctree.children(pid) and is_forked(pid)]
+    return sum(map(proctree.memory, last))
 
 
 def is_forked(pid: int) -> bool:

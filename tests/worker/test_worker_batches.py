@@ -58,8 +58,8 @@ def child(process: Process) -> int:
     (forkserver,) = [p for p in proctree.children(process.popen.pid) if proctree.children(p)]
     until(lambda: bool(proctree.children(forkserver)), 10, "a guard is there")
     (guard,) = proctree.children(forkserver)
-    until(lambda: bool(proctree.children(guard)), 10, "its child is there")
-    return proctree.children(guard)[0]
+    until(lambda: len(proctree.children(guard)) == 2, 10, "its child is there")
+    return proctree.children(guard)[1]  # after the server of its makers
 
 
 def send(stack: Stack, keys: Sequence[str]) -> None:

@@ -90,7 +90,7 @@ def attempt_processes(process: Process) -> tuple[int, int]:
     """The guard and the warm child of the one slot."""
     forkserver, *_ = forked(process)
     (guard,) = proctree.children(forkserver)
-    (child,) = proctree.children(guard)
+    _server, child = proctree.children(guard)  # the server of makers is forked first
     return guard, child
 
 
@@ -179,7 +179,7 @@ def test_a_slot_keeps_its_child_until_an_attempt_fails(stack: Stack, process: Pr
         stack.send(key)
         failed = end_of(stack, key).category is Category.USER_CODE_FAILED
         assert failed is (number == 2)
-        until(lambda: len(forked(process)) == 3, 10, "a guard and a child are there")
+        until(lambda: len(forked(process)) == 4, 10, "guard, child and server of makers are there")
         children.append(attempt_processes(process)[1])
     first, second, after, last = children
     assert first == second != after == last
