@@ -49,6 +49,27 @@ def test_attempts_whose_count_was_not_answered_are_not_counted_again(scene: Scen
     assert counted(scene) == history.BATCH + 1
 
 
+def test_attempts_whose_events_were_not_deleted_are_not_counted_again(scene: Scene) -> None:
+    """Others are counted before them the next time, and the cursor must still name them."""
+    scene.write(B)
+    scene.run(B)
+
+    def away(_table: str, operations: Sequence[Operation]) -> None:
+        if any(isinstance(one, Delete) and one.row.startswith("o|") for one in operations):
+            raise StoreError("storage is away")
+
+    scene.store.before = away
+    with pytest.raises(StoreError):
+        scene.process()
+    scene.store.before = lambda _table, _operations: None
+    early = [spec for spec in MANY if spec.key < B.key and shard(spec.key) != shard(B.key)]
+    for spec in early[: history.BATCH]:
+        scene.write(spec)
+        scene.run(spec)
+    scene.process()
+    assert counted(scene) == history.BATCH + 1
+
+
 def test_attempts_count_for_the_owner_of_the_request_that_they_ran_for(scene: Scene) -> None:
     scene.write(B)
     scene.run(B)

@@ -157,6 +157,23 @@ def test_what_storage_did_not_answer_confirms_nothing(
     assert acting.confirmed == before
 
 
+def test_a_renewal_that_storage_did_not_answer_is_tried_again_at_once(
+    runtime: Runtime, clock: ManualClock, acting: Leadership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its lease would have two thirds left, and after the next failure one."""
+
+    def away(*_: object) -> None:
+        raise StoreError("storage is away")
+
+    clock.sleep(LEASE / 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(manager_lease, "change", away)
+        with pytest.raises(StoreError):
+            acting.renew()
+    acting.renew()
+    assert row(runtime).beat == 1
+
+
 def test_each_answer_of_storage_is_dated(runtime: Runtime, clock: ManualClock) -> None:
     clock.sleep(100.0)
     one, standby = Leadership(runtime, LEASE), Leadership(runtime, LEASE)

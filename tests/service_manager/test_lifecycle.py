@@ -525,6 +525,20 @@ def test_counts_are_written_when_they_have_changed(b: Stepped) -> None:
     assert b.live(request).row.document
 
 
+def test_counts_that_could_not_be_written_are_written_at_the_next_time(
+    b: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = b.running()
+    b.change(request, outputs=9)
+    b.live(request).changed = True
+    with monkeypatch.context() as patch:
+        patch.setattr(request_operations, "change_request", Mock(side_effect=StoreError("away")))
+        with pytest.raises(StoreError):
+            b.cycle.progress()
+    b.cycle.progress()
+    assert b.row(request).outputs == 1
+
+
 def test_counts_are_written_of_every_request_that_runs(
     b: Stepped, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,14 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from archives.errors import NoPlaceError
 from archives.fetch.limits import LocalLimits
-from tasks.messages.host_limits import RedisLimits, host_limits
+from tasks.messages.host_limits import RedisLimits, _keys, host_limits
 from tasks.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -45,6 +47,18 @@ class _WaitError(Exception):
 
 def _give_up(seconds: float) -> None:
     raise _WaitError(seconds)
+
+
+def test_a_renewal_keeps_the_places_for_a_whole_lease(redis_server: str, host: str) -> None:
+    """The set of a host's places would go with all of them, and others would come in."""
+    limits = shared(redis_server)
+    seen: Any = redis.Redis.from_url(redis_server)
+    with limits.place(host):
+        (key,) = [each for each in _keys(host) if each.endswith("places")]
+        (lease,) = seen.zrange(key, 0, -1)
+        seen.expire(key, 5)
+        limits._renew(keys=[key], args=[30.0, lease])
+        assert seen.ttl(key) >= 30
 
 
 def test_requests_of_all_keep_their_distance(redis_server: str, host: str) -> None:

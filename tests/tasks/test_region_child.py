@@ -166,3 +166,24 @@ def test_the_process_has_nothing_of_the_settings(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(subprocess, "run", watched)
     read_apart(json.dumps(SQUARE).encode(), "a.geojson")
     assert not [name for name in given[0] if name.startswith("SWATHMILL")]
+
+
+def test_the_process_writes_no_file(tmp_path: Path) -> None:
+    """Whoever takes it over by a file leaves nothing on the disk."""
+    path = tmp_path / "written"
+    code = """
+import pathlib, sys
+from tasks.request import region_child
+
+region_child.read_region = lambda _data, name: pathlib.Path(name).write_bytes(b"a")
+sys.exit(region_child.main())
+"""
+    bounds = [str(Bounds().memory), str(Bounds().processor)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *bounds, str(path)],
+        input=b"",
+        capture_output=True,
+        check=False,
+    )
+    assert b"File too large" in done.stderr
+    assert path.stat().st_size == 0
