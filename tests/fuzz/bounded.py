@@ -7,6 +7,7 @@ import resource
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisWarning
 
 from tests.fuzz.parsers import PARSERS, Parser
 
@@ -102,7 +104,8 @@ def changed(draw: st.DrawFn, seeds: Sequence[bytes]) -> bytes:
             case "gone":
                 del holder[key]
             case "many":
-                holder[key] = [holder[key]] * draw(st.sampled_from((0, 2, 70, 3000)))
+                room = _LARGEST // len(json.dumps(holder[key]))
+                holder[key] = [holder[key]] * min(room, draw(st.sampled_from((0, 2, 70, 3000))))
             case "deep":
                 for _level in range(draw(st.sampled_from((1, 2, 70, 300)))):
                     holder[key] = [holder[key]]
@@ -174,6 +177,7 @@ def _examples(name: str, examples: int, same: bool, last: Path, till: float) -> 
 def _child(name: str, examples: int, same: bool, last: Path, till: float, to: Connection) -> None:
     signal.signal(signal.SIGPROF, _hang)
     faulthandler.disable()
+    warnings.simplefilter("ignore", HypothesisWarning)  # of what a large document looks like
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
