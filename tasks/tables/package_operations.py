@@ -24,6 +24,7 @@ from tasks.model.packages import (
     Packages,
     blob_of,
 )
+from tasks.model.plan import named_packages
 from tasks.model.python_dependencies import environment_blob
 from tasks.request.checks import nearest_names
 from tasks.request.document import Reduction, Request
@@ -225,7 +226,7 @@ def collect(runtime: Runtime) -> int:
         row = runtime.requests.request(request)
         if row is None or row.state.unplanned:
             return 0  # it may be about to name one
-        used.add(row.package.rpartition(" ")[2])
+        used.update(digest for _, digest in named_packages(row.package))
     return sum(_remove_archive(runtime, one, used) for one in waiting)
 
 

@@ -201,7 +201,8 @@ def test_an_archive_goes_when_no_version_and_no_live_request_names_it(shelf: She
     name = request_operations.submit(shelf.runtime, BEN, request("own"))
     assert package_operations.collect(shelf.runtime) == 0, "a request may be about to name it"
 
-    live: dict[str, Any] = {"state": RequestState.RUNNING, "package": f"{BEN}/own@1 {same.digest}"}
+    steps = f"{BEN}/own@1 {same.digest}, {BEN}/other@1 {'0' * 64}"
+    live: dict[str, Any] = {"state": RequestState.RUNNING, "package": steps}
     request_operations.change_request(shelf.runtime, name, lambda row: replace(row, **live))
     assert package_operations.collect(shelf.runtime) == 0, "a live request names it"
     over: dict[str, Any] = {"state": RequestState.COMPLETE}
