@@ -595,11 +595,11 @@ class Dispatch:
         """
         if not self._places or self._places >= self._slots or request in look.unplaced:
             return ""
+        least = min(self._places, self._slots // 2)
+        full = {""} | {host for host, taken in look.allowance.hosts.items() if taken >= least}
         for key in self._ready[request].fresh.placed:
             need = self._tasks[key].need
-            taken = look.allowance.hosts[need.host]
-            least = min(self._places, self._slots // 2)
-            if need.host and taken < least and look.allowance.passes(need):
+            if need.host not in full and look.allowance.passes(need):
                 return key
         look.unplaced.add(request)
         return ""
