@@ -268,7 +268,7 @@ def test_a_forkserver_that_was_killed_is_replaced(stack: Stack, process: Process
     forked = [
         pid for pid in process.tree() if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    assert len(forked) == 5, "the forkserver, and a guard and a child for each slot"
+    assert len(forked) == 7, "the forkserver; for each slot a guard, a child, a server of makers"
     for pid in forked:
         os.kill(pid, signal.SIGKILL)
     until(dead(forked), 10, "all are gone")

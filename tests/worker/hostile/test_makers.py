@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -334,6 +335,12 @@ def test_a_hostile_decoder_is_held(
     neighbours.unharmed()
 
 
+def _open_files() -> set[int]:
+    """Return the inodes of the open files of this process."""
+    there = [one for one in Path("/proc/self/fd").iterdir() if one.exists()]
+    return {one.stat().st_ino for one in there if one.exists()}
+
+
 def test_a_maker_holds_no_descriptor_of_the_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,17 +353,22 @@ def test_a_maker_holds_no_descriptor_of_the_worker(
             except OSError:
                 continue
             if not os.path.samestat(there, null):
-                found.append(f"{number} {stat.filemode(there.st_mode)}")
+                found.append(f"{stat.filemode(there.st_mode)} {there.st_ino}")
         path = context.scratch / "found.txt"
         path.write_text("\n".join(found))
         context.upload(path)
 
     with socket.create_server(("127.0.0.1", 0)), bench(tmp_path, monkeypatch, look) as made:
+        ours = _open_files()
         found = made.attempt()
         assert isinstance(found, Succeeded), found
         said = made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode().splitlines()
-    assert [one for one in said if " -r" not in one] == [one for one in said if " s" in one]
-    assert len([one for one in said if " s" in one]) == 1, "its connection"
+    held = [one.split() for one in said if not one.startswith("-")]
+    assert [mode[0] for mode, _ in held if mode[0] != "p"] == ["s"], "its connection"
+    pipes = Counter(int(number) for mode, number in held if mode[0] == "p")
+    # Arrow makes a pipe of its own in each fork: both of its ends are here, and none elsewhere.
+    assert set(pipes.values()) <= {2}
+    assert not pipes.keys() & ours
 
 
 def test_a_library_that_closes_what_it_had_opened_closes_no_other_file(
