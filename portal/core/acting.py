@@ -44,7 +44,7 @@ class Action(StrEnum):
     LIMIT_OWNER = "limit owner"
     QUOTA_OWNER = "set quota of owner"
     END_SESSIONS = "end sessions of owner"
-    END_OPERATOR = "end operator's rights of owner"
+    END_OPERATOR = "end operator rights of owner"
 
 
 _RESTRICTS = {

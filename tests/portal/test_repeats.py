@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from portal.core import repeats, tokens
 from portal.core.results import SHORTLY
+from portal.core.sessions import Sessions
 from portal.core.tokens import Person, Role
 from portal.core.traffic import HEADER, TRACE
 from tasks.errors import StoreError
@@ -305,6 +307,7 @@ def test_an_answer_in_parts_is_made_each_time(runtime: Runtime, parts: int) -> N
     called = 0
     app = FastAPI()
     app.state.settings = settings()
+    app.state.portal = SimpleNamespace(sessions=Sessions(runtime.store))
 
     @app.get("/")
     def answer(request: Request) -> Response:
@@ -326,6 +329,7 @@ def test_another_scheme_makes_another_call(runtime: Runtime) -> None:
     row = request_operations.load(runtime, submitted(runtime, ADA))
     app = FastAPI()
     app.state.settings = settings()
+    app.state.portal = SimpleNamespace(sessions=Sessions(runtime.store))
 
     @app.get("/")
     def scheme(request: Request) -> str:

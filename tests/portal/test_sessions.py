@@ -178,7 +178,7 @@ def test_an_operator_who_is_none_any_more_loses_the_role_at_the_next_call(
                 return [one.status_code for one in answers]
 
             assert statuses() == [200] * 3
-            body = {"action": "end operator's rights of owner", "subject": "eve"}
+            body = {"action": "end operator rights of owner", "subject": "eve"}
             assert "is no operator any more" in root.get("/operations/act", params=body).text
             done = root.post("/api/operations/actions", json={**body, "reason": "moved on"})
             assert done.json()["result"] == "no operator any more"

@@ -169,7 +169,7 @@ def test_calls_of_a_child_and_of_the_commit_name_the_request(
 
     monkeypatch.setattr(child, "perform", perform)
     warm = object.__new__(WarmChild)  # its limits are for a process of its own
-    vars(warm)["_given"] = None
+    vars(warm).update(_given=None, _apart=None)
     job = Job(request="r-1", key="k", claim="c", spec=SPEC, inputs={}, scratch=tmp_path)
     with bound_contextvars():
         assert warm(pickle.dumps(job), cast(Connection, Pipe())) == 0
