@@ -79,6 +79,7 @@ def mail(number: int) -> Mail:
     )
 
 
+@pytest.mark.proof  # it fails: a result counts twice, and a row grows, since results have an order
 def test_a_backlog_makes_no_row_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of twice as many tasks that end, fail and are tried again none has a larger row."""
     monkeypatch.setattr(completion_events, "ROWS", 2)
