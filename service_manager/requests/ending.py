@@ -22,7 +22,7 @@ from tasks.storage.blobs import RESULTS
 from tasks.tables import outbox, request_operations
 from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
 from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
+from tasks.tables.task_rows import Interest, in_effect
 
 _LONGEST = 300  # characters of a cause in the line of a request's state
 
@@ -56,8 +56,9 @@ def judge(
     themselves, if any did: a run that had some of its inputs did not fail for want of the others.
     """
     failed = [w for w in interests if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)]
-    planned = [w for w in interests if w.output and w.outcome is not TaskOutcome.SUPERSEDED]
-    made = [w for w in planned if w.outcome is TaskOutcome.DONE]
+    made = [w for w in interests if w.output and w.outcome is TaskOutcome.DONE]
+    there = {w.key for w in made}
+    planned = made + [w for w in failed if w.output and there.isdisjoint(w.fallbacks)]
     incomplete = [w for w in interests if w.outcome not in (None, TaskOutcome.DONE)]
     if policy is MissingPolicy.FAIL and incomplete:
         first = min(failed or incomplete, key=order)
@@ -172,6 +173,7 @@ def end(
     if _goes_on(stored, live):
         return stored
     plan = stored_plan.thaw(runtime.blobs, live.id) or Plan(tasks=())
+    interests = in_effect(interests)
     counted = live.with_progress(())
     request = request_operations.document_of(stored)
     known = (*plan.gaps, *found_later(interests))

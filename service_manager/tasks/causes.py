@@ -1,7 +1,7 @@
 """What a request's interests say of its end: the first cause of failures, and empty rasters."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mode
 
@@ -10,6 +10,7 @@ from tasks.model.categories import RULES, Category
 from tasks.model.model import Phase, State, Task, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.spec import Input
+from tasks.tables import request_operations
 from tasks.tables.task_rows import Interest
 
 _DAMAGED = {
@@ -37,18 +38,11 @@ class Empty:
         return f"{len(self.paths):,} of {self.rasters:,} rasters {holds} no valid pixel: {names}"
 
 
-def empty_rasters(interests: Iterable[Interest]) -> Empty:
+def empty_rasters(interests: Collection[Interest]) -> Empty:
     """Count the results without one valid pixel."""
-    made = [
-        interest
-        for interest in interests
-        if interest.outcome is TaskOutcome.DONE and interest.output
-    ]
-    fallbacks = {key for interest in made for key in interest.fallbacks}
     shares = {
         f"{interest.output}/{file.name}": file.valid_share
-        for interest in made
-        if interest.key not in fallbacks
+        for interest in request_operations.results_in(interests)
         for file in interest.files
         if file.valid_share is not None
     }
@@ -65,8 +59,7 @@ def found_later(interests: Sequence[Interest]) -> tuple[Gap, ...]:
     told = {one.name for one in interests if one.outcome is TaskOutcome.FAILED}
     found = {
         (one.what, one.why)
-        for interest in interests
-        if interest.outcome is TaskOutcome.DONE and interest.output
+        for interest in request_operations.results_in(interests)
         for file in interest.files
         for one in file.completeness.missing
         if is_by_granule(one.why) or (one.why in _DAMAGED and one.what not in told)

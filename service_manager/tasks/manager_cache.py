@@ -1,6 +1,6 @@
 """What the manager keeps in memory. All of it can be read again from the tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from service_manager.tasks.attempt_statistics import AttemptProgress
@@ -30,6 +30,8 @@ class Live:
     """Keys of tasks whose outcome may be recorded, though storage gave no answer."""
     repeated: set[str] = field(default_factory=set)
     """Keys of runs of its reduction that had a fallback task and have begun again."""
+    in_place: dict[str, str] = field(default_factory=dict)
+    """The key of each fallback task, and of the task in whose place it is."""
 
     @property
     def id(self) -> str:
@@ -64,6 +66,7 @@ class Live:
         """Take an interest row into the ledger, in place of what was there."""
         entry = Entry(interest.phase, interest.outcome, interest.reused, bool(interest.output))
         self.ledger.put(interest.key, entry)
+        self.in_place.update(dict.fromkeys(interest.fallbacks, interest.key))
         self.changed = True
         self.repeated.discard(interest.key)
         if interest.phase is Phase.REDUCTION and interest.fallbacks and not interest.outcome:
@@ -90,6 +93,7 @@ class Live:
     def forget(self, key: str) -> None:
         """Forget a task in which the request has no interest any more."""
         self.ledger.remove(key)
+        self.in_place.pop(key, None)
         self.repeated.discard(key)
         self.changed = True
 
@@ -111,6 +115,9 @@ class Live:
             count[4] += number * entry.reused
             outputs += number * entry.output
             delivered += number * (entry.output and entry.outcome is TaskOutcome.DONE)
+        for entry, fallback in self._twice():
+            outputs -= 1
+            delivered -= entry.outcome is fallback.outcome is TaskOutcome.DONE
         for key in running:
             found = self.ledger.get(key)
             if found is not None and not found.outcome:
@@ -131,6 +138,23 @@ class Live:
                     cancelled=total - wanted,
                 )
         return replace(self.row, phases=phases, outputs=outputs, delivered=delivered)
+
+    def _twice(self) -> Iterator[tuple[Entry, Entry]]:
+        """Yield tasks that another request's retry has revived, each with its fallback task.
+
+        Both are to make one result.
+        """
+        for key in self.in_place:
+            fallback, entry = self.ledger.get(key), None
+            while key in self.in_place and (
+                entry is None or entry.outcome is TaskOutcome.SUPERSEDED
+            ):
+                key = self.in_place[key]
+                entry = self.ledger.get(key)
+            if fallback is None or entry is None or not fallback.output or not entry.output:
+                continue
+            if TaskOutcome.SUPERSEDED not in (entry.outcome, fallback.outcome):
+                yield entry, fallback
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from tasks.errors import FencedError, SwathmillError
@@ -25,7 +25,7 @@ from tasks.tables.request_table import (
     request_row,
 )
 from tasks.tables.runtime import Runtime, new_id
-from tasks.tables.task_rows import Interest
+from tasks.tables.task_rows import Interest, in_effect
 
 
 class NoSuchRequestError(SwathmillError):
@@ -238,7 +238,7 @@ def interests(runtime: Runtime, request: str) -> Iterator[Interest]:
 
 def notable(runtime: Runtime, request: str) -> list[Interest]:
     """Return the interests that readers ask for: in results, and in what failed."""
-    return [one for shard in SHARDS for one in runtime.tasks.notable(request, shard)]
+    return in_effect([one for shard in SHARDS for one in runtime.tasks.notable(request, shard)])
 
 
 def results(runtime: Runtime, request: str) -> Iterator[Interest]:
@@ -246,15 +246,10 @@ def results(runtime: Runtime, request: str) -> Iterator[Interest]:
     yield from results_in(notable(runtime, request))
 
 
-def results_in(notable: Iterable[Interest]) -> list[Interest]:
-    """Return the results that exist, each with its files and its folder (`output`), by output.
-
-    If a result was made after its fallback task had made another, the fallback task's is left out.
-    """
-    found = [w for w in notable if w.output and w.outcome is TaskOutcome.DONE]
-    fallbacks = {key for interest in found for key in interest.fallbacks}
-    kept = (w for w in found if w.key not in fallbacks)
-    return sorted(kept, key=lambda w: (w.output, w.name))
+def results_in(notable: Collection[Interest]) -> list[Interest]:
+    """Return the results that exist, each with its files and its folder (`output`), by output."""
+    found = (w for w in in_effect(notable) if w.output and w.outcome is TaskOutcome.DONE)
+    return sorted(found, key=lambda w: (w.output, w.name))
 
 
 def failures(runtime: Runtime, request: str) -> Iterator[Interest]:

@@ -1,7 +1,7 @@
 """Rows of the table `tasks` as values. How they are stored and named is in `task_table`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +43,22 @@ class Interest:
             return self
         earlier = tuple(one for one in self.fallbacks if one != fallback)
         return replace(self, fallback=fallback, earlier=earlier)
+
+
+def in_effect(interests: Collection[Interest]) -> list[Interest]:
+    """Return interests without those in fallback tasks of a task that was made after all.
+
+    Another request's retry revives a task whose fallback task is in hand, or made. Both may make
+    the same result: only the one with all inputs counts.
+    """
+    after = {interest.key: interest.fallbacks for interest in interests}
+    passed = [one.key for one in interests if one.fallbacks and one.outcome is TaskOutcome.DONE]
+    needless: set[str] = set()
+    while passed:
+        fallbacks = set(after.get(passed.pop(), ())) - needless
+        needless |= fallbacks
+        passed += fallbacks
+    return [interest for interest in interests if interest.key not in needless]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.requests import ending
 from service_manager.tasks import manager_cache
 from service_manager.tasks.ledger import Entry
 from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import MissingPolicy, Phase, RequestState, State, TaskOutcome
+from tasks.model.plan import Gap
+from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.task_rows import CompletionEvent, Interest
+from tasks.tables.task_rows import CompletionEvent, Interest, in_effect
 
 
 def live(name: str = "r", **more: object) -> Live:
@@ -76,6 +79,49 @@ def test_progress_counts_each_phase_by_outcome_and_what_runs() -> None:
         Phase.REDUCTION: PhaseCount(total=2, done=2),
     }
     assert (row.id, row.outputs, row.delivered) == ("r", 8, 3)
+
+
+DONE, FAILED, SUPERSEDED = TaskOutcome.DONE, TaskOutcome.FAILED, TaskOutcome.SUPERSEDED
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "delivered"),
+    [
+        ((None, None), 0),
+        ((SUPERSEDED, DONE), 1),
+        ((None, DONE), 1),
+        ((DONE, None), 1),
+        ((DONE, DONE), 1),
+        ((FAILED, DONE), 1),
+        ((DONE, FAILED), 1),
+        ((DONE, SUPERSEDED, DONE), 1),
+        ((SUPERSEDED, DONE, DONE), 1),
+        ((SUPERSEDED, SUPERSEDED, DONE), 1),
+        ((SUPERSEDED, SUPERSEDED, None), 0),
+    ],
+)
+def test_a_task_and_its_fallback_tasks_are_one_result(
+    outcomes: tuple[TaskOutcome | None, ...], delivered: int
+) -> None:
+    """Another request's retry revives a task whose fallback task is in hand, or made."""
+    last = len(outcomes) - 1
+    interests = [
+        interest(n, outcome=one, output="out", fallback="" if n == last else key(n + 1))
+        for n, one in enumerate(outcomes)
+    ]
+    found = live()
+    for one in reversed(interests):
+        found.note(one)
+    row = found.with_progress([])
+    assert (row.outputs, row.delivered) == (1, delivered)
+    if all(outcomes):
+        assert len(request_operations.results_in(interests)) == delivered
+        lacking = [Gap(what="a day", reason="it is not published")]
+        verdict = ending.judge(MissingPolicy.SKIP, in_effect(interests), lacking)
+        assert verdict.message.startswith(f"{delivered} of 1 results are there")
+    for number in range(1, len(outcomes)):
+        found.forget(key(number))
+    assert not found.in_place
 
 
 def test_progress_of_a_cancelled_request_counts_as_cancelled_what_was_withdrawn() -> None:

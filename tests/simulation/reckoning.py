@@ -172,11 +172,7 @@ class Reckoning:
                 self.watch.fail(f"request {row.id}: {phase} counts {count}, told {outcomes}")
             if count.left or count.running or count.cancelled < 0:
                 self.watch.fail(f"request {row.id} is cancelled and {phase} counts {count}")
-        made = [
-            interest for interest in told.values() if interest.output and interest.outcome == "done"
-        ]
-        if row.delivered != len(made):
-            self.watch.fail(f"request {row.id}: {len(made)} results, {row.delivered} counted")
+        self.counted(row, told)
         planned = self.scenario.plans.get(row.title)
         total = sum(count.total for count in row.phases.values())
         plain = all(interest.outcome == "done" for interest in told.values())
@@ -185,6 +181,12 @@ class Reckoning:
             # A fallback task counts beside the task that it replaces, until that one is told.
             if not len(own) <= total <= len(own | self.watch.asked.get(row.id, set())):
                 self.watch.fail(f"request {row.id} had {len(own)} tasks and counts {total}")
+
+    def counted(self, row: request_table.RequestRow, told: Mapping[str, Interest]) -> None:
+        """Its row counts the results that readers see."""
+        made = request_operations.results_in(told.values())
+        if row.delivered != len(made):
+            self.watch.fail(f"request {row.id}: {len(made)} results, {row.delivered} counted")
 
     def delivered(
         self, row: request_table.RequestRow, plan: Plan, interests: dict[str, Interest]
@@ -200,6 +202,7 @@ class Reckoning:
             self.watch.fail(f"request {row.id} ended {row.state}, lacking something: {lacks}")
         if lacks and not row.gap_count:
             self.watch.fail(f"request {row.id} ended {row.state} and names no gap")
+        self.counted(row, interests)
 
     def told(
         self,
