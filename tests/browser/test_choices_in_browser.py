@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
+from tests.browser.pages import faultless_page
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 
 pytestmark = pytest.mark.browser
@@ -25,16 +26,10 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 
 @pytest.fixture
 def page(chromium: Browser, portal: LivePortal) -> Iterator[Page]:
-    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(portal.link())
-    page.goto(f"{portal.url}/new")
-    yield page
-    context.close()
-    assert complaints == []
+    with faultless_page(chromium) as page:
+        page.goto(portal.link())
+        page.goto(f"{portal.url}/new")
+        yield page
 
 
 def add(page: Page, name: str) -> None:

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import rasterio
 import yaml
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, expect
 
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.towers import tower_files
 from tests.acceptance.running import Running, started
 from tests.acceptance.test_evapotranspiration import DAYS, EXAMPLE, WITHOUT, plain
+from tests.browser.pages import faultless_page
 
 pytestmark = [pytest.mark.proof, pytest.mark.browser, pytest.mark.integration]
 
@@ -95,28 +96,25 @@ def fill_in(page: Page, desk: Desk) -> None:
 def test_the_example_by_the_form_is_that_of_a_plain_computation(
     chromium: Browser, desk: Desk, tmp_path: Path
 ) -> None:
-    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
     client = desk.stack.client
-    found = re.search(r"http://\S+/sign-in\?token=\S+", desk.stack.log.read_text())
-    assert found is not None
-    page.goto(found[0])
-    page.goto(f"{client.url}/new")
-    fill_in(page, desk)
-    page.screenshot(path=str(tmp_path / "form.png"), full_page=True)
-    page.get_by_role("button", name="Preview").click()
-    windows = page.locator("#preview-counts")
-    expect(windows).to_contain_text("MOD11A1.061 2012-04-21", timeout=60_000)
-    page.get_by_role("button", name="Submit", exact=True).click()
-    page.wait_for_url(re.compile("/requests/"))
-    expect(page.locator("#progress .state")).to_have_text(
-        re.compile("complete|failed"), timeout=JOB_MILLISECONDS
-    )
-    request = page.url.rpartition("/")[2]
-    page.goto(f"{client.url}/requests/{request}")
-    page.screenshot(path=str(tmp_path / "request.png"), full_page=True)
+    with faultless_page(chromium) as page:
+        found = re.search(r"http://\S+/sign-in\?token=\S+", desk.stack.log.read_text())
+        assert found is not None
+        page.goto(found[0])
+        page.goto(f"{client.url}/new")
+        fill_in(page, desk)
+        page.screenshot(path=str(tmp_path / "form.png"), full_page=True)
+        page.get_by_role("button", name="Preview").click()
+        windows = page.locator("#preview-counts")
+        expect(windows).to_contain_text("MOD11A1.061 2012-04-21", timeout=60_000)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        page.wait_for_url(re.compile("/requests/"))
+        expect(page.locator("#progress .state")).to_have_text(
+            re.compile("complete|failed"), timeout=JOB_MILLISECONDS
+        )
+        request = page.url.rpartition("/")[2]
+        page.goto(f"{client.url}/requests/{request}")
+        page.screenshot(path=str(tmp_path / "request.png"), full_page=True)
     status = client.status(request)
     assert status.state.value == "complete with gaps", status.message
     assert [gap.what for gap in status.gaps] == [
@@ -138,5 +136,3 @@ def test_the_example_by_the_form_is_that_of_a_plain_computation(
     there = np.isfinite(stack).any(axis=0)
     expected = np.where(there, np.nansum(stack, axis=0), np.nan)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    context.close()
-    assert complaints == []

@@ -17,6 +17,7 @@ from tasks.tables.request_table import PhaseCount
 from tasks.tables.restrictions import Kind
 from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Ask, Hold
+from tests.browser.pages import faultless_page
 from tests.browser.test_portal_in_browser import UNREADABLE
 from tests.portal.scripted import (
     LivePortal,
@@ -146,17 +147,10 @@ def _fleet(runtime: Runtime, running: str) -> None:
 @pytest.fixture
 def page(chromium: Browser, day: Day) -> Iterator[Page]:
     """An operator's page, on which no error may come up."""
-    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    page.goto(day.portal.link("op@example.org", "operator"))
-    page.get_by_role("link", name="Operations", exact=True).click()
-    yield page
-    context.close()
-    assert complaints == []
+    with faultless_page(chromium) as page:
+        page.goto(day.portal.link("op@example.org", "operator"))
+        page.get_by_role("link", name="Operations", exact=True).click()
+        yield page
 
 
 def tab(page: Page, name: str) -> None:

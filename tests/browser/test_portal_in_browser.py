@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
@@ -16,6 +16,7 @@ from tasks.tables import request_operations
 from tasks.tables.manager_lease import Acting, ManagerWatch
 from tasks.tables.request_table import PhaseCount, Preparation
 from tasks.tables.runtime import Runtime
+from tests.browser.pages import faultless_page
 from tests.portal.scripted import (
     LivePortal,
     ScriptedManager,
@@ -54,24 +55,9 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 @pytest.fixture
 def page(chromium: Browser, portal: LivePortal) -> Iterator[Page]:
     """A signed-in page on which no error may come up: not in scripts, not by the policy."""
-    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on(
-        "console",
-        lambda message: complaints.append(message.text) if is_error(message) else None,
-    )
-    page.goto(portal.link(role="operator"))
-    yield page
-    context.close()
-    assert complaints == []
-
-
-def is_error(message: ConsoleMessage) -> bool:
-    """Whether a page complains; that a form was refused (422) is no fault of the page."""
-    return message.type == "error" and "422" not in message.text
+    with faultless_page(chromium, refusals=True) as page:
+        page.goto(portal.link(role="operator"))
+        yield page
 
 
 def edges(page: Page) -> list[float]:

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 import shapely
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from shapely.geometry import shape
 from shapely.geometry.base import BaseGeometry
 
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
+from tests.browser.pages import faultless_page
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
 from tests.tasks.test_region_files import FIELD, zipped_shapefile
 
 pytestmark = pytest.mark.browser
 
-REPLACED = ("htmx:afterRequest", "htmx:sendAbort", "undefined")
 WGS84 = shapely.box(5, 50, 8, 53)
 DROP = """([name, data]) => {
   const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
@@ -45,23 +45,11 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 @pytest.fixture(params=[1280])
 def page(chromium: Browser, portal: LivePortal, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A form in a signed-in browser on which no error may come up: not in scripts, nor policy."""
-    context = chromium.new_context(viewport=ViewportSize(width=request.param, height=900))
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda said: complaints.append(said.text) if is_error(said) else None)
-    page.goto(portal.link())
-    page.goto(f"{portal.url}/new")
-    expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
-    yield page
-    context.close()
-    assert complaints == []
-
-
-def is_error(said: ConsoleMessage) -> bool:
-    """Whether a page complains; htmx says when a check takes the place of an earlier one."""
-    return said.type == "error" and said.text not in REPLACED
+    with faultless_page(chromium, width=request.param) as page:
+        page.goto(portal.link())
+        page.goto(f"{portal.url}/new")
+        expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+        yield page
 
 
 def outline(page: Page) -> Locator:

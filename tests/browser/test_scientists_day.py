@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
 from reprojection.read.completeness import Completeness, Missing
 from tasks.model.model import RequestState
+from tests.browser.pages import faultless_page
 from tests.portal.scripted import (
     LivePortal,
     live_portal,
@@ -50,16 +51,9 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePortal, 
 @pytest.fixture
 def page(chromium: Browser, day: tuple[LivePortal, str]) -> Iterator[Page]:
     """A signed-in page on which no error may come up: not in scripts, not by the policy."""
-    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    page.goto(day[0].link())
-    yield page
-    context.close()
-    assert complaints == []
+    with faultless_page(chromium) as page:
+        page.goto(day[0].link())
+        yield page
 
 
 def open_map(page: Page, day: tuple[LivePortal, str]) -> None:
@@ -232,7 +226,7 @@ def test_a_request_is_labelled_shared_and_its_link_ended(
     ben = chromium.new_context()
     theirs = ben.new_page()
     theirs.goto(portal.link("ben@example.org"))
-    theirs.select_option("#of-group", label="the group forest-team")
+    theirs.select_option("#of-group", label="the group forest-team of ada@example.org")
     theirs.get_by_role("button", name="Show").click()
     theirs.get_by_role("link", name="Leaf <area>", exact=True).click()
     expect(theirs.get_by_text("shares this with the group")).to_be_visible()
