@@ -14,6 +14,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from swathmill.client import Client, Failure, Gap, Missing, PhaseProgress, RequestStatus, ResultFile
+from swathmill.listing import worth_listing
+from tasks.model.items import without_items
 from tasks.model.model import RequestState
 
 EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
@@ -69,12 +71,23 @@ class Delivery:
 
 
 class ResultFetcher:
-    """Downloads a request's results into a folder, several at once, from the first one on."""
+    """Downloads a request's results into a folder, several at once, from the first one on.
 
-    def __init__(self, client: Client, request_id: str, folder: Path) -> None:
+    `arrived` is called with each file that is there while the request runs, in any thread; not with
+    STAC items.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        request_id: str,
+        folder: Path,
+        arrived: Callable[[Path], None] = lambda _: None,
+    ) -> None:
         self._client = client
         self._request = request_id
         self._folder = folder
+        self._arrived = arrived
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._listing: Future[None] | None = None
         self._listed = 0  # how many results there were when they were listed last
@@ -88,12 +101,9 @@ class ResultFetcher:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def begin(self, status: RequestStatus) -> None:
-        """Begin to download what was made since the last look.
-
-        A list names all results, so it is asked for only when there are a tenth more.
-        """
+        """Begin to download what was made since the last look; of many results, some together."""
         listing = self._listing is not None and not self._listing.done()
-        if status.delivered > 1.1 * self._listed and not listing:
+        if worth_listing(status.delivered, self._listed) and not listing:
             self._listed = status.delivered
             self._listing = self._pool.submit(self._list)
 
@@ -108,15 +118,23 @@ class ResultFetcher:
         return [(result, file.result()) for result, file in zip(results, files, strict=True)]
 
     def _list(self) -> None:
-        for result in self._client.results(self._request):
-            self._download(result)
+        results = self._client.results(self._request)
+        counted = set(without_items(result.name for result in results))
+        for result in results:
+            self._download(result, tell=result.name in counted)
 
-    def _download(self, result: ResultFile) -> Future[Path]:
+    def _download(self, result: ResultFile, *, tell: bool = False) -> Future[Path]:
         begun = self._files.get(result)
         if begun is None or (begun.done() and begun.exception()):
-            begun = self._pool.submit(self._client.download, result, self._folder)
+            begun = self._pool.submit(self._fetch, result, tell)
             self._files[result] = begun
         return begun
+
+    def _fetch(self, result: ResultFile, tell: bool) -> Path:
+        path = self._client.download(result, self._folder)
+        if tell:
+            self._arrived(path)
+        return path
 
     @staticmethod
     def _await(futures: Sequence[Future[Any]], tick: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from reprojection.files import AnyPath
 from swathmill.errors import ArgumentError, JobFailedError
+from swathmill.listing import worth_listing
 from tasks.model.model import RequestState
 from tasks.request import windows
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _DATE = re.compile(r"\d{4}(-\d{2}){0,2}(T\d{4})?")
 _WINDOW = re.compile(windows.NAME)
 _ALL_YEARS = "0000"
-_SHARE = 20  # a list of results names all: it is asked for when there are a twentieth more
 _MADE = (RequestState.COMPLETE, RequestState.GAPS)
 
 
@@ -114,7 +114,7 @@ class Job:
         told: set[tuple[str, str]] = set()
         listed, status = 0, self.status
         for status in self.client.follow(self.id):
-            if status.state.ended or status.delivered >= listed + max(1, listed // _SHARE):
+            if status.state.ended or worth_listing(status.delivered, listed):
                 listed = status.delivered
                 for one in self.results():
                     if (one.name, one.sha256) not in told:

@@ -23,6 +23,7 @@ class ProgressView:
         self._rows: dict[str, TaskID] = {}
         self._last_line = ""
         self._next_line_at = 0.0
+        self._newest = ""  # name of the file that arrived last
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -52,10 +53,18 @@ class ProgressView:
             self._show_bars(self._bars, status)
             return
         line = describe(status)
+        if self._newest and status.outputs:
+            line += f", newest {self._newest}"
         if line != self._last_line and now >= self._next_line_at:
             self._console.print(line, markup=False)
             self._last_line = line
             self._next_line_at = now + LINE_SECONDS
+
+    def arrived(self, name: str) -> None:
+        """Show the name of a file that has arrived, with the number of results."""
+        self._newest = name
+        if self._bars is not None and _RESULTS in self._rows:
+            self._bars.update(self._rows[_RESULTS], note=_made(name))
 
     def say(self, text: str) -> None:
         """Print a sentence above the bars."""
@@ -65,8 +74,13 @@ class ProgressView:
         self._show_preparation(bars, status)
         if status.outputs and status.preparation is None:
             if _RESULTS not in self._rows:
-                self._rows[_RESULTS] = bars.add_task(_RESULTS, total=status.outputs, note="made")
-            bars.update(self._rows[_RESULTS], total=status.outputs, completed=status.delivered)
+                self._rows[_RESULTS] = bars.add_task(_RESULTS, total=status.outputs, note="")
+            bars.update(
+                self._rows[_RESULTS],
+                total=status.outputs,
+                completed=status.delivered,
+                note=_made(self._newest),
+            )
         for phase in PHASES:
             count = status.phases.get(phase)
             if count is None or count.total == 0:
@@ -95,6 +109,10 @@ class ProgressView:
                 bars.update(self._rows[state], completed=at.done)
             elif state in self._rows:
                 bars.remove_task(self._rows.pop(state))
+
+
+def _made(newest: str) -> str:
+    return f"made, newest {newest}" if newest else "made"
 
 
 def describe(status: RequestStatus) -> str:

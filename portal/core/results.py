@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from portal.core.problems import GoneError, NotFoundError
 from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model.gaps import affected
+from tasks.model.items import without_items
 from tasks.model.model import ArtifactFile
 from tasks.model.plan import Gap
 from tasks.storage.blobs import Served, SigningBlobs, is_damaged, split_blob
@@ -21,6 +22,7 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 
 _REMEMBERED = 64  # requests whose results are remembered
+_NEWEST = 4  # results of a request that are known as the newest
 _SHARE = 20.0  # times the duration of a read for which it serves
 _QUICK = 0.05  # seconds of a read that is repeated each time
 SHORTLY = 2.0
@@ -40,12 +42,16 @@ class ResultFile:
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """What was read of a request, at which state of it, when, and how long that took."""
+    """What was read of a request, at which state of it, when, and how long that took.
+
+    `newest` are the paths of the results that came last, as far as earlier reads show.
+    """
 
     etag: str  # the row's
     version: tuple[object, ...]
     files: Mapping[str, ResultFile]
     failures: tuple[Interest, ...]
+    newest: tuple[str, ...]
     read: float
     took: float
 
@@ -74,6 +80,15 @@ class ResultIndex:
     def failures(self, runtime: Runtime, row: RequestRow) -> tuple[Interest, ...]:
         """Return what failed or could not be made, by phase and name."""
         return self._fresh(runtime, row).failures
+
+    def newest(self, runtime: Runtime, row: RequestRow) -> tuple[ResultFile, ...]:
+        """Return the results that came last, the newest first: a few, without STAC items.
+
+        Rows do not say when a result came: this tells what each read found beyond the read before.
+        Empty if the first read found many already, until another one comes.
+        """
+        known = self._fresh(runtime, row)
+        return tuple(known.files[path] for path in known.newest)
 
     def _fresh(self, runtime: Runtime, row: RequestRow) -> _Known:
         now = runtime.clock.monotonic()
@@ -131,10 +146,14 @@ class ResultIndex:
             for path in [f"{interest.output.strip('/')}/{file.name}".lstrip("/")]
         }
         ended = runtime.clock.monotonic()
+        files = dict(sorted(listed.items()))
+        with self._lock:
+            before = self._known.get(row.id)
         known = _Known(
             etag=row.etag,
             version=_version(row),
-            files=dict(sorted(listed.items())),
+            files=files,
+            newest=_newest(files, before),
             failures=tuple(request_operations.failures_in(notable)),
             read=ended,
             took=ended - began,
@@ -145,6 +164,16 @@ class ResultIndex:
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return known
+
+
+def _newest(files: Mapping[str, ResultFile], before: _Known | None) -> tuple[str, ...]:
+    """Return the paths of the results that came last, as far as the read before shows."""
+    earlier = before.files if before is not None else {}
+    came = [path for path in without_items(files) if files[path] != earlier.get(path)]
+    if before is None:
+        return tuple(came) if len(came) <= _NEWEST else ()
+    rest = [path for path in before.newest if path in files and path not in came]
+    return (*came, *rest)[:_NEWEST]
 
 
 def _version(row: RequestRow) -> tuple[object, ...]:

@@ -423,7 +423,17 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
         "orders": _orders(row),
         "words": _words(row),
         "hints": " ".join(filter(None, (_hints(row, acts=acts), _outlook(portal, row, acts=acts)))),
+        "newest": _newest(portal, row, tasks),
     }
+
+
+def _newest(portal: Portal, row: RequestRow, tasks: int) -> list[ResultView]:
+    """Return the newest results of a request that goes on; of very many tasks, if read already."""
+    large = tasks > _LARGE and not portal.results.is_known(row)
+    if large or row.state.ended or not row.delivered:
+        return []
+    found = portal.results.newest(portal.runtime, row)
+    return [ResultView(result=one, request=row.id) for one in found]
 
 
 def _saying(row: RequestRow) -> str:

@@ -52,8 +52,9 @@ def carry_out(
         request_id = client.submit(_unrehearsed(document)).id
         unfinished.remember(request_id)
         console.print(f"Request {request_id}: {document.title or 'no title'}", markup=False)
-    with ResultFetcher(client, request_id, out) as fetcher:
-        with ProgressView(console) as view:
+    view = ProgressView(console)
+    with ResultFetcher(client, request_id, out, lambda path: view.arrived(path.name)) as fetcher:
+        with view:
             follower = Follower(client=client, tick=stack.tick, view=view, changed=fetcher.begin)
             status = follower.until_ended(request_id)
         failed = any(count.failed for count in status.phases.values()) or status.gap_count

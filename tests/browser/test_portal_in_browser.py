@@ -380,6 +380,32 @@ def test_the_table_of_everybodys_requests_stays_in_its_card(
     page.close()
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_newest_results_come_with_their_pictures_to_an_open_page(
+    chromium: Browser, portal: LivePortal, runtime: Runtime, tmp_path: Path, width: int
+) -> None:
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=9)
+    with faultless_page(chromium, width=width) as page:
+        page.goto(portal.link())
+        page.goto(f"{portal.url}/requests/{name}")
+        for number in (1, 2):
+            raster = raster_bytes(tmp_path, seed=number)
+            put_result(runtime, name, "L", f"MCD15A2.005.Lai_1km.2012-0{number}-01.tif", raster)
+            set_row(runtime, name, delivered=number)
+            newest = page.locator(".newest li").first
+            expect(newest).to_contain_text(f"2012-0{number}-01")
+        expect(page.locator(".newest li")).to_have_count(2)
+        drawn = newest.locator("img")
+        expect(drawn).to_have_js_property("naturalWidth", 144)
+        overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert overflow <= 0
+        newest.locator("a").click()
+        expect(
+            page.get_by_role("heading", name="MCD15A2.005.Lai_1km.2012-02-01.tif")
+        ).to_be_visible()
+
+
 UNREADABLE = """() => {
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)

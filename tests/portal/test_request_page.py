@@ -1,5 +1,6 @@
 """The page of a request: progress, orders, results, pictures, failures and confirming."""
 
+import re
 from dataclasses import replace
 
 from tasks.model.categories import Category
@@ -40,6 +41,53 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runt
     assert "data-events" not in ended["html"]
     assert "Cancel" not in ended["html"]
     assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
+
+
+def test_the_newest_results_are_shown_as_they_come_until_the_end(
+    portal: LivePortal, runtime: Runtime, raster: bytes
+) -> None:
+    name = submitted(runtime)
+
+    def made(*dates: str) -> list[str]:
+        """The dates among the newest results once these are made, too."""
+        for date in dates:
+            for suffix in ("json", "tif"):
+                put_result(runtime, name, "L", f"{date}.{suffix}", raster)
+        now = request_operations.load(runtime, name).delivered + len(dates)
+        set_row(runtime, name, state=RequestState.RUNNING, outputs=9, delivered=now)
+        html = event_of(client, name)["html"]
+        return re.findall(r">([0-9-]+)\.<wbr>tif</span></a></li>", html)
+
+    with portal.browser() as client:
+        assert made() == []
+        assert made("2012-03", "2012-04") == ["2012-03", "2012-04"]
+        assert made("2012-01") == ["2012-01", "2012-03", "2012-04"]
+        assert made("2012-02", "2012-05") == ["2012-02", "2012-05", "2012-01", "2012-03"]
+        shown = client.get(f"/requests/{name}").text
+        set_row(runtime, name, state=RequestState.COMPLETE, ended=1e9)
+        ended = client.get(f"/requests/{name}").text
+    first = f'<li><a href="/requests/{name}/view/L/2012-02.tif"><img class="thumb" src="/requests'
+    assert first in shown
+    assert "Newest results" in shown
+    assert "Newest results" not in ended
+
+
+def test_of_many_results_found_at_once_none_is_called_the_newest(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    for number in range(5):
+        put_result(runtime, name, "L", f"{number}.csv", b"1")
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=9, delivered=5)
+    with portal.browser() as client:
+        first = client.get(f"/requests/{name}").text
+        put_result(runtime, name, "L", "2b.csv", b"1")
+        set_row(runtime, name, delivered=6)
+        second = client.get(f"/requests/{name}").text
+    assert "Newest results" not in first
+    newest = second.partition('<div class="newest">')[2].partition("</div>")[0]
+    assert newest.count("<li>") == 1
+    assert f'<a href="/api/requests/{name}/results/L/2b.csv" download>' in newest
 
 
 def test_a_request_without_a_title_is_headed_by_what_it_asks_for(

@@ -71,12 +71,28 @@ def test_what_failed_while_the_request_ran_is_tried_again_at_its_end(tmp_path: P
             fetcher.finish(tick=lambda: None)
 
 
+def test_each_of_thirty_results_is_told_as_it_comes_and_no_stac_item(tmp_path: Path) -> None:
+    client, told = _Results(), list[str]()
+    fetcher = ResultFetcher(
+        cast(Client, client), "r", tmp_path, lambda path: told.append(path.name)
+    )
+    with fetcher:
+        for number in range(30):
+            fetcher.begin(client.make(f"{number}.tif"))
+            until(lambda: len(told) == len(client.made))
+            until(lambda: fetcher._listing is not None and fetcher._listing.done())
+        client.make("30.json")
+        fetcher.begin(client.make("30.tif"))
+        until(lambda: {*client.downloads} >= {"30.json", "30.tif"} and "30.tif" in told)
+    assert told == [f"{number}.tif" for number in range(31)]
+
+
 def test_results_are_not_listed_at_each_change(tmp_path: Path) -> None:
     client = _Results()
     with fetching(client, tmp_path) as fetcher:
         for number in range(300):
             fetcher.begin(client.make(f"{number}.tif"))
             until(lambda: fetcher._listing is not None and fetcher._listing.done())
-        assert client.lists < 60
+        assert client.lists < 90
         assert len(fetcher.finish(tick=lambda: None)) == 300
     assert set(client.downloads.values()) == {1}

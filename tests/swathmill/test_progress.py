@@ -26,6 +26,18 @@ def shown(*states: RequestStatus) -> str:
         )
 
 
+def test_the_file_that_came_last_is_named_beside_the_number_of_results() -> None:
+    running = RequestStatus(id="r", state=RequestState.RUNNING, outputs=4, delivered=1)
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+        with ProgressView(console) as view:
+            view.show(running, now=0.0)
+            view.arrived("Lai_1km.2012-01-09.tif")
+            view.show(running, now=10.0)
+        assert isinstance(console.file, io.StringIO)
+        assert "newest Lai_1km.2012-01-09.tif" in console.file.getvalue()
+
+
 def test_planning_and_writing_each_have_a_bar_until_they_are_over() -> None:
     submitted = RequestStatus(id="r", state=RequestState.SUBMITTED)
     planning = RequestStatus(id="r", state=RequestState.PLANNING, preparation=DAYS)
