@@ -32,6 +32,7 @@ from service_manager.tasks.restricting import Restricting
 from service_manager.tasks.sweep import Sweep
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
+from tasks.model.categories import Category
 from tasks.model.model import Phase, State
 from tasks.model.task_keys import SHARDS, shard
 from tasks.run import tracing
@@ -285,6 +286,8 @@ class Manager:
 
     def _ended(self, event: CompletionEvent) -> None:
         self._attempts.ended(event)
+        if event.category is Category.DISK_SHARED:
+            self._dispatch.no_room(self.cache, event.task_class, event.message)
         self._wanted.ended(event)
         if self._locations is not None:
             failed = event.category is not None

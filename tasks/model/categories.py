@@ -19,6 +19,7 @@ class Category(StrEnum):
     TRANSPORT_ERROR = "transport error"
     STORAGE_CLIENT_ERROR = "storage client error"
     OUT_OF_DISK = "out of disk"
+    DISK_SHARED = "no room on disk"
     EXECUTION_TIMEOUT = "execution timeout"
     UNKNOWN = "unknown"
     WORKER_LOST = "worker lost"
@@ -112,9 +113,15 @@ RULES: dict[Category, Rule] = {
         remedy="Read the log for the error code; check the account's permissions and limits.",
     ),
     Category.OUT_OF_DISK: Rule(
-        cause="The worker's or the stack's disk or its quota is full.",
+        cause="The worker's or the stack's disk or its quota is full; no other attempt fills it.",
         retry=Retry.BACK_OFF,
         remedy="Free space, or raise SWATHMILL_DISK_QUOTA_GB or SWATHMILL_CACHE_GB.",
+    ),
+    Category.DISK_SHARED: Rule(
+        cause="The worker's disk was full, and other attempts had filled part of it.",
+        retry=Retry.ELSEWHERE,
+        remedy="Retried automatically, ten times at most, at no cost to the task's other tries. "
+        "If it persists, give the machine more disk or fewer slots.",
     ),
     Category.EXECUTION_TIMEOUT: Rule(
         cause="The attempt passed its time limit (4x the mean of its class), or was about to.",

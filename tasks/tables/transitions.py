@@ -261,7 +261,7 @@ def fail(
     if attempt.category is None:
         raise ValueError("a failed attempt has a category")
     strikes = task.strikes + (attempt.category is Category.OUT_OF_MEMORY)
-    losses = task.losses + (attempt.category is Category.WORKER_LOST)
+    losses = task.losses + (RULES[attempt.category].retry is Retry.ELSEWHERE)
     base = replace(task, worker="", claim="", strikes=strikes, losses=losses)
     spent = replace(base, retries=task.retries + 1)
     again = replace(

@@ -7,6 +7,8 @@ import pytest
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.rooms import Rooms
+from tasks.model.categories import Category
+from tasks.model.model import State
 from tasks.tables import protocol
 from tasks.tables.manager_rows import HostQueue
 from tests.service_manager.test_decisions import cache, running, sent
@@ -100,3 +102,30 @@ def test_what_is_given_back_for_want_of_room_tells_the_manager(
     task = b.runtime.tasks.task(key)
     assert task is not None
     assert (task.retries, task.losses) == (0, 0)
+
+
+def test_a_run_that_failed_on_a_disk_which_others_filled_tells_the_manager_and_is_not_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    b = Bench({"a": plan_of(collect("g0"))})
+    b.submit("a")
+    all_rounds(b.manager)
+    told: list[tuple[int, str]] = []
+
+    def no_room(seen: ManagerCache, _task_class: str, why: str) -> None:
+        told.append((len(seen.running), why))
+
+    monkeypatch.setattr(b.manager._dispatch, "no_room", no_room)
+    (key,) = b.sent
+    claimed = protocol.claim(b.runtime, key, "w", b.options.retry)
+    assert claimed is not None
+    ended = claimed.attempt(
+        started=0, ended=1, duration=1, category=Category.DISK_SHARED, message="full; others held"
+    )
+    assert protocol.fail(b.runtime, ended, b.options.retry)
+    all_rounds(b.manager)
+    assert told == [(0, "full; others held")]
+    task = b.runtime.tasks.task(key)
+    assert task is not None
+    assert (task.state, task.retries, task.losses) == (State.READY, 0, 1)
+    assert task.not_before > b.runtime.clock.now()

@@ -185,14 +185,17 @@ def test_an_end_without_a_report(bench: Bench, ended: Ended | None, category: Ca
     assert attempt.category is category
 
 
-def test_a_machine_without_room_is_out_of_disk(bench: Bench) -> None:
+def test_a_disk_without_room_for_a_beginning_costs_its_task_no_try(bench: Bench) -> None:
     def start(job: Job) -> Pretended:
         raise OSError(28, "No space left on device", str(job.scratch))
 
     bench.supervisor.start = start
     key = bench.attempt()
     (attempt,) = bench.world.runtime.tasks.attempts(key)
-    assert attempt.category is Category.OUT_OF_DISK
+    assert attempt.category is Category.DISK_SHARED
+    task = bench.world.task(key)
+    assert (task.state, task.retries, task.losses) == (State.READY, 0, 1)
+    assert task.not_before > 0
 
 
 def test_progress_is_shown(bench: Bench) -> None:

@@ -69,6 +69,11 @@ class Apart:
         )
 
     @property
+    def home(self) -> Path:
+        """The folder of the makers."""
+        return self._makers.home
+
+    @property
     def inputs(self) -> Path:
         """The folder for an attempt's inputs."""
         return self._makers.home / INPUTS

@@ -5,7 +5,8 @@ import gc
 import os
 import pickle
 import resource
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -20,6 +21,7 @@ from tasks.run.connect import connect
 from tasks.storage.blobs import Blobs
 from tasks.storage.file_blobs import FileBlobs
 from worker.files.cache import Cache
+from worker.files.disk_use import filled_by_others
 from worker.phases.context import Context, Spent, Tell
 from worker.sandbox.admission import NoRoomError
 from worker.sandbox.makers import MakerEndedError, Makers
@@ -123,7 +125,7 @@ def perform(
     Raises:
         MakerEndedError: a maker ended without a report.
     """
-    spent = Spent()
+    spent, began = Spent(), time.time()
     context: Context | None = None
     try:
         storage = blobs()
@@ -167,7 +169,8 @@ def perform(
             storing=spent.storing,
             steps=tuple(spent.steps),
         )
-    return _judged(failed, job.scratch, given).model_copy(
+    own = [job.scratch] if apart is None else [job.scratch, apart.home]
+    return _judged(failed, own, began, given).model_copy(
         update={
             "used": context.used if context else None,
             "fetching": spent.fetching,
@@ -177,14 +180,22 @@ def perform(
     )
 
 
-def _judged(failed: Failed, scratch: Path, given: ChildSettings) -> Failed:
-    """Say of a failure that may be that of a disk which cannot be written, if there is one.
+def _judged(failed: Failed, own: Sequence[Path], began: float, given: ChildSettings) -> Failed:
+    """Say of a failure that may be that of a disk whether it is: not writable, or others' as well.
 
-    GDAL and HDF report it in many different ways.
+    GDAL and HDF report it in many different ways. `own` are the attempt's folders, the scratch
+    folder first.
     """
+    if failed.category is Category.OUT_OF_DISK:
+        scratch = given.settings.data_dir / "scratch"
+        others = filled_by_others(scratch, given.cache, own, began)
+        if not others:
+            return failed
+        said = {"category": Category.DISK_SHARED, "message": f"{failed.message}; {others}"}
+        return failed.model_copy(update=said)
     if failed.category not in _MAY_BE_THE_DISK:
         return failed
-    fault = unwritable(given.settings, given.cache, scratch)
+    fault = unwritable(given.settings, given.cache, own[0])
     if not fault:
         return failed
     message = f"{fault}; the attempt met: {failed.message}"

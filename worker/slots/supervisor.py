@@ -378,6 +378,8 @@ class Supervisor:
                 ended = self._once_more(slot, ended)
         except Exception as error:  # noqa: BLE001 - a claimed attempt must be settled in any case
             diagnosis = classify(error)
+            if diagnosis.category is Category.OUT_OF_DISK:  # it has written nothing itself
+                diagnosis = replace(diagnosis, category=Category.DISK_SHARED)
             return _End(diagnosis=diagnosis, log=diagnosis.traceback)
         if ended is None:
             lost = "the attempt's guard, or the forkserver it came from, was killed from outside"
