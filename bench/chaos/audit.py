@@ -17,6 +17,7 @@ from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, GRANULES
 from tasks.tables import history
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 
 _ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.EXPIRED)
@@ -61,7 +62,7 @@ def audit(runtime: Runtime, harmed: Collection[str] = ()) -> Findings:
     The blobs in `harmed` may be damaged or gone where nobody has read them since.
     """
     found = Findings(violations=[], outcomes=Counter(), tasks=Counter())
-    for request in runtime.requests.live():
+    for request in RequestTable(runtime.store).live():
         found.violations.append(f"request {request} has not ended")
     named: set[str] = set()
     for task in tasks_of(runtime):

@@ -20,7 +20,7 @@ from tasks.tables import (
     workers,
 )
 from tasks.tables.request_operations import NoSuchRequestError
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import RequestRow, RequestTable
 from tasks.tables.restrictions import Kind, Restriction
 from tasks.tables.runtime import Runtime
 from tasks.tables.token_table import TokenTable
@@ -327,7 +327,7 @@ def _running(runtime: Runtime, order: Order) -> int:
         return sum(one.phase.value == order.subject for one in running)
     tasks = runtime.tasks.tasks_of_all(one.key for one in running)
     sponsors = {task.sponsor for task in tasks.values()}
-    rows = (runtime.requests.request(name) for name in sponsors)
+    rows = (RequestTable(runtime.store).request(name) for name in sponsors)
     owned = {row.id for row in rows if row is not None and row.owner == order.subject}
     return sum(task.sponsor in owned for task in tasks.values())
 

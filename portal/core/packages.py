@@ -28,7 +28,7 @@ from tasks.network_hosts import not_allowed
 from tasks.run.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.tables import package_operations
+from tasks.tables import package_operations, package_table
 from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
 from tasks.tables.package_table import PackageRow, VersionRow, Visibility, package_id
 from tasks.tables.runtime import Runtime
@@ -83,7 +83,10 @@ def offered(runtime: Runtime, local: Packages, person: str) -> list[PackageView]
 
     A package of the installation that one's own hides is not listed.
     """
-    stored = [view_of(row, person) for row in package_operations.visible(runtime.packages, person)]
+    stored = [
+        view_of(row, person)
+        for row in package_operations.visible(package_table.packages(runtime), person)
+    ]
     mine = {view.name for view in stored if view.mine}
     ours = [_local_view(found) for found in local.every() if found.package.name not in mine]
     usable = [view for view in stored if view.newest or view.mine]
@@ -167,8 +170,8 @@ def archive_of(
         archive: PackageArchive | None = found.archive()
         if archive is not None:
             return archive.digest, len(archive.data), lambda: iter([archive.data])
-    row = package_operations.load_for(runtime.packages, person, package)
-    stored = runtime.packages.version(row.id, version)
+    row = package_operations.load_for(package_table.packages(runtime), person, package)
+    stored = package_table.packages(runtime).version(row.id, version)
     if stored is None:
         raise NoSuchPackageError(f"{row.name}@{version}")
     name = blob_of(stored.digest)
@@ -241,7 +244,7 @@ def push(
             if upload.needs is not None:
                 upload, environment = resolve(upload, archive, folder / "environment", settings)
             version = package_operations.push(runtime, person, upload, archive, environment)
-    row = package_operations.own(runtime.packages, person, version.package)
+    row = package_operations.own(package_table.packages(runtime), person, version.package)
     return row, version
 
 
@@ -251,7 +254,9 @@ def _there(runtime: Runtime, person: str, upload: Upload) -> VersionRow | None:
     Raises PackageConflictError if it has other content: nothing is resolved then.
     """
     package = upload.package
-    found = runtime.packages.version(package_id(person, package.name), package.version)
+    found = package_table.packages(runtime).version(
+        package_id(person, package.name), package.version
+    )
     if upload.needs is None or found is None:
         return None
     if package_operations.content_of(found) != upload.source:

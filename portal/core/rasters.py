@@ -21,7 +21,7 @@ from tasks.model.package_reference import VERSION
 from tasks.model.rasters import reference_of
 from tasks.run.https_fetch import AddressRefusedError, fetch
 from tasks.settings import Settings
-from tasks.tables import package_operations, raster_operations
+from tasks.tables import package_operations, package_table, raster_operations
 from tasks.tables.package_table import PackageRow, RasterVersionRow
 from tasks.tables.runtime import Runtime
 
@@ -147,7 +147,7 @@ def push(
         version = raster_operations.push(
             runtime, person, raster, upload.version, out, came_from[:500]
         )
-    return package_operations.own(runtime.rasters, person, version.package)
+    return package_operations.own(package_table.rasters(runtime), person, version.package)
 
 
 def _kept(
@@ -226,12 +226,12 @@ def meant(runtime: Runtime, person: str, name: str) -> RasterVersionView | None:
         asked = reference_of(name)
     except ValueError:
         return None
-    found = package_operations.meant(runtime.rasters, person, asked)
+    found = package_operations.meant(package_table.rasters(runtime), person, asked)
     return None if found is None else RasterVersionView(row=found[1])
 
 
 def offered(runtime: Runtime, person: str) -> list[PackageView]:
     """List the rasters that a person may name: own ones, everyone's, those opened by a link."""
-    rows = package_operations.visible(runtime.rasters, person)
+    rows = package_operations.visible(package_table.rasters(runtime), person)
     found = [raster_view(row, person) for row in rows]
     return sorted(found, key=lambda view: (not view.mine, view.name, view.owner))

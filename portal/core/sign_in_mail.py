@@ -23,6 +23,7 @@ from tasks.errors import SwathmillError
 from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
 from tasks.tables import outbox, request_operations
+from tasks.tables.group_table import GroupTable
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, new_id
@@ -111,7 +112,7 @@ class SignInDesk:
             for row in request_operations.list_requests(self._runtime, name, 1)
         }
         owners |= {row.owner for row, _ in self._newest() if folded(row.owner) == key}
-        owners |= {name for name in (address, key) if self._runtime.groups.of(name)}
+        owners |= {name for name in (address, key) if GroupTable(self._runtime.store).of(name)}
         spelt = owners | {notify for _, notify in notified}
         letters = []
         for to in sorted(spelt, key=lambda name: (name != address, name not in owners, name)):

@@ -30,6 +30,7 @@ from tasks.request.steps import Step
 from tasks.request.taking import raster_outputs
 from tasks.settings import Settings
 from tasks.tables import request_operations
+from tasks.tables.group_table import GroupTable
 from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
@@ -126,7 +127,9 @@ def accept(
         IdempotencyError: the key was used for another document.
         NoSuchGroupError: the person is in no group that the request names, or in several.
     """
-    group = runtime.groups.meant(request.group, person.owner).key if request.group else ""
+    group = (
+        GroupTable(runtime.store).meant(request.group, person.owner).key if request.group else ""
+    )
     request_id = idempotent_id(person.owner, key) if key else None
     try:
         name = request_operations.submit(
@@ -243,7 +246,7 @@ def _may_read(runtime: Runtime, person: Person, row: RequestRow) -> bool:
     """Tell whether a person owns or operates a request, has a link to it, or is in its group."""
     if person.may_see(row.owner) or person.has_link(row.id, row.links):
         return True
-    return runtime.groups.has(row.group, person.owner)
+    return GroupTable(runtime.store).has(row.group, person.owner)
 
 
 def _not_found(request: str) -> NotFoundError:

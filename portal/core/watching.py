@@ -14,6 +14,7 @@ import structlog
 from fastapi.concurrency import run_in_threadpool
 
 from tasks.errors import StoreError
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -122,7 +123,7 @@ class RequestWatch:
         while self._followed and not self._stopping.is_set():
             wanted = tuple(self._followed)
             try:
-                found = await run_in_threadpool(self._runtime.requests.etags, wanted)
+                found = await run_in_threadpool(RequestTable(self._runtime.store).etags, wanted)
             except StoreError as error:
                 log.warning("requests that are followed could not be read", error=str(error))
                 found = {}

@@ -60,7 +60,7 @@ from tasks.request.document import Request as Document
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import raster_operations, request_operations
-from tasks.tables.group_table import NoSuchGroupError
+from tasks.tables.group_table import GroupTable, NoSuchGroupError
 from tasks.tables.package_operations import PackagesOf
 from tasks.tables.request_table import Rehearsal, RequestRow, list_of
 from tasks.tables.task_rows import Interest
@@ -193,7 +193,7 @@ def listed(
         NotFoundError: there is no request `before` or no such group, or the caller may not see it.
     """
     try:
-        shared = portal.runtime.groups.meant(group, caller.owner).key if group else ""
+        shared = GroupTable(portal.runtime.store).meant(group, caller.owner).key if group else ""
     except NoSuchGroupError as error:
         raise NotFoundError(begun(error.problem), error.remedy) from None
     after = read_for(portal.runtime, caller, before) if before else None

@@ -13,7 +13,7 @@ from portal.core.problems import BadCallError, NotFoundError, NotNowError, Porta
 from portal.core.tokens import LONGEST_OWNER, Person
 from portal.web.context import CurrentPortal, Portal
 from tasks.model.package_reference import NAME
-from tasks.tables.group_table import MOST_MEMBERS, GroupRow, NoSuchGroupError
+from tasks.tables.group_table import MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
 
 api = APIRouter(prefix="/api/groups", tags=["groups"])
 pages = APIRouter(include_in_schema=False)
@@ -49,7 +49,7 @@ class GroupAnswer(BaseModel):
 @api.get("", summary="Your groups")
 def list_groups(caller: Caller, portal: CurrentPortal) -> list[GroupAnswer]:
     """List the groups that you own or are in, by name."""
-    return [_answer(row) for row in portal.runtime.groups.of(caller.owner)]
+    return [_answer(row) for row in GroupTable(portal.runtime.store).of(caller.owner)]
 
 
 @api.put("/{name}", summary="Make a group, or say who is in it")
@@ -117,7 +117,7 @@ def _write(portal: Portal, caller: Person, name: str, members: tuple[str, ...]) 
             "Make a second group.",
             field="members",
         )
-    table = portal.runtime.groups
+    table = GroupTable(portal.runtime.store)
     own = [row.name for row in table.of(caller.owner) if row.owner == caller.owner]
     if len(own) >= MOST_GROUPS and name not in own:
         raise NotNowError(f"You own {MOST_GROUPS} groups, the most there may be.", "Disband one.")
@@ -127,7 +127,7 @@ def _write(portal: Portal, caller: Person, name: str, members: tuple[str, ...]) 
 
 
 def _leave(portal: Portal, caller: Person, name: str, owner: str) -> None:
-    table = portal.runtime.groups
+    table = GroupTable(portal.runtime.store)
     try:
         found = table.meant(f"{owner}/{name}" if owner else name, caller.owner)
     except NoSuchGroupError as error:
@@ -152,7 +152,7 @@ def _page(
         caller,
         "requests",
         200 if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY,
-        groups=portal.runtime.groups.of(caller.owner),
+        groups=GroupTable(portal.runtime.store).of(caller.owner),
         name=name,
         members=members,
         wrong=wrong,

@@ -31,7 +31,7 @@ from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from tasks.model.package_reference import PackageReference
 from tasks.model.packages import Package
-from tasks.tables import package_operations
+from tasks.tables import package_operations, package_table
 from tasks.tables.package_table import PackageRow, Visibility
 
 router = APIRouter(prefix="/api/packages", tags=["packages"])
@@ -121,8 +121,8 @@ def look(
     found = find_local(portal.local_packages, package)
     if found is not None:
         return local_views(found)
-    row = package_operations.load_for(portal.runtime.packages, caller.owner, package)
-    versions = tuple(map(version_view, portal.runtime.packages.versions(row.id)))
+    row = package_operations.load_for(package_table.packages(portal.runtime), caller.owner, package)
+    versions = tuple(map(version_view, package_table.packages(portal.runtime).versions(row.id)))
     return view_of(row, caller.owner, portal.settings.portal_url), versions
 
 
@@ -165,7 +165,9 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> PackageAnswer
 def open_link(link: str, caller: Caller, portal: CurrentPortal) -> PackageAnswer:
     """Add the package of a link to those that you may run."""
     package, _, secret = link[:200].rpartition("link=")[2].partition(".")
-    row = package_operations.open_link(portal.runtime.packages, caller.owner, package, secret)
+    row = package_operations.open_link(
+        package_table.packages(portal.runtime), caller.owner, package, secret
+    )
     return _answer(portal, caller, row)
 
 
@@ -184,8 +186,10 @@ def share(
     renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,
 ) -> PackageAnswer:
     """Have yourself alone, whoever has a link, or everyone see, run and download a package."""
-    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
-    row = package_operations.share(portal.runtime.packages, row, visibility, renew=renew)
+    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
+    row = package_operations.share(
+        package_table.packages(portal.runtime), row, visibility, renew=renew
+    )
     return _answer(portal, caller, row)
 
 
@@ -198,16 +202,16 @@ def deprecate(
     why: Annotated[str, Query(max_length=500, description="Empty: no longer deprecated.")] = "",
 ) -> PackageAnswer:
     """Advise against a version. The name alone no longer means it; requests that name it run it."""
-    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
-    row = package_operations.deprecate(portal.runtime.packages, row, version, why)
+    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
+    row = package_operations.deprecate(package_table.packages(portal.runtime), row, version, why)
     return _answer(portal, caller, row)
 
 
 @router.delete("/{package_id}", status_code=204, summary="Delete a package")
 def delete(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a package with all its versions; requests that run it by now go on."""
-    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
-    package_operations.delete(portal.runtime.packages, row)
+    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
+    package_operations.delete(package_table.packages(portal.runtime), row)
     return Response(status_code=204)
 
 
@@ -216,8 +220,8 @@ def delete_version(
     package_id: str, version: str, caller: Caller, portal: CurrentPortal
 ) -> Response:
     """Delete a version, and the package with its last one; requests that run it by now go on."""
-    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
-    package_operations.delete(portal.runtime.packages, row, version)
+    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
+    package_operations.delete(package_table.packages(portal.runtime), row, version)
     return Response(status_code=204)
 
 

@@ -17,11 +17,11 @@ from portal.web.context import CurrentPortal, Portal, portal_of
 from portal.web.packages_api import look
 from portal.web.sharing_pages import SHARING, sharing_pages
 from tasks.model.packages import PackageError
-from tasks.tables import package_operations
+from tasks.tables import package_operations, package_table
 from tasks.tables.package_operations import PackageConflictError
 
 router = APIRouter(include_in_schema=False)
-router.include_router(sharing_pages("packages", "run", lambda runtime: runtime.packages))
+router.include_router(sharing_pages("packages", "run", package_table.packages))
 
 _FORM_BYTES = 64 * 2**10  # of a form besides its file
 
@@ -89,8 +89,8 @@ def deprecate(
     why: Annotated[str, Form(max_length=500)] = "",
 ) -> RedirectResponse:
     """Deprecate a version, or take that back."""
-    row = package_operations.own(portal.runtime.packages, caller.owner, package_id)
-    package_operations.deprecate(portal.runtime.packages, row, version, why)
+    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
+    package_operations.deprecate(package_table.packages(portal.runtime), row, version, why)
     return RedirectResponse(f"/packages/{package_id}", 303)
 
 

@@ -25,7 +25,7 @@ from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
 from reprojection.catalogue.user_raster import PREFIX, RasterLayer
 from tasks.model.rasters import reference_of
-from tasks.tables import package_operations
+from tasks.tables import package_operations, package_table
 from tasks.tables.package_operations import NoSuchPackageError
 from tasks.tables.package_table import PackageRow, Visibility
 
@@ -140,8 +140,8 @@ def look(
     portal: Portal, caller: Person, raster: str
 ) -> tuple[PackageView, tuple[RasterVersionView, ...]]:
     """Find a raster that the caller may see, by its id; raise NoSuchPackageError."""
-    row = package_operations.load_for(portal.runtime.rasters, caller.owner, raster)
-    versions = portal.runtime.rasters.versions(row.id)
+    row = package_operations.load_for(package_table.rasters(portal.runtime), caller.owner, raster)
+    versions = package_table.rasters(portal.runtime).versions(row.id)
     view = raster_view(row, caller.owner, portal.settings.portal_url)
     return view, tuple(RasterVersionView(row=one) for one in versions)
 
@@ -184,7 +184,7 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
         asked = reference_of(text)
     except ValueError:
         raise NoSuchPackageError(text, "raster") from None
-    found = package_operations.meant(portal.runtime.rasters, caller.owner, asked)
+    found = package_operations.meant(package_table.rasters(portal.runtime), caller.owner, asked)
     if found is None:
         raise NoSuchPackageError(text, "raster")
     row, version = found
@@ -198,7 +198,9 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
 def open_link(link: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
     """Add the raster of a link to those that you may name."""
     raster, _, secret = link[:200].rpartition("link=")[2].partition(".")
-    row = package_operations.open_link(portal.runtime.rasters, caller.owner, raster, secret)
+    row = package_operations.open_link(
+        package_table.rasters(portal.runtime), caller.owner, raster, secret
+    )
     return _answer(portal, caller, row)
 
 
@@ -217,22 +219,24 @@ def share(
     renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,
 ) -> RasterAnswer:
     """Have yourself alone, whoever has a link, or everyone see a raster and name it."""
-    row = package_operations.own(portal.runtime.rasters, caller.owner, raster_id)
-    row = package_operations.share(portal.runtime.rasters, row, visibility, renew=renew)
+    row = package_operations.own(package_table.rasters(portal.runtime), caller.owner, raster_id)
+    row = package_operations.share(
+        package_table.rasters(portal.runtime), row, visibility, renew=renew
+    )
     return _answer(portal, caller, row)
 
 
 @router.delete("/{raster_id}", status_code=204, summary="Delete a raster")
 def delete(raster_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a raster with all its versions; requests that use it by now go on."""
-    row = package_operations.own(portal.runtime.rasters, caller.owner, raster_id)
-    package_operations.delete(portal.runtime.rasters, row)
+    row = package_operations.own(package_table.rasters(portal.runtime), caller.owner, raster_id)
+    package_operations.delete(package_table.rasters(portal.runtime), row)
     return Response(status_code=204)
 
 
 @router.delete("/{raster_id}/versions/{version}", status_code=204, summary="Delete a version")
 def delete_version(raster_id: str, version: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a version, and the raster with its last one; requests that use it by now go on."""
-    row = package_operations.own(portal.runtime.rasters, caller.owner, raster_id)
-    package_operations.delete(portal.runtime.rasters, row, version)
+    row = package_operations.own(package_table.rasters(portal.runtime), caller.owner, raster_id)
+    package_operations.delete(package_table.rasters(portal.runtime), row, version)
     return Response(status_code=204)

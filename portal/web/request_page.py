@@ -32,6 +32,7 @@ from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import cause_of, join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.tables import request_operations, restrictions
+from tasks.tables.group_table import GroupTable
 from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, Rehearsal, RequestRow
 from tasks.tables.restrictions import Kind
@@ -184,7 +185,7 @@ def index(
         everybody=everybody,
         label=label,
         group=group,
-        groups=portal.runtime.groups.of(caller.owner),
+        groups=GroupTable(portal.runtime.store).of(caller.owner),
         known_labels=sorted({one for row in shown for one in row.labels}),
         first=not before,
         filters=urlencode({name: value for name, value in filters.items() if value}),

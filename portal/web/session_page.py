@@ -23,6 +23,7 @@ from portal.core.tokens import Person, Role, Use
 from portal.web.context import CurrentPortal, Portal
 from tasks.model.mail_address import LONGEST, is_address
 from tasks.run import reader_links, sign_in_links
+from tasks.tables.request_table import RequestTable
 
 router = APIRouter(include_in_schema=False)
 
@@ -98,7 +99,7 @@ def open_request(request: Request, portal: CurrentPortal, token: str = "") -> Re
     response = RedirectResponse("/", 303, UNTOLD)
     shown = show_request(request, response, token)
     request_id = reader_links.request_of(shown)
-    row = portal.runtime.requests.request(request_id)
+    row = RequestTable(portal.runtime.store).request(request_id)
     if row is not None and shown != reader_links.key(row.id, row.links):
         raise NotSignedInError(
             "This link has been ended by the owner of the request.", "Ask for a new one."

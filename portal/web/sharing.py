@@ -22,7 +22,7 @@ from tasks.refusal_wording import refusal
 from tasks.request.document import GUIDE, Labels
 from tasks.run import reader_links
 from tasks.tables import request_operations
-from tasks.tables.group_table import LONGEST_REFERENCE
+from tasks.tables.group_table import LONGEST_REFERENCE, GroupTable
 from tasks.tables.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -119,7 +119,7 @@ def changed(portal: Portal, caller: Person, request_id: str, changes: Changes) -
     row = load_to_change(portal.runtime, caller, request_id)
     given = changes.model_dump(exclude_none=True)
     if changes.group and changes.group != row.group:
-        given["group"] = portal.runtime.groups.meant(changes.group, caller.owner).key
+        given["group"] = GroupTable(portal.runtime.store).meant(changes.group, caller.owner).key
 
     def after(current: RequestRow) -> RequestRow:
         if changes.standing and current.dry_run:
@@ -160,7 +160,7 @@ def shared_view(portal: Portal, caller: Person, row: RequestRow) -> Mapping[str,
     """Return what the page of a request shows its owner of labels, groups and links."""
     url, expires = link_to(portal, row)
     return {
-        "my_groups": portal.runtime.groups.of(caller.owner),
+        "my_groups": GroupTable(portal.runtime.store).of(caller.owner),
         "standings": STANDING,
         "link": url,
         "link_until": expires,

@@ -44,6 +44,7 @@ from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
 from tasks.request.resolved import ResolvedRequest
 from tasks.tables import request_operations
+from tasks.tables.group_table import GroupTable
 
 router = APIRouter(include_in_schema=False)
 
@@ -293,7 +294,7 @@ def new_page(
         windows=WINDOWS,
         steps=STEPS,
         every=STANDING,
-        groups=portal.runtime.groups.of(caller.owner),
+        groups=GroupTable(portal.runtime.store).of(caller.owner),
         packages=offered(portal.runtime, portal.local_packages, caller.owner),
         more_options=_has_more(form),
         **summary,

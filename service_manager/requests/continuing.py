@@ -21,7 +21,7 @@ from tasks.errors import RequestRefusedError, StoreError
 from tasks.request.document import Request
 from tasks.request.resolved import resolve
 from tasks.tables import raster_operations, request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import RequestRow, RequestTable
 from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.continuing")
@@ -64,7 +64,7 @@ class Continuing:
     def look(self) -> None:
         """Let each standing request go on if it is time and there are later days."""
         try:
-            for request in self._runtime.requests.standing():
+            for request in RequestTable(self._runtime.store).standing():
                 try:
                     self._consider(request)
                 except Exception as error:  # a fault of one keeps no other from going on

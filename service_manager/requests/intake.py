@@ -24,6 +24,7 @@ from tasks.tables.request_table import (
     Preparation,
     Rehearsal,
     RequestRow,
+    RequestTable,
 )
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
@@ -159,7 +160,7 @@ class Intake:
         plan = stored_plan.thaw(self._runtime.blobs, live.id)
         if plan is None:
             raise StoreError(f"the plan of {live.id} is not in storage")
-        done = self._runtime.requests.sections_written(live.id)
+        done = RequestTable(self._runtime.store).sections_written(live.id)
         began = self._runtime.clock.now()
         first = self._first(live.id)
         for number, section in enumerate(plan.sections(done), done):
@@ -169,7 +170,7 @@ class Intake:
                     live.note(interest)
                 yield written
             # Only now has the manager seen to all that the section came to.
-            self._runtime.requests.note_written(self._runtime.clock, live.id, number + 1)
+            RequestTable(self._runtime.store).note_written(self._runtime.clock, live.id, number + 1)
 
         def running(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.WRITING:

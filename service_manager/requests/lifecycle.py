@@ -23,7 +23,7 @@ from service_manager.tasks.ready import ReadyTasks
 from tasks.errors import FencedError, StoreError
 from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.tables import request_operations
-from tasks.tables.request_table import Rehearsal, RequestRow
+from tasks.tables.request_table import Rehearsal, RequestRow, RequestTable
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 
@@ -107,7 +107,7 @@ class Lifecycle:
             self._look_at.add(request)
             acknowledge()
         if self._clock.monotonic() >= self._all_due:
-            self._look_at.update(self._runtime.requests.live())
+            self._look_at.update(RequestTable(self._runtime.store).live())
             self._look_at.update(self._cache.requests)
             self._all_due = self._clock.monotonic() + self._options.sweep
             self._recount_quiet()

@@ -23,6 +23,7 @@ from tasks.storage.limits import grouped
 from tasks.storage.store import Insert, Operation, Replace
 from tasks.tables import request_operations, transitions, workers
 from tasks.tables.protocol import change_task
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 from tasks.tables.transitions import Change
@@ -232,7 +233,7 @@ class Release:
         clock = self._runtime.clock
         if not self._request and not self._todo and clock.monotonic() >= self._due:
             self._due = clock.monotonic() + self._period
-            self._todo = self._runtime.requests.unsettled()
+            self._todo = RequestTable(self._runtime.store).unsettled()
         until = clock.monotonic() + _SLICE
         while self._request or self._todo:
             self._advance()
@@ -250,6 +251,6 @@ class Release:
             next(self._work)
         except StopIteration:
             self._settled(request)
-            self._runtime.requests.settled(self._runtime.clock, request)
+            RequestTable(self._runtime.store).settled(self._runtime.clock, request)
         else:
             self._request = request

@@ -18,6 +18,7 @@ from tasks.model.model import State, Task, TaskOutcome
 from tasks.model.task_keys import SHARDS, shard
 from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation, Replace
 from tasks.tables import history
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.task_table import note_counted, record_outcome, replace_task, returned
@@ -149,7 +150,7 @@ class CompletionEvents:
     def _owner(self, request: str) -> str:
         """Return whose request it is on whose account an attempt ran; empty if it is not known."""
         live = self._cache.requests.get(request)
-        row = live.row if live is not None else self._runtime.requests.request(request)
+        row = live.row if live is not None else RequestTable(self._runtime.store).request(request)
         return row.owner if row is not None else ""
 
     def _settle(self, number: str, events: Sequence[CompletionEvent], informed: Informed) -> None:

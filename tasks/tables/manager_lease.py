@@ -14,7 +14,7 @@ from tasks.storage.codec import Codec
 from tasks.storage.schema import OtherSchemaError
 from tasks.storage.store import Operation, Row
 from tasks.tables import updates, workers
-from tasks.tables.request_table import MANAGER
+from tasks.tables.request_table import MANAGER, RequestTable
 from tasks.tables.runtime import Runtime
 
 SILENCE = 1.5  # leases without a change after which no manager acts; a standby needs one
@@ -67,7 +67,7 @@ _LEASE = Codec(Lease, "lease")
 
 def read(runtime: Runtime) -> Lease:
     """Read the lease; it is empty before the first manager. Raises StoreError."""
-    row = runtime.requests.get(MANAGER)
+    row = RequestTable(runtime.store).get(MANAGER)
     return _LEASE.load(row) if row else Lease()
 
 
@@ -83,7 +83,7 @@ def change(runtime: Runtime, decide: Callable[[Lease], Lease]) -> None:
         new = decide(old)
         return () if new == old else (updates.write(row, MANAGER, _LEASE.dump(new)),)
 
-    runtime.requests.update(runtime.clock, MANAGER, once)
+    RequestTable(runtime.store).update(runtime.clock, MANAGER, once)
 
 
 class ManagerWatch:

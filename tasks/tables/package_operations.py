@@ -30,6 +30,7 @@ from tasks.request.checks import nearest_names
 from tasks.request.document import Reduction, Request
 from tasks.storage.blobs import PACKAGES, Blobs
 from tasks.storage.store import Delete, Operation, Row
+from tasks.tables import package_table
 from tasks.tables.package_table import (
     BEING_DELETED,
     PACKAGE,
@@ -49,6 +50,7 @@ from tasks.tables.package_table import (
     write_package,
     write_unnamed,
 )
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("packages")
@@ -85,7 +87,7 @@ def push(
         PackageConflictError: the version has other content, or there are too many.
         StoreError: storage failed; push it again.
     """
-    table = runtime.packages
+    table = package_table.packages(runtime)
     table.note_unnamed(upload.digest)
     _put(runtime, upload.digest, archive, environment)
     name = upload.package.name
@@ -218,12 +220,12 @@ def delete(table: UploadTable[Version], row: PackageRow, version: str = "") -> N
 
 def collect(runtime: Runtime) -> int:
     """Delete the archives that no version names and no live request runs; how many there were."""
-    waiting = runtime.packages.all_unnamed()
+    waiting = package_table.packages(runtime).all_unnamed()
     if not waiting:
         return 0
-    used = runtime.packages.digests()
-    for request in runtime.requests.live():
-        row = runtime.requests.request(request)
+    used = package_table.packages(runtime).digests()
+    for request in RequestTable(runtime.store).live():
+        row = RequestTable(runtime.store).request(request)
         if row is None or row.state.unplanned:
             return 0  # it may be about to name one
         used.update(digest for _, digest in named_packages(row.package))
@@ -235,7 +237,7 @@ def _remove_archive(runtime: Runtime, one: Unnamed, used: set[str]) -> bool:
         runtime.blobs.delete(PACKAGES, blob_of(one.digest))
         runtime.blobs.delete(PACKAGES, environment_blob(one.digest))
 
-    return one.digest not in used and remove_unnamed(runtime.packages, one, remove)
+    return one.digest not in used and remove_unnamed(package_table.packages(runtime), one, remove)
 
 
 def remove_unnamed(table: UploadTable[Version], one: Unnamed, remove: Callable[[], None]) -> bool:
@@ -332,7 +334,7 @@ class Stored:
 
 def stored(runtime: Runtime, person: str, reference: PackageReference) -> Stored | None:
     """Return the version that a reference means to a person; None: there is none to see."""
-    found = meant(runtime.packages, person, reference)
+    found = meant(package_table.packages(runtime), person, reference)
     return Stored(row=found[0], version=found[1]) if found else None
 
 
@@ -362,7 +364,7 @@ class PackagesOf:
 
     def names(self) -> tuple[str, ...]:
         found = {*self._local.names()}
-        for row in visible(self._runtime.packages, self._person):
+        for row in visible(package_table.packages(self._runtime), self._person):
             found.add(row.name if row.owner == self._person else f"{row.owner}/{row.name}")
         return tuple(sorted(found))
 

@@ -30,6 +30,7 @@ from tasks.storage.codec import WORDS_IN_BYTES, Codec, Form, cut
 from tasks.storage.limits import can_be_key
 from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.tables import updates
+from tasks.tables.runtime import Runtime
 from tasks.tables.updates import hashed, prefix_range, write
 
 TABLE = "packages"
@@ -308,3 +309,15 @@ def write_unnamed(unnamed: Unnamed) -> Operation:
 def unnamed_row(digest: str) -> str:
     """Return the RowKey of the note that no version names an archive."""
     return f"x|{digest}"
+
+
+def packages(runtime: Runtime) -> UploadTable[VersionRow]:
+    """Return the table `packages`."""
+    return UploadTable(runtime.store, runtime.clock, runtime.random, TABLE, VERSION, "package")
+
+
+def rasters(runtime: Runtime) -> UploadTable[RasterVersionRow]:
+    """Return the table `rasters`."""
+    return UploadTable(
+        runtime.store, runtime.clock, runtime.random, RASTERS, RASTER_VERSION, "raster"
+    )

@@ -15,7 +15,7 @@ from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request
 from tasks.storage.blobs import RASTERS, file_digest
 from tasks.storage.store import Operation, Row
-from tasks.tables import package_operations, request_operations
+from tasks.tables import package_operations, package_table, request_operations
 from tasks.tables.package_operations import (
     PackageConflictError,
     named_again,
@@ -29,6 +29,7 @@ from tasks.tables.package_table import (
     package_row,
     write_package,
 )
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 
 _MOST_DESCRIPTION = 60_000  # bytes of a property of a row
@@ -45,7 +46,7 @@ def push(
         PackageConflictError: the version has other content, or there are too many.
         StoreError: storage failed; push it again.
     """
-    table, name = runtime.rasters, raster.name
+    table, name = package_table.rasters(runtime), raster.name
     stored = file_digest(file)
     digest = stored.sha256
     table.note_unnamed(digest)
@@ -118,7 +119,7 @@ def described(runtime: Runtime, owner: str, request: Request) -> Request:
 
 def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> ProductChoice:
     asked = reference_of(choice.name)
-    found = package_operations.meant(runtime.rasters, owner, asked)
+    found = package_operations.meant(package_table.rasters(runtime), owner, asked)
     if found is None:
         names = [*_names(runtime, owner)]
         raise RequestRefusedError(
@@ -147,7 +148,7 @@ def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> 
 
 
 def _names(runtime: Runtime, person: str) -> Iterator[str]:
-    for row in package_operations.visible(runtime.rasters, person):
+    for row in package_operations.visible(package_table.rasters(runtime), person):
         yield f"raster:{row.name}" if row.owner == person else f"raster:{row.owner}/{row.name}"
 
 
@@ -156,12 +157,12 @@ def collect(runtime: Runtime) -> int:
 
     A request that is planned has a copy among the granules, which it makes anew if that is lost.
     """
-    waiting = runtime.rasters.all_unnamed()
+    waiting = package_table.rasters(runtime).all_unnamed()
     if not waiting:
         return 0
-    used = runtime.rasters.digests()
-    for request in runtime.requests.live():
-        row = runtime.requests.request(request)
+    used = package_table.rasters(runtime).digests()
+    for request in RequestTable(runtime.store).live():
+        row = RequestTable(runtime.store).request(request)
         if row is None or row.state.unplanned:
             return 0  # it may be about to name one
         document = request_operations.document_of(row)
@@ -172,7 +173,9 @@ def collect(runtime: Runtime) -> int:
         runtime.blobs.delete(RASTERS, blob_of(digest))
 
     return sum(
-        package_operations.remove_unnamed(runtime.rasters, one, partial(remove, one.digest))
+        package_operations.remove_unnamed(
+            package_table.rasters(runtime), one, partial(remove, one.digest)
+        )
         for one in waiting
         if one.digest not in used
     )

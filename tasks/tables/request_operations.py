@@ -19,6 +19,7 @@ from tasks.tables.request_table import (
     INLINE,
     REQUEST,
     RequestRow,
+    RequestTable,
     insert_request,
     list_of,
     replace_request,
@@ -90,7 +91,7 @@ def submit(
             raise FencedError(f"request id {name} is taken; choose another")
         return ()
 
-    runtime.requests.update(runtime.clock, request_row(name), once)
+    RequestTable(runtime.store).update(runtime.clock, request_row(name), once)
     wake(runtime, name)
     return name
 
@@ -115,7 +116,7 @@ def row_of(runtime: Runtime, request: str) -> RequestRow:
 
     Raises NoSuchRequestError when there is none.
     """
-    found = runtime.requests.request(request)
+    found = RequestTable(runtime.store).request(request)
     if found is None:
         raise NoSuchRequestError(request)
     return found
@@ -150,7 +151,7 @@ def list_requests(
     than `after` are yielded, if it is given. Dry runs are in no list. Document, gaps and notes are
     left out.
     """
-    return runtime.requests.page(list_of(owner, label=label, group=group), limit, after)
+    return RequestTable(runtime.store).page(list_of(owner, label=label, group=group), limit, after)
 
 
 def order(runtime: Runtime, request: str, order: RequestOrder) -> None:
@@ -226,7 +227,7 @@ def change_request(
         result[:] = [new]
         return () if new == old else replace_request(old, new)
 
-    runtime.requests.update(runtime.clock, request_row(request), once)
+    RequestTable(runtime.store).update(runtime.clock, request_row(request), once)
     return result[0]
 
 

@@ -13,7 +13,7 @@ from tasks.model.categories import Category
 from tasks.model.model import RequestState, TaskOutcome
 from tasks.model.task_keys import is_key
 from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import RequestRow, RequestTable
 from tasks.tables.runtime import Runtime, new_id
 from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import TaskTable
@@ -166,7 +166,7 @@ def reach(runtime: Runtime, scope: Scope, since: float) -> Reach:
     StoreError.
     """
     running: list[Reached] = []
-    for name in runtime.requests.live():
+    for name in RequestTable(runtime.store).live():
         row = request_operations.load(runtime, name)
         goes_on = row.state is RequestState.RUNNING and not row.retry_orders
         if goes_on and request_operations.document_of(row).on_missing != "fail":

@@ -8,7 +8,7 @@ from tasks.errors import SwathmillError
 from tasks.storage.schema import SCHEMA, write_as
 from tasks.storage.store import Insert, Operation, Row
 from tasks.tables import updates, workers
-from tasks.tables.request_table import WRITTEN
+from tasks.tables.request_table import WRITTEN, RequestTable
 from tasks.tables.runtime import Runtime
 
 
@@ -25,7 +25,7 @@ class OlderBuildsError(SwathmillError):
 
 def noted(runtime: Runtime) -> int:
     """Return the schema by which rows are written. Raises StoreError."""
-    row = runtime.requests.get(WRITTEN)
+    row = RequestTable(runtime.store).get(WRITTEN)
     return int(row.entity["number"]) if row is not None else SCHEMA
 
 
@@ -47,7 +47,7 @@ def note_new(runtime: Runtime) -> None:
             return ()
         return (Insert(row=WRITTEN, entity={"schema": SCHEMA, "number": SCHEMA}),)
 
-    runtime.requests.update(runtime.clock, WRITTEN, once)
+    RequestTable(runtime.store).update(runtime.clock, WRITTEN, once)
 
 
 def finish(runtime: Runtime) -> None:
@@ -66,4 +66,4 @@ def finish(runtime: Runtime) -> None:
     def once(found: Row | None) -> tuple[Operation, ...]:
         return (updates.write(found, WRITTEN, {"schema": SCHEMA, "number": SCHEMA}),)
 
-    runtime.requests.update(runtime.clock, WRITTEN, once)
+    RequestTable(runtime.store).update(runtime.clock, WRITTEN, once)

@@ -10,10 +10,6 @@ from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
-from tasks.tables import package_table
-from tasks.tables.group_table import GroupTable
-from tasks.tables.package_table import RasterVersionRow, UploadTable, VersionRow
-from tasks.tables.request_table import RequestTable
 from tasks.tables.task_table import TaskTable
 
 
@@ -36,40 +32,6 @@ class Runtime:
     def tasks(self) -> TaskTable:
         """The table `tasks`."""
         return TaskTable(self.store)
-
-    @cached_property
-    def requests(self) -> RequestTable:
-        """The table `requests`."""
-        return RequestTable(self.store)
-
-    @cached_property
-    def groups(self) -> GroupTable:
-        """The groups with whose members requests are shared."""
-        return GroupTable(self.store)
-
-    @cached_property
-    def packages(self) -> UploadTable[VersionRow]:
-        """The table `packages`."""
-        return UploadTable(
-            self.store,
-            self.clock,
-            self.random,
-            package_table.TABLE,
-            package_table.VERSION,
-            "package",
-        )
-
-    @cached_property
-    def rasters(self) -> UploadTable[RasterVersionRow]:
-        """The table `rasters`."""
-        return UploadTable(
-            self.store,
-            self.clock,
-            self.random,
-            package_table.RASTERS,
-            package_table.RASTER_VERSION,
-            "raster",
-        )
 
 
 def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:

@@ -14,7 +14,7 @@ from tasks.model.plan import Gap
 from tasks.request.document import parse_request
 from tasks.storage.clock import SystemClock
 from tasks.tables import request_operations
-from tasks.tables.group_table import GroupRow
+from tasks.tables.group_table import GroupRow, GroupTable
 from tasks.tables.request_table import PhaseCount, Preparation
 from tasks.tables.task_rows import Interest
 from tests.portal.scripted import (
@@ -98,7 +98,7 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
         gaps=(Gap(what="MCD15A2 2012-01-17", reason="not published"),),
         gap_count=1,
     )
-    runtime.groups.write(
+    GroupTable(runtime.store).write(
         SystemClock(), GroupRow(name="forest-team", owner=ADA, members=("b@c.org",))
     )
     assert request_operations.load(runtime, ended).gap_count

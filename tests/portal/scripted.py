@@ -32,7 +32,7 @@ from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock
 from tasks.storage.store import Insert, Row, Upsert
 from tasks.tables import history, protocol, request_operations, task_table, transitions, workers
-from tasks.tables.request_table import PhaseCount, Preview, RequestRow
+from tasks.tables.request_table import PhaseCount, Preview, RequestRow, RequestTable
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import CompletionEvent, Interest
 from tasks.tables.transitions import RetryPolicy
@@ -368,7 +368,7 @@ class ScriptedManager:
 
     def tick(self) -> None:
         """One round over all requests that have not ended."""
-        for name in self._runtime.requests.live():
+        for name in RequestTable(self._runtime.store).live():
             self._step(request_operations.load(self._runtime, name))
 
     @contextmanager

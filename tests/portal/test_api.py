@@ -26,7 +26,7 @@ from tasks.request.document import parse_request
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Upsert
 from tasks.tables import request_operations, task_table
-from tasks.tables.request_table import PhaseCount, Preparation
+from tasks.tables.request_table import PhaseCount, Preparation, RequestTable
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     SECRET,
@@ -108,7 +108,7 @@ def test_a_bad_request_is_refused_with_field_and_remedy(
     assert problem["field"] == field
     assert problem["detail"]
     assert problem["remedy"]
-    assert not runtime.requests.live()
+    assert not RequestTable(runtime.store).live()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
     monkeypatch.setattr("portal.web.api.PREVIEW_SECONDS", 0.1)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
-        (name,) = runtime.requests.live()
+        (name,) = RequestTable(runtime.store).live()
         before = client.get(f"/api/requests/{name}/preview").json()
         ScriptedManager(runtime, tmp_path).tick()
         after = client.get(f"/api/requests/{name}/preview").json()
@@ -196,7 +196,7 @@ def test_a_dry_run_beside_many_is_told_where_to_ask(
     monkeypatch.setattr("threading.BoundedSemaphore.acquire", lambda *_, **__: False)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
-    (name,) = runtime.requests.live()
+    (name,) = RequestTable(runtime.store).live()
     assert late.status_code == 504
     assert late.json()["detail"] == "Too many calls wait for a dry run."
     assert f"/api/requests/{name}/preview" in late.json()["remedy"]

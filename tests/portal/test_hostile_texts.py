@@ -16,6 +16,7 @@ from tasks.model.model import RequestState
 from tasks.model.plan import Gap
 from tasks.shown_text import in_one_line
 from tasks.tables import audit
+from tasks.tables.request_table import RequestTable
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, set_row, settings
 from tests.portal.submissions import submitted
 
@@ -124,7 +125,7 @@ def test_no_mail_has_a_text_that_acts(kind: str) -> None:
     runtime = live_runtime()
     name = submitted(runtime, ADA)
     set_row(runtime, name, state=RequestState.FAILED, message=text, title=text)
-    row = runtime.requests.request(name)
+    row = RequestTable(runtime.store).request(name)
     assert row is not None
     gaps = [Gap(what=text, reason=text)]
     mail = compose(row, (), gaps, to=ADA, portal_url="http://p", now=1.0, notes=(text,))

@@ -10,6 +10,7 @@ from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.request.document import Request
 from tasks.tables import request_operations, request_table
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, set_row
 from tests.portal.submissions import FORM, submitted
@@ -95,7 +96,7 @@ def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
     for name, value in change.items():
         if name in ("end", "north", "crs", "resolution", "notify"):
             assert f'value="{value}"' in answer.text
-    assert not runtime.requests.live()
+    assert not RequestTable(runtime.store).live()
 
 
 def test_the_summary_follows_the_form(portal: LivePortal) -> None:

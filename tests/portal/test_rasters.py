@@ -11,7 +11,7 @@ from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.request.document import parse_request
 from tasks.storage.blobs import RASTERS
-from tasks.tables import package_operations, raster_operations, request_operations
+from tasks.tables import package_operations, package_table, raster_operations, request_operations
 from tasks.tables.package_table import package_id
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
@@ -198,9 +198,9 @@ def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
 
 def test_files_of_deleted_rasters_go(portal: LivePortal, runtime: Runtime, dem: Path) -> None:
     digest = push(portal, dem).json()["versions"][0]["digest"]
-    row = package_operations.own(runtime.rasters, ADA, package_id(ADA, "hills"))
+    row = package_operations.own(package_table.rasters(runtime), ADA, package_id(ADA, "hills"))
     assert raster_operations.collect(runtime) == 0
-    package_operations.delete(runtime.rasters, row)
+    package_operations.delete(package_table.rasters(runtime), row)
     assert raster_operations.collect(runtime) == 1
     assert not runtime.blobs.exists(RASTERS, f"{digest}.h5")
 
@@ -209,13 +209,13 @@ def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
     portal: LivePortal, runtime: Runtime, dem: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = push(portal, dem).json()
-    row = package_operations.own(runtime.rasters, ADA, package_id(ADA, "hills"))
+    row = package_operations.own(package_table.rasters(runtime), ADA, package_id(ADA, "hills"))
     name = f"{made['versions'][0]['digest']}.h5"
     document = parse_request(
         {**DOCUMENT, "products": [{"name": "raster:hills", "layers": ["hills"]}]}
     )
     request_operations.submit(runtime, ADA, document)
-    package_operations.delete(runtime.rasters, row)
+    package_operations.delete(package_table.rasters(runtime), row)
     assert raster_operations.collect(runtime) == 0
     monkeypatch.setattr(RequestState, "unplanned", property(lambda _: False))
     assert raster_operations.collect(runtime) == 0

@@ -13,7 +13,7 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Replace
 from tasks.tables import workers
-from tasks.tables.request_table import PARTITION, TABLE
+from tasks.tables.request_table import PARTITION, TABLE, RequestTable
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.workers import WorkerRow
 from tests.portal.scripted import LivePortal, event_of, live_portal, set_row, settings
@@ -185,7 +185,7 @@ def test_a_request_is_kept_until_a_manager_acts(
     clock.sleep(LONG)
     with portal.client() as client:
         assert client.post("/api/requests", json=DOCUMENT).status_code == 202
-    assert len(runtime.requests.live()) == 1
+    assert len(RequestTable(runtime.store).live()) == 1
 
 
 def test_storage_that_does_not_answer_is_not_called_a_missing_manager(
@@ -228,7 +228,7 @@ def test_what_a_newer_build_wrote_is_no_failure_of_the_portal(
     portal: LivePortal, runtime: Runtime
 ) -> None:
     request = submitted(runtime)
-    found = runtime.requests.get(f"q|{request}")
+    found = RequestTable(runtime.store).get(f"q|{request}")
     assert found is not None
     newer = Replace(row=found.row, entity={**found.entity, "schema": SCHEMA + 1}, etag=found.etag)
     runtime.store.transact(TABLE, PARTITION, [newer])

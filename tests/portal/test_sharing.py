@@ -11,7 +11,7 @@ from tasks.model.model import Phase, RequestState
 from tasks.run import reader_links
 from tasks.tables import request_operations
 from tasks.tables.group_table import GroupRow
-from tasks.tables.request_table import PhaseCount
+from tasks.tables.request_table import PhaseCount, RequestTable
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import SECRET, LivePortal, put_result, set_row
 from tests.portal.submissions import DOCUMENT, FORM, submitted
@@ -160,11 +160,11 @@ def test_the_page_sets_everything_at_once(
         assert "shared with forest-team" in page
         row = request_operations.load(runtime, request_id)
         assert (row.labels, row.group, row.standing) == (("thesis", "drought"), TEAM, 7)
-        assert runtime.requests.standing() == [request_id]
+        assert RequestTable(runtime.store).standing() == [request_id]
         browser.post(f"/requests/{request_id}/about", data={"labels": "", "standing": "0"})
         row = request_operations.load(runtime, request_id)
         assert (row.labels, row.group, row.standing) == ((), "", 0)
-        assert runtime.requests.standing() == []
+        assert RequestTable(runtime.store).standing() == []
 
 
 def test_the_form_submits_labels_group_and_standing(
@@ -278,4 +278,4 @@ def test_a_retry_is_shared_as_the_request_is_now_and_does_not_stand_beside_it(
     set_row(runtime, name, state=RequestState.FAILED, ended=1e9, phases=failed)
     again = ada.post(f"/api/requests/{name}/retry", json={}).json()
     assert (again["labels"], again["group"], again["standing"]) == (["b"], "", 0)
-    assert runtime.requests.standing() == [name]
+    assert RequestTable(runtime.store).standing() == [name]

@@ -19,7 +19,7 @@ from tasks.model.model import Phase, RequestState
 from tasks.run import reader_links
 from tasks.storage.store import Row
 from tasks.tables import request_operations
-from tasks.tables.request_table import PhaseCount, RequestRow
+from tasks.tables.request_table import PhaseCount, RequestRow, RequestTable
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
 from tests.portal.submissions import submitted
@@ -34,7 +34,7 @@ class Looks:
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wanted: list[int] = []
         self.broken = False
-        really = runtime.requests.etags
+        really = RequestTable(runtime.store).etags
 
         def etags(requests: tuple[str, ...]) -> dict[str, str]:
             self.wanted.append(len(requests))
@@ -42,7 +42,7 @@ class Looks:
                 raise StoreError("gone")
             return really(requests)
 
-        monkeypatch.setattr(runtime.requests, "etags", etags)
+        monkeypatch.setattr(RequestTable(runtime.store), "etags", etags)
 
 
 @pytest.fixture
@@ -185,12 +185,12 @@ def test_few_requests_are_read_by_row_and_many_by_the_list(
         return get(table, partition, row)
 
     monkeypatch.setattr(runtime.store, "get", counted)
-    before = runtime.requests.etags([*names, "nothing"])
+    before = RequestTable(runtime.store).etags([*names, "nothing"])
     assert before.keys() == set(names)
     assert len(read) == (4 if number == 3 else 1)
     monkeypatch.undo()
     set_row(runtime, names[1], delivered=1)
-    after = runtime.requests.etags([*names, "nothing"])
+    after = RequestTable(runtime.store).etags([*names, "nothing"])
     assert {name for name in names if after[name] != before[name]} == {names[1]}
 
 

@@ -11,7 +11,7 @@ from tasks.model.model import Phase, RequestOrder, RequestState, State, TaskOutc
 from tasks.model.spec import Spec
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import outbox, protocol, request_operations, retrying
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import RequestRow, RequestTable
 from tasks.tables.retrying import Scope
 from tasks.tables.task_table import RowKind, TaskTable, kind_of
 from tasks.tables.transitions import RetryPolicy
@@ -216,7 +216,7 @@ def test_its_intermediates_are_let_go_and_its_results_kept() -> None:
     until(b, lambda: b.row(request).state.ended)
     row, kept = b.row(request), results(b, request)
     b.rounds(60)
-    assert b.runtime.requests.unsettled() == []
+    assert RequestTable(b.runtime.store).unsettled() == []
     interests = list(request_operations.interests(b.runtime, request))
     assert {interest.name for interest in interests if interest.outcome == "done"} == kept
     assert all(interest.output for interest in interests if interest.outcome == "done")
@@ -236,8 +236,8 @@ def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_and_is_tol
         assert said in row.message
         assert row.ended == b.runtime.clock.now()
     b.rounds(60)
-    assert b.runtime.requests.live() == []
-    assert b.runtime.requests.unsettled() == []
+    assert RequestTable(b.runtime.store).live() == []
+    assert RequestTable(b.runtime.store).unsettled() == []
     told = [mail for mail in outbox.mails(b.runtime.store) if mail.subject == "p: cancelled"]
     assert {mail.request for mail in told} == {held, submitted}
     assert len(list(outbox.mails(b.runtime.store))) == written + len(told)

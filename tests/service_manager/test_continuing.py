@@ -15,7 +15,7 @@ from tasks.model.model import RequestOrder, RequestState
 from tasks.request.document import Request, parse_request
 from tasks.storage.clock import ManualClock
 from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import RequestRow, RequestTable
 from tasks.tables.runtime import Runtime, memory_runtime
 from tests.service_manager.shelf import REQUEST, Shelf, tile_granule
 
@@ -99,7 +99,7 @@ def test_it_goes_on_as_a_request_of_the_whole_span_that_stands_in_its_place() ->
     assert new.labels == ("thesis",)
     old = request_operations.load(runtime, name)
     assert (old.standing, old.continued_as) == (0, new.id)
-    assert runtime.requests.standing() == [new.id]
+    assert RequestTable(runtime.store).standing() == [new.id]
 
 
 def test_it_waits_for_its_end_for_its_days_and_for_later_data() -> None:
@@ -156,7 +156,7 @@ def test_a_manager_that_ended_in_between_makes_no_second_one() -> None:
     request_operations.change_request(runtime, name, undone)
     Continuing(runtime, found("2012-05-08"), now).look()
     assert len(requests(runtime)) == 2
-    assert runtime.requests.standing() == [continued_id(name)]
+    assert RequestTable(runtime.store).standing() == [continued_id(name)]
 
 
 def test_cancelling_and_stopping_end_it() -> None:
@@ -166,7 +166,7 @@ def test_cancelling_and_stopping_end_it() -> None:
     request_operations.change_request(runtime, stopped, lambda row: replace(row, standing=0))
     ended(runtime, stopped)
     runtime.clock.sleep(30 * DAY)
-    assert runtime.requests.standing() == []
+    assert RequestTable(runtime.store).standing() == []
     Continuing(runtime, found("2012-05-06"), now).look()
     assert len(requests(runtime)) == 2
 

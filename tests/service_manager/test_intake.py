@@ -22,7 +22,7 @@ from tasks.run import tracing
 from tasks.run.tracing import Span
 from tasks.storage.clock import ManualClock
 from tasks.tables import outbox, request_operations, task_table
-from tasks.tables.request_table import PhaseCount, Preparation, Rehearsal, RequestRow
+from tasks.tables.request_table import PhaseCount, Preparation, Rehearsal, RequestRow, RequestTable
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import Interest
 from tests.service_manager.test_rehearsal import plan as rehearsed_plan
@@ -300,10 +300,10 @@ def test_a_plan_of_which_sections_are_written_goes_on_with_the_next(
     while len(first) < 2:  # of the second section something is written, and not noted
         first += written(islice(begun, 1))
     begun.close()
-    assert one.runtime.requests.sections_written(one.id) == 1
+    assert RequestTable(one.runtime.store).sections_written(one.id) == 1
     rest = written(one.intake.write(one.live()))
     assert sorted(rest) == sorted(task.spec.key for part in parts[1:] for task in part)
-    assert one.runtime.requests.sections_written(one.id) == 3
+    assert RequestTable(one.runtime.store).sections_written(one.id) == 3
 
 
 def test_what_was_made_before_is_counted_as_done() -> None:

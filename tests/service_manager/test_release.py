@@ -31,6 +31,7 @@ from tasks.tables import (
     transitions,
     workers,
 )
+from tasks.tables.request_table import RequestTable
 from tests.service_manager.scene import ONCE, Scene
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
@@ -64,11 +65,11 @@ def test_an_ended_request_lets_its_intermediates_go() -> None:
     request = b.submit("p")
     row = b.until_ended(request)
     assert row.state is RequestState.GAPS
-    assert b.runtime.requests.unsettled() == [request]
+    assert RequestTable(b.runtime.store).unsettled() == [request]
     shown = [w.output for w in request_operations.results(b.runtime, request)]
     lost = [w.name for w in request_operations.failures(b.runtime, request)]
     b.rounds(60)
-    assert b.runtime.requests.unsettled() == []
+    assert RequestTable(b.runtime.store).unsettled() == []
     assert wanted(b, request) == {"g0", "a", "top"}
     assert [w.output for w in request_operations.results(b.runtime, request)] == shown
     assert [w.name for w in request_operations.failures(b.runtime, request)] == lost
@@ -99,7 +100,7 @@ def test_a_manager_that_dies_meanwhile_is_followed_by_one_that_goes_on() -> None
     b.until_ended(request)
     b.restart(epoch=2)
     b.rounds(60)
-    assert b.runtime.requests.unsettled() == []
+    assert RequestTable(b.runtime.store).unsettled() == []
     assert wanted(b, request) == {"a", "top"}
 
 
@@ -111,7 +112,7 @@ def test_a_cancelled_request_wants_nothing_and_is_let_go() -> None:
     b.until_ended(request)
     b.rounds(40)
     assert wanted(b, request) == set()
-    assert b.runtime.requests.unsettled() == []
+    assert RequestTable(b.runtime.store).unsettled() == []
 
 
 def test_an_ended_request_keeps_the_results_that_could_not_be_made() -> None:
@@ -119,7 +120,7 @@ def test_an_ended_request_keeps_the_results_that_could_not_be_made() -> None:
     request = b.submit("p")
     assert b.until_ended(request).state is RequestState.GAPS
     b.rounds(60)
-    assert b.runtime.requests.unsettled() == []
+    assert RequestTable(b.runtime.store).unsettled() == []
     outcomes = {w.name: w.outcome for w in request_operations.interests(b.runtime, request)}
     assert outcomes == {"g0": "failed", "g1": "failed", "a": "gap", "top": "done"}
 
@@ -424,7 +425,7 @@ def test_what_was_made_is_kept_though_it_was_refused_together_with_others() -> N
 def ended(b: Bench) -> str:
     request = b.submit("p")
     b.until_ended(request)
-    assert b.runtime.requests.unsettled() == [request]
+    assert RequestTable(b.runtime.store).unsettled() == [request]
     return request
 
 
@@ -439,7 +440,7 @@ def test_a_slice_of_the_work_is_done_in_each_round_and_its_end_is_told_once(
     work = Release(b.runtime, cache, dispatch, 60.0, told.append)
     monkeypatch.setattr(release, "_SLICE", 0.0)
     steps = 0
-    while b.runtime.requests.unsettled():
+    while RequestTable(b.runtime.store).unsettled():
         assert told == []
         work.step()
         steps += 1
@@ -456,7 +457,7 @@ def test_ended_requests_are_looked_for_once_in_a_period(monkeypatch: pytest.Monk
     looks: list[float] = []
     clock = b.runtime.clock
     began = clock.monotonic()
-    original = type(b.runtime.requests).unsettled
+    original = type(RequestTable(b.runtime.store)).unsettled
 
     def unsettled(table: request_table.RequestTable) -> list[str]:
         looks.append(clock.monotonic() - began)

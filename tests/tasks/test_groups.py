@@ -20,7 +20,7 @@ KEY = GroupRow(name="forest", owner=ADA).key
 
 @pytest.fixture
 def groups() -> GroupTable:
-    return memory_runtime().groups
+    return GroupTable(memory_runtime().store)
 
 
 def write(groups: GroupTable, owner: str, *members: str, disbanded: bool = False) -> None:

@@ -14,7 +14,7 @@ from tasks.model.packages import PackageError, Packages, blob_of
 from tasks.request.document import Request, parse_request
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.tables import package_operations, request_operations
+from tasks.tables import package_operations, package_table, request_operations
 from tasks.tables.package_operations import (
     ExactPackages,
     NoSuchPackageError,
@@ -49,7 +49,7 @@ class Shelf:
         return package_operations.push(self.runtime, owner, upload, at / "archive.tar")
 
     def row(self, version: VersionRow) -> PackageRow:
-        found = self.runtime.packages.package(version.package)
+        found = package_table.packages(self.runtime).package(version.package)
         assert found is not None
         return found
 
@@ -92,7 +92,7 @@ def test_a_version_never_changes_and_pushing_it_again_is_success(shelf: Shelf) -
     assert shelf.push() == first
     with pytest.raises(PackageConflictError, match="Raise `version`"):
         shelf.push(program="echo other")
-    assert len(shelf.runtime.packages.versions(first.package)) == 1
+    assert len(package_table.packages(shelf.runtime).versions(first.package)) == 1
     assert package_operations.collect(shelf.runtime) == 1, "what was refused is deleted"
     assert [*shelf.runtime.blobs.names(PACKAGES)] == [blob_of(first.digest)]
 
@@ -112,16 +112,22 @@ def test_versions_and_packages_are_bounded(shelf: Shelf, monkeypatch: pytest.Mon
 
 def test_a_deprecated_version_is_run_by_those_who_name_it(shelf: Shelf) -> None:
     one, two = shelf.push(version="1"), shelf.push(version="2", program="echo two")
-    package_operations.deprecate(shelf.runtime.packages, shelf.row(two), "2", "it is wrong")
+    package_operations.deprecate(
+        package_table.packages(shelf.runtime), shelf.row(two), "2", "it is wrong"
+    )
     assert shelf.find(ADA, "own").endswith(one.digest)
     assert shelf.find(ADA, "own@2").endswith(two.digest)
-    package_operations.deprecate(shelf.runtime.packages, shelf.row(one), "1", "so is it")
+    package_operations.deprecate(
+        package_table.packages(shelf.runtime), shelf.row(one), "1", "so is it"
+    )
     with pytest.raises(PackageError, match="all versions of own are deprecated"):
         shelf.find(ADA, "own")
-    package_operations.deprecate(shelf.runtime.packages, shelf.row(two), "2", "")
+    package_operations.deprecate(package_table.packages(shelf.runtime), shelf.row(two), "2", "")
     assert shelf.find(ADA, "own").endswith(two.digest)
     with pytest.raises(NoSuchPackageError):
-        package_operations.deprecate(shelf.runtime.packages, shelf.row(two), "3", "x")
+        package_operations.deprecate(
+            package_table.packages(shelf.runtime), shelf.row(two), "3", "x"
+        )
 
 
 def test_ones_own_package_hides_a_shipped_one_which_keeps_its_full_name(shelf: Shelf) -> None:
@@ -144,7 +150,7 @@ def test_a_pinned_request_names_one_content_that_planning_finds(shelf: Shelf) ->
     shelf.runtime.blobs.delete(PACKAGES, blob_of(one.digest))
     with pytest.raises(PackageError, match="storage has lost"):
         packages.find(exact)
-    package_operations.delete(shelf.runtime.packages, shelf.row(one), "1")
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(one), "1")
     with pytest.raises(PackageError, match="was deleted"):
         packages.find(exact)
 
@@ -159,45 +165,53 @@ def test_a_request_for_what_its_owner_may_not_run_is_refused_at_planning(
     text = reference.format(owner=ADA, digest=mine.digest)
     with pytest.raises(RequestRefusedError, match="no package"):
         shelf.pinned(BEN, text)
-    package_operations.share(shelf.runtime.packages, shelf.row(mine), Visibility.EVERYONE)
+    package_operations.share(
+        package_table.packages(shelf.runtime), shelf.row(mine), Visibility.EVERYONE
+    )
     if reference.startswith("{owner}"):
         assert shelf.pinned(BEN, text) == f"{ADA}/own@{mine.digest}"
 
 
 def test_a_link_opens_until_it_is_renewed_or_withdrawn(shelf: Shelf) -> None:
     mine = shelf.push()
-    row = package_operations.share(shelf.runtime.packages, shelf.row(mine), Visibility.LINK)
+    row = package_operations.share(
+        package_table.packages(shelf.runtime), shelf.row(mine), Visibility.LINK
+    )
     assert row.secret
     with pytest.raises(PackageError):
         shelf.find(BEN, f"{ADA}/own")
     for wrong in ("", "0" * 32, row.secret[:-1], row.secret + "0", "é"):
         with pytest.raises(NoSuchPackageError):
-            package_operations.open_link(shelf.runtime.packages, BEN, row.id, wrong)
-    package_operations.open_link(shelf.runtime.packages, BEN, row.id, row.secret)
+            package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, wrong)
+    package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, row.secret)
     assert shelf.find(BEN, f"{ADA}/own").endswith(mine.digest)
-    assert [r.name for r in package_operations.visible(shelf.runtime.packages, BEN)] == ["own"]
-    again = package_operations.share(shelf.runtime.packages, row, Visibility.LINK)
+    assert [
+        r.name for r in package_operations.visible(package_table.packages(shelf.runtime), BEN)
+    ] == ["own"]
+    again = package_operations.share(package_table.packages(shelf.runtime), row, Visibility.LINK)
     assert again.secret == row.secret
-    renewed = package_operations.share(shelf.runtime.packages, row, Visibility.LINK, renew=True)
+    renewed = package_operations.share(
+        package_table.packages(shelf.runtime), row, Visibility.LINK, renew=True
+    )
     with pytest.raises(PackageError):
         shelf.find(BEN, f"{ADA}/own")
-    package_operations.open_link(shelf.runtime.packages, BEN, row.id, renewed.secret)
-    package_operations.share(shelf.runtime.packages, row, Visibility.PRIVATE)
+    package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, renewed.secret)
+    package_operations.share(package_table.packages(shelf.runtime), row, Visibility.PRIVATE)
     with pytest.raises(PackageError):
         shelf.find(BEN, f"{ADA}/own")
     with pytest.raises(NoSuchPackageError):
-        package_operations.open_link(shelf.runtime.packages, BEN, row.id, "")
-    relinked = package_operations.share(shelf.runtime.packages, row, Visibility.LINK)
+        package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, "")
+    relinked = package_operations.share(package_table.packages(shelf.runtime), row, Visibility.LINK)
     assert relinked.secret not in (row.secret, renewed.secret)
 
 
 def test_an_archive_goes_when_no_version_and_no_live_request_names_it(shelf: Shelf) -> None:
     mine, same = shelf.push(), shelf.push(owner=BEN)
     assert mine.digest == same.digest
-    package_operations.delete(shelf.runtime.packages, shelf.row(mine))
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(mine))
     assert package_operations.collect(shelf.runtime) == 0
     assert shelf.there(same)
-    package_operations.delete(shelf.runtime.packages, shelf.row(same))
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(same))
     name = request_operations.submit(shelf.runtime, BEN, request("own"))
     assert package_operations.collect(shelf.runtime) == 0, "a request may be about to name it"
 
@@ -214,24 +228,26 @@ def test_an_archive_goes_when_no_version_and_no_live_request_names_it(shelf: She
 
 def test_an_archive_that_is_pushed_again_stays(shelf: Shelf) -> None:
     mine = shelf.push()
-    package_operations.delete(shelf.runtime.packages, shelf.row(mine))
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(mine))
     again = shelf.push()
-    assert shelf.runtime.packages.unnamed(again.digest) is None
+    assert package_table.packages(shelf.runtime).unnamed(again.digest) is None
     assert package_operations.collect(shelf.runtime) == 0
     assert shelf.there(again)
 
 
 def test_deleting_a_version_leaves_the_others(shelf: Shelf) -> None:
     one, two = shelf.push(version="1"), shelf.push(version="2", program="echo two")
-    package_operations.share(shelf.runtime.packages, shelf.row(two), Visibility.EVERYONE)
-    package_operations.delete(shelf.runtime.packages, shelf.row(two), "2")
+    package_operations.share(
+        package_table.packages(shelf.runtime), shelf.row(two), Visibility.EVERYONE
+    )
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(two), "2")
     assert shelf.find(BEN, f"{ADA}/own").endswith(one.digest)
     with pytest.raises(NoSuchPackageError):
-        package_operations.delete(shelf.runtime.packages, shelf.row(one), "2")
-    package_operations.delete(shelf.runtime.packages, shelf.row(one), "1")
-    assert shelf.runtime.packages.package(one.package) is None
-    assert shelf.runtime.packages.for_everyone() == []
-    assert shelf.runtime.packages.owned(ADA) == []
+        package_operations.delete(package_table.packages(shelf.runtime), shelf.row(one), "2")
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(one), "1")
+    assert package_table.packages(shelf.runtime).package(one.package) is None
+    assert package_table.packages(shelf.runtime).for_everyone() == []
+    assert package_table.packages(shelf.runtime).owned(ADA) == []
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from tasks.tables import (
     transitions,
     workers,
 )
+from tasks.tables.request_table import RequestTable
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import CompletionEvent, Interest
 from tasks.tables.task_table import TaskTable
@@ -396,7 +397,7 @@ def test_a_submission_is_stored_once(
     store.script = list(script)
     name = request_operations.submit(runtime, "me", document("one"), request_id="one")
     assert request_operations.load(runtime, name).title == "one"
-    assert runtime.requests.live() == ["one"]
+    assert RequestTable(runtime.store).live() == ["one"]
     assert [r.id for r in request_operations.list_requests(runtime)] == ["one"]
 
 

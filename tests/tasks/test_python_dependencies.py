@@ -19,7 +19,7 @@ from tasks.model.python_dependencies import (
 from tasks.run.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.tables import package_operations
+from tasks.tables import package_operations, package_table
 from tasks.tables.package_operations import PackageConflictError
 from tasks.tables.runtime import memory_runtime
 from tests.tasks.wheels import registry, write_sdist, write_wheel
@@ -217,19 +217,21 @@ def test_a_version_is_resolved_once_and_its_environment_goes_with_it(
     digest = upload()
     write_wheel(index, "wrap", "0.2", {"wrap/__init__.py": "PAPER = 'red'\n"})
     assert upload() == digest
-    row = package_operations.own(runtime.packages, "ada", runtime.packages.owned("ada")[0])
-    version = runtime.packages.version(row.id, "1")
+    row = package_operations.own(
+        package_table.packages(runtime), "ada", package_table.packages(runtime).owned("ada")[0]
+    )
+    version = package_table.packages(runtime).version(row.id, "1")
     assert version is not None
     assert "wrap==0.1" in version.dependencies
     with pytest.raises(PackageConflictError, match="Raise `version`"):
         upload(script=SCRIPT + "# changed\n")
     other = upload("2")
-    newer = runtime.packages.version(row.id, "2")
+    newer = package_table.packages(runtime).version(row.id, "2")
     assert newer is not None
     assert "wrap==0.2" in newer.dependencies
     for one in (digest, other):
         assert runtime.blobs.exists(PACKAGES, environment_blob(one))
-    package_operations.delete(runtime.packages, row, "1")
+    package_operations.delete(package_table.packages(runtime), row, "1")
     package_operations.collect(runtime)
     package_operations.collect(runtime)
     for name in (blob_of(digest), environment_blob(digest)):

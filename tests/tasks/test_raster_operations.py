@@ -13,10 +13,10 @@ from tasks.request.document import Request, parse_request
 from tasks.storage.blobs import RASTERS
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row
-from tasks.tables import package_operations, raster_operations, request_operations
+from tasks.tables import package_operations, package_table, raster_operations, request_operations
 from tasks.tables.package_operations import PackageConflictError
 from tasks.tables.package_table import RasterVersionRow, package_id
-from tasks.tables.request_table import REQUEST, request_row
+from tasks.tables.request_table import REQUEST, RequestTable, request_row
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.updates import write
 
@@ -97,7 +97,7 @@ def test_the_file_of_a_refused_push_goes(runtime: Runtime, tmp_path: Path) -> No
     assert len(list(runtime.blobs.names(RASTERS))) == 2
     assert raster_operations.collect(runtime) == 1
     assert list(runtime.blobs.names(RASTERS)) == [blob_of(kept.digest)]
-    assert runtime.rasters.all_unnamed() == []
+    assert package_table.rasters(runtime).all_unnamed() == []
 
 
 def test_no_owner_has_more_rasters_or_versions_than_there_may_be(
@@ -136,7 +136,7 @@ def test_a_file_that_storage_holds_in_part_is_stored_again(
 def test_a_raster_that_was_deleted_while_it_was_pushed_is_not_there(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(runtime.rasters), "version", lambda *_: None)
+    monkeypatch.setattr(type(package_table.rasters(runtime)), "version", lambda *_: None)
     with pytest.raises(StoreError, match="was deleted while it was pushed"):
         push(runtime, tmp_path, b"a")
 
@@ -172,8 +172,8 @@ def test_a_raster_whose_file_storage_has_lost_is_refused(runtime: Runtime, tmp_p
 
 
 def delete(runtime: Runtime, name: str = "hills", owner: str = "ann") -> None:
-    row = package_operations.own(runtime.rasters, owner, package_id(owner, name))
-    package_operations.delete(runtime.rasters, row)
+    row = package_operations.own(package_table.rasters(runtime), owner, package_id(owner, name))
+    package_operations.delete(package_table.rasters(runtime), row)
 
 
 def test_files_that_no_version_names_go(runtime: Runtime, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_files_stay_while_a_planned_request_uses_rasters(runtime: Runtime, tmp_p
     def run(found: Row | None) -> tuple[Operation, ...]:
         return (write(found, request_row(planned), REQUEST.dump(row)),)
 
-    runtime.requests.update(runtime.clock, request_row(planned), run)
+    RequestTable(runtime.store).update(runtime.clock, request_row(planned), run)
     delete(runtime)
     assert raster_operations.collect(runtime) == 0
     assert there(runtime, pushed)

@@ -36,7 +36,7 @@ from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Row, Upsert, Value
 from tasks.tables import history, outbox, request_operations, task_table, transitions, workers
 from tasks.tables.outbox import Mail
-from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow
+from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow, RequestTable
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
@@ -180,7 +180,7 @@ def request_rows(runtime: Runtime) -> None:
 
     request_operations.change_request(runtime, "full", fill)
     Leadership(runtime, 30.0).acquire()
-    runtime.requests.note_written(runtime.clock, "new", 4)
+    RequestTable(runtime.store).note_written(runtime.clock, "new", 4)
     holdings.ask(runtime.store, runtime.clock)
 
 
