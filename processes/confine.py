@@ -157,10 +157,11 @@ def become(user: int, *, search: bool) -> None:
         _check(raised, "ambient capability")
 
 
-def drop_capabilities() -> None:
-    """Drop all capabilities for good, if there are any (root in a container)."""
-    _drop_bounding_set(but=0)
-    _set_capabilities(0)
+def drop_capabilities(*, but: int = 0) -> None:
+    """Drop all capabilities but some for good, if there are any (root in a container)."""
+    kept = but and _capabilities() & but
+    _drop_bounding_set(but=kept)
+    _set_capabilities(kept)
 
 
 def gain_nothing() -> None:
@@ -172,6 +173,14 @@ def _drop_bounding_set(*, but: int) -> None:
     for capability in range(64):
         if not but >> capability & 1:
             _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def _capabilities() -> int:
+    """Return the permitted capabilities; those above 31 are left out."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    data = ctypes.create_string_buffer(24)
+    _check(_libc.capget(header, data), "capget")
+    return int(struct.unpack("=6I", data.raw)[1])
 
 
 def _set_capabilities(kept: int) -> None:

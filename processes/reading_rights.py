@@ -1,5 +1,6 @@
 """What a confined process may open of the system, and the last step by which it is confined."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,19 @@ _ETC = (
 DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 # Of /dev/zero, written pages could be shared that belong to no process.
 KERNEL = ("/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+
+OURS = (
+    *("archives", "modis", "portal", "processes", "reprojection", "service_manager"),
+    *("swathmill", "tasks", "worker"),
+)
+"""Names of our packages, which lie side by side."""
+_PACKAGES = ("site-packages", "dist-packages")
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1 << 1, 1 << 2  # capabilities(7)
+# What a reader gets of the environment: nothing of Swathmill's settings but one that is no secret.
+_PASSED_ON = (
+    *("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL"),
+    *("PROJ_DATA", "PROJ_LIB", "GDAL_DATA", "OMP_NUM_THREADS", "SWATHMILL_KERNELS"),
+)
 
 
 def readable() -> list[str]:
@@ -56,3 +70,31 @@ def shut_in(read: Sequence[str], write: Sequence[str], *, shared: bool) -> None:
     confine.gain_nothing()
     confine.restrict_files([*readable(), *read, *KERNEL], [*write, *DEVICES])
     confine.refuse_calls(filter_of(shared=shared, one_group=True, tcp=False))
+
+
+def reader_environment() -> dict[str, str]:
+    """Return the environment of a process that reads strangers' files: no setting, no secret."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
+def shut_in_reader(read: Sequence[Path] = (), write: Sequence[Path] = ()) -> bool:
+    """Confine this process, which reads strangers' files, by `shut_in`; False: it cannot be.
+
+    It may open the system's files, Python's packages, our code, and what is given here. Where it
+    is root, that may belong to other users.
+
+    Args:
+        read: Files and folders that it may read; one that is not there is left out.
+        write: Folders that it may write.
+
+    Raises:
+        OSError: the kernel has what it takes, and refuses it.
+    """
+    if not can_shut_in():
+        return False
+    ours = [str(Path(confine.__file__).resolve().parents[1] / name) for name in OURS]
+    packages = [place for place in sys.path if Path(place).name in _PACKAGES]
+    given = [str(path) for path in read if os.access(path, os.F_OK)]
+    confine.drop_capabilities(but=_DAC_OVERRIDE | _DAC_READ_SEARCH)
+    shut_in([*ours, *packages, *given], [str(path) for path in write], shared=True)
+    return True

@@ -229,9 +229,16 @@ def _reading() -> Finding:
     return Finding(
         subject="granules",
         verdict=Verdict.GOOD if tier == "limits" else Verdict.NOTE,
-        found=makers.reading_line(),
-        remedy="" if tier == "limits" else "Take granules only from archives that you trust.",
+        found=makers.reading_line() if tier == "limits" else _read_openly(),
+        remedy=""
+        if tier == "limits"
+        else "Take granules, uploads of rasters and files of regions only from whom you trust.",
     )
+
+
+def _read_openly() -> str:
+    who = "so are uploads of rasters, files of regions, and what manager and commands read"
+    return f"{makers.reading_line()}; {who}"
 
 
 def _mail(settings: Settings) -> Finding:

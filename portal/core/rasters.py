@@ -138,7 +138,9 @@ def push(
     with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
         folder = Path(name)
         given = _kept(upload, files, settings, folder)
-        out = folder / "raster.h5"
+        made = folder / "made"
+        made.mkdir()
+        out = made / "raster.h5"
         raster = _converted(given, choices, out)
         raster_operations.check_description(raster)
         # What follows in an address may be a signature.
@@ -175,11 +177,11 @@ def _kept(
 
 
 def _converted(files: list[RasterFile], choices: RasterChoices, out: Path) -> UserRaster:
-    """Read and rewrite the files in a process that may die."""
+    """Read and rewrite the files in a process that may die, and writes `out`'s folder alone."""
     # It imports HDF5, which a portal that starts does not need.
     from reprojection.read.user_raster import convert
 
-    with ReadingProcess(seconds=_SECONDS, memory=_MEMORY) as process:
+    with ReadingProcess(seconds=_SECONDS, memory=_MEMORY, writing=out.parent) as process:
         try:
             return process.run(convert, files, choices, out)
         except RasterRefusedError:

@@ -4,6 +4,10 @@ A child process that has imported everything forks, and the fork answers calls u
 call starts in milliseconds, and whatever state a damaged file leaves in the C library (HDF4 refuses
 good files after some bad ones) ends with it. All these processes end with their parent, because
 their input closes.
+
+Where the kernel has Landlock, such a fork can open no file but those that its calls name, the
+system's and our code, and has no sockets. It has no setting of Swathmill's in its environment. Its
+answers are plain values (`processes.plain_answers`): whoever takes it over says nothing that runs.
 """
 
 import contextlib
@@ -17,13 +21,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, ParamSpec, Self, TypeVar, cast
 
-from processes import proctree
+from processes import plain_answers, proctree
 from processes.parents import die_with_parent
+from processes.reading_rights import reader_environment, shut_in_reader
 from reprojection.errors import ReprojectionError, UnreadableGranuleError
 from reprojection.read.outline import Outline, read_outline
 
@@ -33,9 +39,10 @@ R = TypeVar("R")
 _HEADER_BYTES = 8
 _MORE, _LAST = b"+", b"-"  # before an answer: whether its fork takes another call
 _CALLS_OF_A_FORK = 200  # so that what a library leaks is bounded
-_MAX_ANSWER = 1 << 30
+_MAX_ANSWER = 1 << 27
 _PIPE_BYTES = 1 << 16
 _REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
+_WORDS = 3  # of a granule's name: product, date, collection, time of production, more
 _PATIENCE = 60.0  # seconds that a fork may give no sign of life
 
 _BOOTSTRAP = """
@@ -46,20 +53,35 @@ serve({memory!r}, {modules!r})
 """
 
 
+@dataclass(frozen=True)
+class Rights:
+    """What a process may open besides the system and our code: files to read, folders to write."""
+
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+
+
 class ReadingProcess:
     """A child process that runs module-level functions on granule files.
 
-    `seconds` limits the duration of each call, `memory` its address space in bytes. `modules` are
+    A call can read the files and folders that its arguments name, and write below `writing`, a
+    folder. `seconds` limits its duration, `memory` its address space in bytes. `modules` are
     imported once, besides the readers, instead of by each call that needs them. Calls run one at a
     time: threads that share a ReadingProcess wait for one another.
     """
 
     def __init__(
-        self, *, seconds: float = 60.0, memory: int = 4 << 30, modules: Sequence[str] = ()
+        self,
+        *,
+        seconds: float = 60.0,
+        memory: int = 4 << 30,
+        modules: Sequence[str] = (),
+        writing: Path | None = None,
     ) -> None:
         self._seconds = seconds
         self._memory = memory
         self._modules = tuple(modules)
+        self._writing = () if writing is None else (writing,)
         self._child: subprocess.Popen[bytes] | None = None
         self._turn = threading.RLock()
 
@@ -89,17 +111,20 @@ class ReadingProcess:
                     pipe.close()
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function in the child; arguments and result are pickled.
+        """Call a function in the child; its result is of what `processes.plain_answers` writes.
 
         Raises what the function raised, and UnreadableGranuleError if the call died, took too long
         or ran out of memory.
         """
+        rights = Rights(tuple(_named((args, kwargs))), self._writing)
         with self._turn:
-            answer = self._answer_to(pickle.dumps((function, args, kwargs)), args)
+            answer = self._answer_to(pickle.dumps((rights, function, args, kwargs)), args)
         try:
             return cast("R", _result(answer))
         except MemoryError:
             raise _damaged(args, "ran out of memory") from None
+        except plain_answers.BadAnswerError:
+            raise _damaged(args, "gave an answer that cannot be taken") from None
 
     def _answer_to(self, call: bytes, args: tuple[object, ...]) -> bytes:
         child = self._started()
@@ -133,8 +158,22 @@ class ReadingProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                env=reader_environment(),
             )
         return self._child
+
+
+def _named(value: object) -> Iterator[Path]:
+    """Yield the paths in an argument, those in its collections and records, too."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _named([*value.values()])
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from _named(one)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _named([getattr(value, one.name) for one in fields(value)])
 
 
 def serve(memory: int, modules: Sequence[str] = ()) -> None:
@@ -155,7 +194,13 @@ def serve(memory: int, modules: Sequence[str] = ()) -> None:
             call = _receive(calls, None)
         except EOFError:
             return
-        fork = fork or _Fork(calls)
+        rights = pickle.loads(call)[0]  # imports what the call needs, once for all forks
+        if fork is not None and fork.rights != rights:
+            fork.end()
+            fork = None
+        if fork is None:
+            _read_catalogue(rights)
+            fork = _Fork(calls, answers.fileno(), rights)
         answer = fork.answer(call)
         if answer is None:
             return
@@ -166,27 +211,44 @@ def serve(memory: int, modules: Sequence[str] = ()) -> None:
 
 def _import_readers() -> None:
     """Import once what every fork would otherwise import itself."""
+    import numpy.ma  # noqa: F401 - which numpy imports when it is first asked for
+
     import reprojection.read.hdf4
     import reprojection.read.hdf5
     import reprojection.read.inspect  # noqa: F401
 
 
-class _Fork:
-    """A fork of the child that answers calls until one fails.
+def _read_catalogue(rights: Rights) -> None:
+    """Read what the catalogue has of granules, by their names, once for all forks."""
+    from reprojection.catalogue import product
 
-    A fork of its own for each call takes ten times the CPU time of reading an outline. `calls` is
-    what the child reads the calls from.
+    for path in rights.read:
+        words = path.name.split(".")
+        entry = product(words[0], words[-3]) if len(words) > _WORDS else None
+        if entry is not None:
+            entry.layer("")  # compiles its patterns
+
+
+class _Fork:
+    """A fork of the child that answers calls of the same rights until one fails.
+
+    The fork has neither `calls`, what the child reads the calls from, nor `answers`, what it
+    writes the answers to.
     """
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, answers: int, rights: Rights) -> None:
         self._calls = calls
+        self.rights = rights
         asked, self._asking = os.pipe()
         self._reading, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._asking)
             os.close(self._reading)
-            _answer_calls(asked, writing)
+            null = os.open(os.devnull, os.O_RDWR)
+            for number in (calls, answers):
+                os.dup2(null, number)
+            _answer_calls(asked, writing, rights)
         os.close(asked)
         os.close(writing)
         self.goes_on = True
@@ -200,19 +262,23 @@ class _Fork:
             while len(answer) < _HEADER_BYTES or len(answer) < _HEADER_BYTES + _announced(answer):
                 ready, _, _ = select.select([self._reading, self._calls], [], [])
                 if self._calls in ready:  # no call is sent before the last is answered: it closed
-                    proctree.kill(self._pid)
-                    self._end()
+                    self.end()
                     return None
                 part = os.read(self._reading, _PIPE_BYTES)
                 if not part:
                     raise EOFError
                 answer += part
         except (BrokenPipeError, EOFError):
-            _, args, _ = pickle.loads(call)
-            return pickle.dumps((False, _damaged(args, _manner(self._end()))))
+            _, _, args, _ = pickle.loads(call)
+            return plain_answers.dump((False, _damaged(args, _manner(self._end()))))
         if answer[_HEADER_BYTES : _HEADER_BYTES + 1] == _LAST:
             self._end()
         return bytes(answer[_HEADER_BYTES + 1 :])
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        proctree.kill(self._pid)
+        self._end()
 
     def _end(self) -> int:
         """Wait for the end of the process; return its wait status."""
@@ -222,16 +288,17 @@ class _Fork:
         return os.waitpid(self._pid, 0)[1]
 
 
-def _answer_calls(asked: int, writing: int) -> NoReturn:
+def _answer_calls(asked: int, writing: int, rights: Rights) -> NoReturn:
     """Answer calls in the fork until one fails, and end without any clean-up.
 
     Whatever state a bad file left in the C library ends with the process.
     """
     code = 1
     try:
+        _confine(rights)
         with os.fdopen(writing, "wb") as pipe:
             for left in reversed(range(_CALLS_OF_A_FORK)):
-                function, args, kwargs = pickle.loads(_receive(asked, None))
+                _, function, args, kwargs = pickle.loads(_receive(asked, None))
                 succeeded, answer = _outcome(lambda: function(*args, **kwargs))  # noqa: B023
                 last = not succeeded or not left
                 _send(pipe, (_LAST if last else _MORE) + answer)
@@ -242,16 +309,23 @@ def _answer_calls(asked: int, writing: int) -> NoReturn:
         os._exit(code)
 
 
+def _confine(rights: Rights) -> None:
+    """Keep this process from all files but those, as far as the kernel can."""
+    if not rights.write:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    shut_in_reader(rights.read, rights.write)
+
+
 def _outcome(work: Callable[[], object]) -> tuple[bool, bytes]:
-    """Do some work; return whether it succeeded, and that with its result or error, pickled."""
+    """Do some work; return whether it succeeded, and that with its result or error, as text."""
     try:
-        return True, pickle.dumps((True, work()))
+        return True, plain_answers.dump((True, work()))
     except Exception as problem:  # noqa: BLE001 - passed to the caller, which raises it
-        return False, pickle.dumps((False, problem))
+        return False, plain_answers.dump((False, problem))
 
 
 def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
-    """Write the pickled result or exception of some work; end without any clean-up."""
+    """Write the result or exception of some work; end without any clean-up."""
     code = 1
     try:
         _, answer = _outcome(work)
@@ -263,7 +337,7 @@ def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
 
 
 def run_in_fork(
-    files: Sequence[Path],
+    files: Sequence[Path] | Rights,
     function: Callable[P, R],
     *args: P.args,
     **kwargs: P.kwargs,
@@ -271,10 +345,13 @@ def run_in_fork(
     """Call a function in a fork of this process, for a program that reads these files only once.
 
     The fork starts in milliseconds, shares all imports, and has no limits of time or memory of its
-    own. Raises what the function raised, and UnreadableGranuleError if the fork died or hung: a
-    call into HDF4 that did not return for a minute.
+    own. With `Rights` in place of files it is confined to them as far as the kernel can; a maker
+    of a worker is already. Raises what the function raised, and UnreadableGranuleError if the fork
+    died or hung: a call into HDF4 that did not return for a minute.
     """
-    subject = ", ".join(file.name for file in files)
+    rights = files if isinstance(files, Rights) else None
+    named = files.read if isinstance(files, Rights) else files
+    subject = ", ".join(file.name for file in named)
     reading, writing = os.pipe()
     listening, beating = os.pipe()
     parent = os.getpid()
@@ -285,6 +362,8 @@ def run_in_fork(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if not die_with_parent(parent):
             os._exit(1)
+        if rights is not None:
+            _confine(rights)  # before a thread begins, which would stay as it is
         threading.Thread(target=_beat, args=(beating,), daemon=True).start()
         _deliver(lambda: function(*args, **kwargs), writing)
     os.close(writing)
@@ -307,6 +386,9 @@ def run_in_fork(
     except MemoryError:
         too_large = "a smaller region or coarser pixels take less, if the file is not damaged"
         raise ReprojectionError(f"reading {subject} ran out of memory: {too_large}") from None
+    except plain_answers.BadAnswerError:
+        how = "gave an answer that cannot be taken"
+        raise UnreadableGranuleError(f"reading {subject} {how}: {_REMEDY}") from None
 
 
 def _beat(pipe: int) -> None:
@@ -337,10 +419,12 @@ def _answer_of_living(reading: int, listening: int) -> bytes:
 
 
 def _result(answer: bytes) -> object:
-    succeeded, result = cast("tuple[bool, object]", pickle.loads(answer))
-    if succeeded:
-        return result
-    raise cast("Exception", result)
+    match plain_answers.load(answer):
+        case (True, result):
+            return result
+        case (False, Exception() as problem):
+            raise problem
+    raise plain_answers.BadAnswerError("neither a result nor an error")
 
 
 def _send(pipe: IO[bytes], data: bytes) -> None:

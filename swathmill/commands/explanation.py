@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from reprojection.explain.explain import Explanation, explain
 from reprojection.explain.origins import InputOrigin, PixelOrigin
-from reprojection.read.isolation import run_in_fork
+from reprojection.read.isolation import Rights, run_in_fork
 from swathmill.commands.paths import input_files
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
@@ -36,7 +36,8 @@ def explain_pixel(
     for place in places:
         if not place.exists():
             raise ArgumentError(f"--granules {place}: there is no such place.", "Correct the path.")
-    found = run_in_fork([raster, *places], explain, raster, longitude, latitude, granules=places)
+    rights = Rights((raster, *places))
+    found = run_in_fork(rights, explain, raster, longitude, latitude, granules=places)
     console = PlainConsole()
     if as_json:
         text = TypeAdapter(Explanation).dump_json(found, indent=1).decode()

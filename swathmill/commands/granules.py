@@ -1,16 +1,17 @@
 """Commands that make files of granules without a stack: sample, reproject."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from modis.box import LonLatBox
-from reprojection.read.isolation import run_in_fork
+from reprojection.read.isolation import Rights, run_in_fork
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, reproject
 from reprojection.sample.sample import write_sample_archive
@@ -186,11 +187,14 @@ def reproject_files(
             bounds=LonLatBox(*box) if box else None,
         )
         raster = reproject(files, layer, grid, options, threads=threads)
-        _write(raster, out, compress, threads)
+        _write(raster, out, made_in / out.name, compress, threads)
         return _about(raster)
 
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
-    made = run_in_fork(files, make)
+    with _beside(out) as made_in:
+        opened = tuple(files if like is None else [*files, like])
+        made = run_in_fork(Rights(opened, (made_in,)), make)
+        _move(made_in, out)
     if picture is not None:
         with _writing(picture):
             write_png(out, picture)
@@ -209,18 +213,37 @@ def reproject_files(
         PlainConsole().print(f"Picture  {picture}", markup=False)
 
 
-def _write(raster: Raster, out: Path, compress: Compress, threads: int) -> None:
-    """Write a raster, and the names of its classes in the file beside it.
+@contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """Have a folder beside a file, which the process that reads granules may write."""
+    with ExitStack() as kept:
+        with _writing(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            folder = TemporaryDirectory(prefix=".swathmill-", dir=out.parent)
+            made_in = Path(kept.enter_context(folder))
+        yield made_in
+
+
+def _write(raster: Raster, out: Path, made: Path, compress: Compress, threads: int) -> None:
+    """Write a raster that is to be `out`, and the names of its classes in the file beside it.
 
     Other programs read the names from there only (GDAL's PAM).
     """
     with _writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_cog(raster, out, compress=compress.value, threads=threads)
+        write_cog(raster, made, compress=compress.value, threads=threads)
+        if raster.kind == "class" and raster.codes:
+            table = attribute_table(raster.codes, raster.colours)
+            made.with_name(f"{made.name}.aux.xml").write_text(table, "utf-8")
+
+
+def _move(made_in: Path, out: Path) -> None:
+    """Put a raster and the file beside it in the place of those that are there."""
+    with _writing(out):
+        (made_in / out.name).replace(out)
         beside = out.with_name(f"{out.name}.aux.xml")
         beside.unlink(missing_ok=True)
-        if raster.kind == "class" and raster.codes:
-            beside.write_text(attribute_table(raster.codes, raster.colours), "utf-8")
+        if (made_in / beside.name).exists():
+            (made_in / beside.name).replace(beside)
 
 
 def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]] | None:

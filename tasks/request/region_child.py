@@ -6,22 +6,15 @@ has no sockets. It gets the file on standard input, and answers on standard outp
 """
 
 import json
-import os
 import resource
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-import modis
-import reprojection
-import tasks
-from processes import confine
-from processes.reading_rights import can_shut_in, shut_in
+from processes.reading_rights import reader_environment, shut_in_reader
 from tasks.request.region_files import ReadRegion, RegionFileError, read_region
 
 _OVER = 3  # exit code of a process that had no more memory
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "PROJ_DATA", "HOME", "TMPDIR")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +39,6 @@ def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> Rea
     """
     limits = bounds or Bounds()
     words = [str(limits.memory), str(limits.processor), name]
-    environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tasks.request.region_child", *words],
@@ -54,7 +46,7 @@ def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> Rea
             capture_output=True,
             timeout=limits.seconds,
             check=False,
-            env={**environment, "OPENBLAS_NUM_THREADS": "1"},
+            env={**reader_environment(), "OPENBLAS_NUM_THREADS": "1"},
         )
         said = json.loads(done.stdout) if done.returncode == 0 else {}
     except (subprocess.TimeoutExpired, ValueError):
@@ -79,10 +71,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (int(processor), int(processor)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if can_shut_in():  # the file is on standard input; our code and PROJ's data are to be read
-        confine.drop_capabilities()
-        read = [str(Path(one.__file__ or "").parent) for one in (modis, reprojection, tasks)]
-        shut_in(read, [], shared=True)
+    shut_in_reader()  # the file is on standard input
     try:
         answer: dict[str, object] = asdict(read_region(sys.stdin.buffer.read(), name))
     except RegionFileError as error:

@@ -79,6 +79,18 @@ def test_each_place_that_parses_files_is_listed() -> None:
     assert set(listed) == set(parsing())
 
 
+def test_each_command_that_reads_in_a_fork_confines_it() -> None:
+    """A maker of a worker is confined before it forks."""
+    calls = [
+        (path.relative_to(ROOT).as_posix(), match[1])
+        for top in ("swathmill", "portal", "service_manager")
+        for path in sorted((ROOT / top).rglob("*.py"))
+        for match in re.finditer(r"run_in_fork\((\w*)", path.read_text("utf-8"))
+    ]
+    assert len(calls) == 3
+    assert {first for _, first in calls} <= {"Rights", "rights"}, calls
+
+
 def test_each_requirement_of_level_2_is_judged_once() -> None:
     judged = []
     for numbers, *_ in rows():

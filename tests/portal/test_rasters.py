@@ -1,5 +1,7 @@
 """Rasters by the API and by pages; what is private stays unknown to everybody else."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,9 @@ import numpy as np
 import pytest
 
 from portal.core import rasters as core
+from processes.reading_rights import can_shut_in
+from reprojection.read import user_raster
+from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
 from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.request.document import parse_request
@@ -16,6 +21,7 @@ from tasks.tables.package_table import package_id
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
+from tests.reprojection.test_isolation import done
 from tests.reprojection.test_user_raster import geotiff
 
 pytestmark = pytest.mark.slow
@@ -118,6 +124,33 @@ def test_an_upload_that_is_too_large_is_refused(
     monkeypatch.setattr(core, "MOST_UPLOADED", 100)
     monkeypatch.setattr(core, "_FORM_BYTES", 100)
     assert push(portal, dem).status_code == 413
+
+
+def hostile(files: Sequence[RasterFile], choices: RasterChoices, out: Path) -> None:
+    """Stand for a decoder that an upload took over, in place of `convert`."""
+    possible = done(files[0].path, choices.units["hills"], 9)
+    out.write_bytes(b"made")
+    for place in (files[0].path.parent, files[0].path.parent.parent):
+        with suppress(OSError):
+            possible += [str(one) for one in place.iterdir()]
+        with suppress(OSError):
+            (place / "new").touch()
+            possible.append(f"write into {place}")
+    raise RasterRefusedError(f"Possible: {possible}.")
+
+
+def test_an_upload_that_takes_over_its_reader_reaches_nothing(
+    portal: LivePortal, dem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_shut_in():
+        pytest.skip("this kernel has no Landlock")
+    monkeypatch.setenv("SWATHMILL_SECRET", "key")
+    monkeypatch.setattr(user_raster, "convert", hostile)
+    secret = tmp_path / "secrets.json"
+    secret.write_text("key")
+    answer = push(portal, dem, units=f"hills={secret}")
+    assert answer.status_code == 422
+    assert "Possible: []." in answer.text
 
 
 def test_the_page_uploads_shares_and_deletes(portal: LivePortal, dem: Path) -> None:

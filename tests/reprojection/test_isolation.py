@@ -1,19 +1,26 @@
 """A crash, hang or memory hunger while reading costs one call."""
 
+import contextlib
 import ctypes
+import fcntl
 import os
+import pickle
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from processes.reading_rights import can_shut_in
 from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
 from reprojection.read import isolation
 from reprojection.read.granule import open_granule
-from reprojection.read.isolation import ReadingProcess, run_in_fork
+from reprojection.read.isolation import ReadingProcess, Rights, run_in_fork
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
@@ -140,3 +147,221 @@ def test_a_fork_ends_with_its_parent() -> None:
         parent.send_signal(signal.SIGKILL)
         # The fork holds the pipe's other end for as long as it lives.
         assert parent.stdout.read() == b""
+
+
+def attacks(given: Path, secret: str, port: int) -> Mapping[str, Callable[[], object]]:
+    """What a decoder that a file took over may try; `secret` is a path that it is not given."""
+    beside = Path(secret)
+    parent = Path(f"/proc/{os.getppid()}")
+    return {
+        "read a secret": beside.read_bytes,
+        "read it by a link to it": (given.parent / "link").read_bytes,
+        "list the folder": lambda: [*beside.parent.iterdir()],
+        "change the input": lambda: given.open("r+b"),
+        "cut the input": lambda: os.truncate(given, 0),
+        "remove the input": given.unlink,
+        "change its rights": lambda: given.chmod(0o777),
+        "write": (beside.parent / "new").touch,
+        "write for others": lambda: Path("/tmp/swathmill-hostile").touch(),
+        "read the environment": (parent / "environ").read_bytes,
+        "read the memory": lambda: os.open(parent / "mem", os.O_RDONLY),
+        "connect": lambda: socket.create_connection(("127.0.0.1", port), 1),
+        "listen": lambda: socket.create_server(("127.0.0.1", 0)),
+        "connect to a process": lambda: socket.socket(socket.AF_UNIX),
+    }
+
+
+def done(given: Path, secret: str, port: int) -> list[str]:
+    """Try each attack, and the folder's listing through the input; return what was possible."""
+    given.read_bytes()
+    possible = []
+    for name, attack in attacks(given, secret, port).items():
+        try:
+            attack()
+        except OSError:
+            continue
+        possible.append(name)
+    return [*possible, *(name for name in os.environ if name == "SWATHMILL_SECRET")]
+
+
+def canary(folder: Path) -> Path:
+    """A file that is given, beside a secret and a link to it."""
+    (folder / "secrets.json").write_text("key")
+    (folder / "link").symlink_to(folder / "secrets.json")
+    given = folder / "given.hdf"
+    given.write_bytes(b"bytes")
+    return given
+
+
+needs_landlock = pytest.mark.skipif(not can_shut_in(), reason="this kernel has no Landlock")
+
+
+@needs_landlock
+def test_a_decoder_that_is_taken_over_reaches_its_input_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWATHMILL_SECRET", "key")
+    given = canary(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with socket.create_server(("127.0.0.1", 0)) as server, ReadingProcess() as reader:
+        port = server.getsockname()[1]
+        assert reader.run(done, given, str(tmp_path / "secrets.json"), port) == []
+    assert sorted(tmp_path.iterdir()) == before
+    assert given.read_bytes() == b"bytes"
+
+
+@needs_landlock
+def test_a_fork_reaches_what_its_rights_name(tmp_path: Path) -> None:
+    """As the test before, in a fork of this process."""
+    given = canary(tmp_path)
+    secret = str(tmp_path / "secrets.json")
+    assert in_fork(Rights((given,)), done, given, secret, 9) == []
+    assert in_fork(Rights((given, tmp_path)), done, given, secret, 9) == [
+        "read a secret",
+        "read it by a link to it",
+        "list the folder",
+    ]
+    made = tmp_path / "made"
+    made.mkdir()
+    assert in_fork(Rights((given,), (made,)), written, str(made / "new")) == 3
+    assert (made / "new").read_bytes() == b"new"
+
+
+def written(to: str) -> int:
+    return Path(to).write_bytes(b"new")
+
+
+def in_fork(rights: Rights, function: Callable[..., object], *args: object) -> object:
+    """Call a function in a fork of this process as in one of the child."""
+    calls, asking = os.pipe()
+    reading, answers = os.pipe()
+    fork = isolation._Fork(calls, answers, rights)
+    try:
+        answer = fork.answer(pickle.dumps((rights, function, args, {})))
+        assert answer is not None
+        return isolation._result(answer)
+    finally:
+        for pipe in (calls, asking, reading, answers):
+            os.close(pipe)
+        if fork.goes_on:
+            fork.end()
+
+
+def say_in_place_of_the_child(to: str) -> None:
+    """Write what makes a folder when it is unpickled, to whatever can be written to."""
+    said = b"-" + pickle.dumps(_Touching(to))
+    for pipe in range(3, 64):
+        with contextlib.suppress(OSError):
+            if fcntl.fcntl(pipe, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                os.write(pipe, len(said).to_bytes(8, "big") + said)
+    os._exit(0)
+
+
+class _Touching:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return os.mkdir, (self._path,)
+
+
+def test_an_answer_runs_nothing_in_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made"
+    with ReadingProcess() as reader:
+        with pytest.raises(UnreadableGranuleError, match="cannot be taken"):
+            reader.run(say_in_place_of_the_child, str(made))
+        assert reader.run(len, b"fine") == 4
+    hostile = pickle.dumps(_Touching(str(made)))
+    monkeypatch.setattr("processes.plain_answers.dump", lambda _: hostile)
+    with pytest.raises(
+        UnreadableGranuleError, match=r"one\.hdf, two\.hdf gave an answer that cannot"
+    ):
+        run_in_fork(FILES, len, b"four")
+    assert not made.exists()
+
+
+@needs_landlock
+def test_a_fork_with_rights_is_confined_to_them(tmp_path: Path) -> None:
+    given = canary(tmp_path)
+    secret = str(tmp_path / "secrets.json")
+    assert run_in_fork(Rights((given,)), done, given, secret, 9) == []
+    assert run_in_fork(Rights((given,), (tmp_path,)), written, str(tmp_path / "new")) == 3
+    with pytest.raises(OSError, match=r"denied|too large"):
+        run_in_fork(Rights((given,)), written, str(tmp_path / "new"))
+
+
+def test_calls_of_other_files_get_a_process_of_their_own(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for path in (one, other):
+        path.write_text(path.name)
+    with ReadingProcess() as reader:
+        first = reader.run(process_of, one)
+        assert reader.run(process_of, one) == first
+        assert reader.run(process_of, other) != first
+
+
+def test_calls_of_other_files_get_a_process_of_their_own_in_the_child(tmp_path: Path) -> None:
+    """As the test before, with the child's loop in a fork of this process."""
+    calls, asking = os.pipe()
+    reading, answers = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(calls, 0)
+            os.dup2(answers, 1)
+            os.close(asking)
+            sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+            isolation.serve(resource.RLIM_INFINITY)
+        finally:
+            os._exit(0)
+    found = []
+    with os.fdopen(asking, "wb") as pipe:
+        for name in ("one", "one", "other"):
+            call: object = (Rights((tmp_path / name,)), process_of, (tmp_path / name,), {})
+            isolation._send(pipe, pickle.dumps(call))
+            found.append(isolation._result(isolation._receive(reading, None)))
+    os.waitpid(pid, 0)
+    for one in (calls, reading, answers):
+        os.close(one)
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_fork_has_neither_calls_nor_answers() -> None:
+    calls, asking = os.pipe()
+    reading, answers = os.pipe()
+    fork = isolation._Fork(calls, answers, Rights())
+    said = fork.answer(pickle.dumps((Rights(), are_nothing, ([calls, answers],), {})))
+    fork.end()
+    for pipe in (calls, asking, reading, answers):
+        os.close(pipe)
+    assert said is not None
+    assert isolation._result(said) is True
+
+
+def are_nothing(pipes: list[int]) -> bool:
+    return all(os.path.samestat(os.fstat(one), Path(os.devnull).stat()) for one in pipes)
+
+
+def test_without_landlock_a_reader_writes_no_file_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("processes.reading_rights.can_shut_in", lambda: False)
+    with pytest.raises(OSError, match="too large"):
+        run_in_fork(Rights(), written, str(tmp_path / "new"))
+    assert run_in_fork(Rights((), (tmp_path,)), written, str(tmp_path / "new")) == 3
+
+
+def process_of(_path: Path) -> int:
+    return os.getpid()
+
+
+@needs_landlock
+def test_only_a_call_with_a_folder_to_write_writes(tmp_path: Path) -> None:
+    with ReadingProcess() as reader, pytest.raises(OSError, match=r"denied|too large"):
+        reader.run(written, str(tmp_path / "new"))
+    with ReadingProcess(writing=tmp_path) as reader:
+        assert reader.run(written, str(tmp_path / "new")) == 3
+        with pytest.raises(PermissionError):
+            reader.run(written, str(tmp_path.parent / "new"))

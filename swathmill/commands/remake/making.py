@@ -14,7 +14,7 @@ from pathlib import Path
 from modis.composites import Counted
 from reprojection.explain.made_with import options_from
 from reprojection.grid.grids import Grid
-from reprojection.read.isolation import run_in_fork
+from reprojection.read.isolation import Rights, run_in_fork
 from reprojection.read.lineage import (
     CellRecord,
     InputRecord,
@@ -138,7 +138,7 @@ class _Workshop:
         pieces = self._pieces()
         files = list(self._granules.values())
         # A damaged granule can crash the HDF4 library; that must end in a message.
-        run_in_fork(files, _reproject, pieces)
+        run_in_fork(Rights(tuple(files), (self._folder,)), _reproject, pieces)
         parts = self._parts()
         folder = self._folder / "made"
         folder.mkdir()
