@@ -7,7 +7,7 @@ root=$PWD
 work=$root/build/wheel
 packages="archives modis portal processes reprojection service_manager swathmill tasks worker"
 
-sh tools/build-wheel.sh
+sh tools/build-wheel.sh linked
 wheel=$(ls dist/*.whl)
 echo "$wheel"
 case $wheel in
