@@ -1,6 +1,5 @@
 """Fixtures that all tests share."""
 
-import fcntl
 import gc
 import os
 import signal
@@ -17,6 +16,7 @@ from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
+from tests.once import made_once
 
 # A shell starts background commands with SIGINT ignored, and children would inherit that: stacks
 # that tests stop as Ctrl-C does would never end.
@@ -78,16 +78,7 @@ def granules() -> Path:
 @pytest.fixture(scope="session")
 def sample_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the synthetic archive, made once for all processes; no test may change it."""
-    base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # whose folder lies in the one of the whole run
-        base = base.parent
-    folder, unfinished = base / "sample-archive", base / "sample-archive.part"
-    with (base / "sample-archive.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            write_sample_archive(unfinished)
-            unfinished.rename(folder)
-    return folder
+    return made_once(tmp_path_factory, "sample-archive", write_sample_archive)
 
 
 @pytest.fixture(scope="session")

@@ -120,10 +120,12 @@ def nadir_of_swaths(paths: Sequence[Path], layer: str, target: Target, *, mask: 
         stored, good, zenith, centres = _swath(path, layer, mask=mask)
         radius = _radii(centres).ravel()
         flat = centres.reshape(-1, 3)
-        distance, index = cKDTree(flat).query(pixels, k=2)
-        near, first = distance[:, 0], index[:, 0]
-        within = near <= radius[first]
         metre = 1.0 / 6_371_007.0
+        bound = radius.max() + 2 * metre
+        distance, index = cKDTree(flat).query(pixels, k=2, distance_upper_bound=bound)
+        distance = np.minimum(distance, 2 * bound)  # it is infinite beyond
+        near, first = distance[:, 0], np.minimum(index[:, 0], radius.size - 1)
+        within = near <= radius[first]
         close = (np.abs(distance[:, 1] - near) < metre) | (np.abs(near - radius[first]) < metre)
         unsure |= close & (near < radius[first] + metre)
         seen |= within

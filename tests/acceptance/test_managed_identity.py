@@ -35,7 +35,7 @@ from swathmill.errors import StackError
 from swathmill.stack import ports, programs
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration]
+pytestmark = [pytest.mark.proof, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "devstoreaccount1"

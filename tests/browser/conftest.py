@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, sync_playwright
 
 from portal.web.pages import STATIC
 
@@ -39,3 +39,11 @@ def chromium() -> Iterator[Browser]:
             pytest.skip(f"{path} does not start: {error.message.splitlines()[0]}")
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    """A context for the pages of a file of tests: scripts are loaded and compiled once for all."""
+    context = chromium.new_context()
+    yield context
+    context.close()

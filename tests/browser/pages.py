@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, ViewportSize
 
 REPLACED = ("htmx:afterRequest", "htmx:sendAbort", "undefined")
 """What htmx says when a check of a form takes the place of an earlier one."""
@@ -11,17 +11,18 @@ REPLACED = ("htmx:afterRequest", "htmx:sendAbort", "undefined")
 
 @contextmanager
 def faultless_page(
-    chromium: Browser, *, width: int = 1280, refusals: bool = False
+    context: BrowserContext, *, width: int = 1280, refusals: bool = False
 ) -> Iterator[Page]:
-    """Open a page of a browser context of its own; `refusals`: a form may be refused (422).
+    """Open a page on which nobody is signed in; `refusals`: a form may be refused (422).
 
-    What comes up while the context closes does not count: it ends requests that are under way.
+    What comes up while the page closes does not count: it ends requests that are under way.
 
     Raises:
         AssertionError: the page complained.
     """
-    context = chromium.new_context(viewport=ViewportSize(width=width, height=900))
+    context.clear_cookies()
     page = context.new_page()
+    page.set_viewport_size(ViewportSize(width=width, height=900))
     page.set_default_timeout(15_000)
     complaints: list[str] = []
 
@@ -34,5 +35,5 @@ def faultless_page(
     page.on("console", hear)
     yield page
     heard = list(complaints)
-    context.close()
+    page.close()
     assert heard == []

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
@@ -25,8 +25,8 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 
 
 @pytest.fixture
-def page(chromium: Browser, portal: LivePortal) -> Iterator[Page]:
-    with faultless_page(chromium) as page:
+def page(context: BrowserContext, portal: LivePortal) -> Iterator[Page]:
+    with faultless_page(context, refusals=True) as page:
         page.goto(portal.link())
         page.goto(f"{portal.url}/new")
         yield page

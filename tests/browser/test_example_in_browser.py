@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import rasterio
 import yaml
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
@@ -94,10 +94,10 @@ def fill_in(page: Page, desk: Desk) -> None:
 
 
 def test_the_example_by_the_form_is_that_of_a_plain_computation(
-    chromium: Browser, desk: Desk, tmp_path: Path
+    context: BrowserContext, desk: Desk, tmp_path: Path
 ) -> None:
     client = desk.stack.client
-    with faultless_page(chromium) as page:
+    with faultless_page(context) as page:
         found = re.search(r"http://\S+/sign-in\?token=\S+", desk.stack.log.read_text())
         assert found is not None
         page.goto(found[0])

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tasks.holdings import holdings
 from tasks.tables import request_operations
 from tasks.tables.runtime import Runtime
+from tests.browser.pages import faultless_page
 from tests.portal.archive import StillArchive, telling
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.browser
 WIDTHS = (360, 1280)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def runtime() -> Iterator[Runtime]:
     live = live_runtime()
     with telling(live, StillArchive()):
@@ -27,30 +28,29 @@ def runtime() -> Iterator[Runtime]:
         yield live
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def portal(runtime: Runtime) -> Iterator[LivePortal]:
     with live_portal(runtime, settings()) as running:
         yield running
 
 
 @pytest.fixture(params=WIDTHS)
-def page(chromium: Browser, portal: LivePortal, request: pytest.FixtureRequest) -> Iterator[Page]:
+def page(
+    context: BrowserContext, portal: LivePortal, request: pytest.FixtureRequest
+) -> Iterator[Page]:
     """A signed-in page with a form that is right."""
-    context = chromium.new_context(viewport=ViewportSize(width=request.param, height=800))
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    page.goto(portal.link())
-    page.goto(f"{portal.url}/new")
-    page.fill("#product-search", "MCD15A2")
-    page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
-    page.get_by_role("checkbox", name="Lai_1km").check()
-    page.fill("#start", "2012-01-01")
-    page.fill("#end", "2012-01-31")
-    for edge, value in (("west", "-8"), ("south", "50.5"), ("east", "6"), ("north", "58.5")):
-        page.fill(f"#{edge}", value)
-    page.fill("#resolution", "0.1")
-    yield page
-    context.close()
+    with faultless_page(context, width=request.param, refusals=True) as page:
+        page.goto(portal.link())
+        page.goto(f"{portal.url}/new")
+        page.fill("#product-search", "MCD15A2")
+        page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+        page.get_by_role("checkbox", name="Lai_1km").check()
+        page.fill("#start", "2012-01-01")
+        page.fill("#end", "2012-01-31")
+        for edge, value in (("west", "-8"), ("south", "50.5"), ("east", "6"), ("north", "58.5")):
+            page.fill(f"#{edge}", value)
+        page.fill("#resolution", "0.1")
+        yield page
 
 
 def submit(page: Page) -> None:

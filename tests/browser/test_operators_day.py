@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
@@ -145,9 +145,9 @@ def _fleet(runtime: Runtime, running: str) -> None:
 
 
 @pytest.fixture
-def page(chromium: Browser, day: Day) -> Iterator[Page]:
+def page(context: BrowserContext, day: Day) -> Iterator[Page]:
     """An operator's page, on which no error may come up."""
-    with faultless_page(chromium) as page:
+    with faultless_page(context) as page:
         page.goto(day.portal.link("op@example.org", "operator"))
         page.get_by_role("link", name="Operations", exact=True).click()
         yield page

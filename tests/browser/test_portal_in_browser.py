@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
@@ -53,9 +53,9 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 
 
 @pytest.fixture
-def page(chromium: Browser, portal: LivePortal) -> Iterator[Page]:
+def page(context: BrowserContext, portal: LivePortal) -> Iterator[Page]:
     """A signed-in page on which no error may come up: not in scripts, not by the policy."""
-    with faultless_page(chromium, refusals=True) as page:
+    with faultless_page(context, refusals=True) as page:
         page.goto(portal.link(role="operator"))
         yield page
 
@@ -382,11 +382,11 @@ def test_the_table_of_everybodys_requests_stays_in_its_card(
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_newest_results_come_with_their_pictures_to_an_open_page(
-    chromium: Browser, portal: LivePortal, runtime: Runtime, tmp_path: Path, width: int
+    context: BrowserContext, portal: LivePortal, runtime: Runtime, tmp_path: Path, width: int
 ) -> None:
     name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
     set_row(runtime, name, state=RequestState.RUNNING, outputs=9)
-    with faultless_page(chromium, width=width) as page:
+    with faultless_page(context, width=width) as page:
         page.goto(portal.link())
         page.goto(f"{portal.url}/requests/{name}")
         for number in (1, 2):

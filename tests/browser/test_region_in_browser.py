@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import shapely
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from shapely.geometry import shape
 from shapely.geometry.base import BaseGeometry
 
@@ -43,9 +43,11 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 
 
 @pytest.fixture(params=[1280])
-def page(chromium: Browser, portal: LivePortal, request: pytest.FixtureRequest) -> Iterator[Page]:
+def page(
+    context: BrowserContext, portal: LivePortal, request: pytest.FixtureRequest
+) -> Iterator[Page]:
     """A form in a signed-in browser on which no error may come up: not in scripts, nor policy."""
-    with faultless_page(chromium, width=request.param) as page:
+    with faultless_page(context, width=request.param) as page:
         page.goto(portal.link())
         page.goto(f"{portal.url}/new")
         expect(page.locator("[data-region-map][data-ready]")).to_be_attached()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Response, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 
 from reprojection.read.completeness import Completeness, Missing
 from tasks.model.model import RequestState
@@ -49,9 +49,9 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePortal, 
 
 
 @pytest.fixture
-def page(chromium: Browser, day: tuple[LivePortal, str]) -> Iterator[Page]:
+def page(context: BrowserContext, day: tuple[LivePortal, str]) -> Iterator[Page]:
     """A signed-in page on which no error may come up: not in scripts, not by the policy."""
-    with faultless_page(chromium) as page:
+    with faultless_page(context) as page:
         page.goto(day[0].link())
         yield page
 

@@ -119,7 +119,7 @@ def test_every_field_of_a_request_is_crossed() -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(number, marks=[pytest.mark.proof] if number % 2 else [])
+        pytest.param(number, marks=[pytest.mark.proof] if number % 4 else [])
         for number in range(len(CASES))
     ],
 )
@@ -136,7 +136,7 @@ def test_results_of_options_together(works: Works, number: int) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(number, marks=[pytest.mark.proof] if number % 8 else [])
+        pytest.param(number, marks=[pytest.mark.proof] if number % 16 else [])
         for number in range(len(CASES))
     ],
 )

@@ -15,9 +15,9 @@ from tests.simulation.run import in_a_file, quiet
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 60
+SEEDS = 30
 CHUNK = 10
-STEPS = 20
+STEPS = 12
 NOISY = (4, 5, 6)
 REPLAYED = (7, 102, 118)
 ON_A_FILE = (3, 11, 42, 77)

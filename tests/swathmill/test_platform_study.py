@@ -156,7 +156,7 @@ def s3(s3_port: int) -> Iterator[str]:
 
 
 @pytest.mark.integration
-@pytest.mark.slow
+@pytest.mark.proof
 def test_every_experiment_runs_on_real_servers(
     azurite: str, redis_server: str, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def path(tmp_path: Path) -> Path:
 def test_kills_lose_nothing_acknowledged_and_leave_no_half(path: Path) -> None:
     choose = random.Random(7)
     acknowledged = dict.fromkeys(PARTITIONS, 0)
-    for _ in range(8):
+    for _ in range(4):
         writers = {
             name: subprocess.Popen(
                 [sys.executable, "-c", WRITER, str(path), name], stdout=subprocess.PIPE, bufsize=0
