@@ -146,21 +146,22 @@ class Dispatch:
         task = _Task(sponsor, task_class, alone, Need.of(task_class), rank)
         known = self._tasks.get(key)
         sent = known is not None and key not in self._ready[known.sponsor].fresh
-        if known is not None and known.sponsor == sponsor and (sent or known.rank == rank):
+        same = known is not None and (known.rank, known.need) == (rank, task.need)
+        if known is not None and known.sponsor == sponsor and (sent or same):
             self._tasks[key] = task
             return
         self.remove(key)
         ready = self._ready.setdefault(sponsor, _Ready())
         # What needs a place may wait for long: it takes no room from what needs none.
-        placed = task.need.scarce
-        if ready.fresh.number(placed=placed) >= self.most:
+        scarce = task.need.scarce
+        if ready.fresh.number(scarce=scarce) >= self.most:
             ready.more = True
-            last, other = ready.fresh.last(placed=placed)
+            last, other = ready.fresh.last(scarce=scarce)
             if last <= rank:
                 return
             self.remove(other)
         self._tasks[key] = task
-        ready.fresh.add(key, rank, placed=placed)
+        ready.fresh.add(key, rank, task.need)
 
     def freed(self, now: float) -> None:
         """Take note that an attempt has ended: its slot takes the next message."""
@@ -195,8 +196,10 @@ class Dispatch:
             live = cache.requests.get(request)
             if not self._may(cache, request):
                 continue
-            needs = [self._tasks[key].need for key in itertools.chain(ready.fresh, ready.sent)]
-            scarce = Counter(n.host or n.package for n in needs if n.phase not in paused)
+            scarce = Counter[str]()
+            for need, number in self._needs(ready).items():
+                if need.phase not in paused:
+                    scarce[need.host or need.package] += number
             counts[request] = scarce.pop("", 0)
             for what, number in scarce.items():
                 some = min(number, free.get(what, number))
@@ -209,6 +212,10 @@ class Dispatch:
                 counts[request] = min(counts[request], left[owner])
                 left[owner] -= counts[request]
         return counts
+
+    def _needs(self, ready: _Ready) -> Counter[Need]:
+        """Count the tasks of a request by need, those that are sent as well."""
+        return Counter(ready.fresh.needs()) + Counter(self._tasks[key].need for key in ready.sent)
 
     def queues(self, now: float) -> dict[Phase, tuple[int, float]]:
         """Count the ready tasks in memory by phase, with the seconds since the first was seen.
@@ -306,7 +313,7 @@ class Dispatch:
             if not batch:
                 continue
             if not again:  # what was sent before is counted already
-                look.take(request, batch, self._tasks[batch[0]].need)
+                allowance.take(self._tasks[batch[0]].need, len(batch))
             chosen.append(batch)
             some = [self._tasks[key] for key in batch]
             if look.prefer is not None and (
@@ -355,10 +362,7 @@ class Dispatch:
             and not ready.sent
             and self._may(cache, request)
             and allowance.left(_owner(cache, request))
-            and (
-                allowance.idle
-                or any(allowance.passes(self._tasks[key].need) for key in ready.fresh)
-            )
+            and (allowance.idle or any(map(allowance.passes, ready.fresh.needs())))
         ]
         before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
         if not behind or not before:
@@ -420,12 +424,7 @@ class Dispatch:
         if not self._places:
             return []
         taken = self._taken_places(cache)
-        waiting = Counter(
-            self._tasks[key].need.host
-            for request, ready in self._ready.items()
-            if self._may(cache, request)
-            for key in ready.fresh
-        )
+        waiting = self._waiting(cache, lambda need: need.host)
         return [
             HostQueue(host=host, places=self._places, waiting=waiting[host])
             for host in sorted(taken)
@@ -457,12 +456,7 @@ class Dispatch:
         """List the packages for whose runs there is no more room, with the runs that wait."""
         rooms = self._rooms.limits(self._now, self._slots)
         taken = self._at_work(cache)
-        waiting = Counter(
-            self._tasks[key].need.package
-            for request, ready in self._ready.items()
-            if self._may(cache, request)
-            for key in ready.fresh
-        )
+        waiting = self._waiting(cache, lambda need: need.package)
         return [
             HostQueue(
                 host=package.partition(" ")[2],
@@ -473,6 +467,15 @@ class Dispatch:
             for package, number in sorted(rooms.items())
             if taken[package] >= number and waiting[package]
         ]
+
+    def _waiting(self, cache: ManagerCache, of: Callable[[Need], str]) -> Counter[str]:
+        """Count the tasks that are not sent, of requests that may send some, by what they need."""
+        found = Counter[str]()
+        for request, ready in self._ready.items():
+            if self._may(cache, request):
+                for need, number in ready.fresh.needs().items():
+                    found[of(need)] += number
+        return found
 
     def _at_work(self, cache: ManagerCache) -> Counter[str]:
         """Count the messages of each package's runs that are sent, and those in a slot."""
@@ -496,7 +499,7 @@ class Dispatch:
         free = {package: max(0, number - held[package]) for package, number in rooms.items()}
         if self._places:
             held = held_places(running)
-            hosts = {task.need.host for task in self._tasks.values()}
+            hosts = {need.host for ready in self._ready.values() for need in self._needs(ready)}
             free |= {host: max(0, self._places - held[host]) for host in hosts}
         return free
 
@@ -559,7 +562,7 @@ class Dispatch:
         """
         ready, due = self._ready[request], look.due[request]
         prefer, allowance = look.prefer, look.allowance
-        fresh = ready.fresh if allowance.idle else self._passing(request, look)
+        fresh = ready.fresh.among(allowance.passes)
         if due:
             first, host = due.popleft(), ""
             batch = self._batch(first, due, None, look.most)
@@ -570,10 +573,10 @@ class Dispatch:
         else:
             scarce = self._scarce(request, look)
             first, host = self._first(ready, [scarce] if scarce else fresh, prefer)
-            share = self._share(look.most, first, fresh)
-            most = allowance.most(share, owner, self._tasks[first].need)
-            near = itertools.islice(ready.fresh.placed if scarce else fresh, _NEAR)
-            batch = self._batch(first, near, prefer, most)
+            need = self._tasks[first].need
+            most = allowance.most(self._share(look, ready, need), owner, need)
+            beside = ready.fresh.among(lambda one: one.scarce) if scarce else fresh
+            batch = self._batch(first, itertools.islice(beside, _NEAR), prefer, most)
             if prefer is not None and host:
                 prefer.give(batch)
             elif prefer is not None:
@@ -593,34 +596,26 @@ class Dispatch:
         Where hosts have fewer places than there are slots, reprojections of earlier results leave
         them no free place. At most half of the slots go by this.
         """
-        if not self._places or self._places >= self._slots or request in look.unplaced:
+        if not self._places or self._places >= self._slots:
             return ""
         least = min(self._places, self._slots // 2)
-        full = {""} | {host for host, taken in look.allowance.hosts.items() if taken >= least}
-        for key in self._ready[request].fresh.placed:
-            need = self._tasks[key].need
-            if need.host not in full and look.allowance.passes(need):
-                return key
-        look.unplaced.add(request)
-        return ""
+        allowance = look.allowance
+        full = {""} | {host for host, taken in allowance.hosts.items() if taken >= least}
+        free = self._ready[request].fresh.among(
+            lambda need: need.host not in full and allowance.passes(need)
+        )
+        return next(iter(free), "")
 
-    def _passing(self, request: str, look: "_Look") -> Mapping[str, None]:
-        """Return the fresh tasks of a request that may be sent, in order."""
-        if request not in look.passing:
-            look.passing[request] = {
-                key: None
-                for key in self._ready[request].fresh
-                if look.allowance.passes(self._tasks[key].need)
-            }
-        return look.passing[request]
-
-    def _share(self, most: int, first: str, fresh: Iterable[str]) -> int:
+    def _share(self, look: "_Look", ready: _Ready, first: Need) -> int:
         """Return how many tasks a batch may have; where places are fewer than slots, by these."""
-        host = self._tasks[first].need.host
-        if not host or not self._places or self._places >= self._slots:
-            return most
-        ready = sum(self._tasks[key].need.host == host for key in fresh)
-        return min(_BATCH, max(1, ready // max(1, self.turns * self._places)))
+        if not first.host or not self._places or self._places >= self._slots:
+            return look.most
+        number = sum(
+            number
+            for need, number in ready.fresh.needs().items()
+            if need.host == first.host and look.allowance.passes(need)
+        )
+        return min(_BATCH, max(1, number // max(1, self.turns * self._places)))
 
     def _batch(
         self, first: str, among: Iterable[str], prefer: Preference | None, most: int
@@ -695,9 +690,7 @@ class Dispatch:
                 back.setdefault(task.sponsor, {})[key] = None
         for sponsor, some in back.items():
             tasks = ((key, self._tasks[key]) for key in some)
-            self._ready[sponsor].fresh.put_back(
-                (key, task.rank, task.need.scarce) for key, task in tasks
-            )
+            self._ready[sponsor].fresh.put_back((key, task.rank, task.need) for key, task in tasks)
 
 
 @dataclass
@@ -705,8 +698,7 @@ class _Look:
     """What one choice of batches goes by.
 
     `most` is how many tasks a batch has, `due` what is sent again. `farthest` is the highest rank
-    of what each request has on the queue. `passing` remembers the fresh tasks that may be sent, by
-    request: thousands may wait for a place. `unplaced` are requests of which none is to have one.
+    of what each request has on the queue.
     """
 
     now: float
@@ -715,8 +707,6 @@ class _Look:
     allowance: Allowance
     due: dict[str, deque[str]]
     farthest: dict[str, int]
-    unplaced: set[str] = field(default_factory=set)
-    passing: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def finishes(self, request: str, task: _Task) -> bool:
         """Whether a task goes before what its request has on the queue, and nobody else has any.
@@ -725,14 +715,6 @@ class _Look:
         """
         later = task.rank < self.farthest.get(request, 0)
         return later and task.need.phase in _FINISHING and len(self.farthest) == 1
-
-    def take(self, request: str, batch: Collection[str], need: Need) -> None:
-        """Take note that a batch of fresh tasks is sent."""
-        self.allowance.take(need, len(batch))
-        for key in batch:
-            self.passing.get(request, {}).pop(key, None)
-        if not self.allowance.passes(need):
-            self.passing.clear()
 
 
 @dataclass

@@ -2,14 +2,16 @@
 
 import heapq
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
+from service_manager.tasks import fresh_tasks
 from service_manager.tasks.allowance import Allowance, Need
-from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.dispatch import _NEAR, Dispatch
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.model import classes
 from tasks.model.model import Phase
@@ -148,6 +150,58 @@ def test_places_are_shared_among_requests_in_turn() -> None:
     fetching(dispatch, 2, "s")
     assert sorted(sent(dispatch, seen, 0.0)) == ["l00000", "l00001", "s00000", "s00001"]
     assert not dispatch.overtaken(seen)
+
+
+class Looked(list[tuple[int, int, str]]):
+    """Tasks in order that count how many of them are looked at one by one."""
+
+    number = 0
+
+    def __iter__(self) -> Iterator[tuple[int, int, str]]:
+        for one in super().__iter__():
+            Looked.number += 1
+            yield one
+
+
+def test_however_many_wait_for_a_full_host_none_of_them_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of 12,000, and a batch of its neighbours, is looked at for each place that comes free."""
+
+    def begin(self: fresh_tasks._Ranked, *given: Need) -> None:
+        real(self, *given)
+        self.order = Looked()
+
+    real = fresh_tasks._Ranked.__init__
+    monkeypatch.setattr(fresh_tasks._Ranked, "__init__", begin)
+    dispatch, seen = Dispatch(window=64, resend=1000, places=8), cache(("r", "a", 1.0), slots=400)
+    dispatch.choose(seen, 0.0)
+    fetching(dispatch, 12_000)
+    first = sent(dispatch, seen, 1.0)
+    assert len(first) == 8
+
+    def looked(*calls: Callable[[ManagerCache], object]) -> int:
+        Looked.number = 0
+        for call in calls:
+            call(seen)
+        return Looked.number
+
+    every = (dispatch.overtaken, dispatch.waiting_for_places, dispatch.backlog)
+    assert looked(lambda seen: dispatch.choose(seen, 2.0), *every) == 0
+    dispatch.add("w1", "r", WARP)
+    assert looked(lambda seen: dispatch.choose(seen, 3.0), *every) < 10
+    assert "w1" in dispatch.sent("r")
+    for key in first[:2]:
+        dispatch.remove(key)
+    assert looked(lambda seen: dispatch.choose(seen, 4.0), *every) < 2 * _NEAR
+    assert len(dispatch.sent("r")) == 9
+
+
+def test_a_task_whose_class_is_known_at_last_waits_for_what_that_needs() -> None:
+    dispatch, seen = Dispatch(window=64, resend=30, places=1), cache(("r", "a", 1.0), slots=20)
+    fetching(dispatch, 3, task_class="")
+    fetching(dispatch, 3)
+    assert sent(dispatch, seen, 0.0) == ["r00000"]
 
 
 def test_wanted_slots_know_the_limit() -> None:
