@@ -187,8 +187,13 @@ def _later(runtime: Runtime, markers: Sequence[LaterMarker]) -> Iterator[Later]:
             )
 
 
+def is_lost(worker: WorkerRow, settings: Settings, now: float) -> bool:
+    """Whether a worker has been silent for longer than a lease."""
+    return now - worker.beat_at > settings.lease_seconds
+
+
 def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
-    """List the workers by name; a worker silent for longer than a lease is lost."""
+    """List the workers by name."""
     found = []
     for worker in sorted(sight.workers, key=lambda w: w.name):
         silence = max(0.0, now - worker.beat_at)
@@ -203,7 +208,7 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
             state = "needed"
         if worker.draining:
             state = "draining"
-        if silence > settings.lease_seconds:
+        if is_lost(worker, settings, now):
             state = "lost"
         found.append(Health(worker=worker, silence=silence, state=state))
     return found

@@ -67,7 +67,7 @@ def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
             + (
                 f"no worker's machine can begin an attempt. {acting.unfit}"
                 if acting.unfit
-                else "no worker has come."
+                else "no worker gives a sign."
             ),
             remedy="Start workers. On one machine read logs/stack.log in the data folder: workers "
             "stop while the disk is full. `swathmill doctor` helps to find the cause. Requests are "

@@ -15,6 +15,7 @@ from portal.core.expected_end import before, expected_end
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
 from portal.core.layers import is_raster, layer_of, matrix
+from portal.core.operations import is_lost
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
 from portal.core.site_series import TABLE, site_series
@@ -508,11 +509,11 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
         return ""
     if stopped := _stopped(portal, row):
         return stopped
-    sight = portal.board.look()
+    sight, now = portal.board.look(), portal.runtime.clock.now()
     found = expected_end(
         row,
         portal.board.unfinished(),
-        sight.workers,
+        [one for one in sight.workers if not is_lost(one, portal.settings, now)],
         sight.statistics,
         places=portal.settings.host_connections if _fetches(sight.statistics) else 0,
     )

@@ -15,6 +15,7 @@ from tasks.model.categories import Category
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.task_rows import CompletionEvent
+from tasks.tables.worker_beats import Beats
 from tasks.tables.workers import Ask, WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
@@ -53,12 +54,6 @@ class Verdicts:
     holds: list[DrainOrder] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Seen:
-    beat: tuple[float, int]  # incarnation and number of the latest beat
-    at: float
-
-
 class Monitor:
     """Watches workers' heartbeats, attempts' ages and progress, and the pace of machines."""
 
@@ -67,7 +62,7 @@ class Monitor:
         self._limits = options.time_limits
         self._statistics = AttemptStatistics(options.time_limits.samples)
         self._machines = Machines(self._statistics, self._limits, options.probe, options.heartbeat)
-        self._seen: dict[str, _Seen] = {}
+        self._beats = Beats()
         self._orders: list[DrainOrder] = []
         self._silence = options.lease + 2 * options.heartbeat
 
@@ -77,15 +72,8 @@ class Monitor:
         running: dict[str, list[WatchedAttempt]] = {}
         for one in self._cache.running.values():
             running.setdefault(one.worker, []).append(one)
-        for worker in present.values():
-            beat = (worker.started, worker.sequence)
-            old = self._seen.get(worker.name)
-            if old is not None and old.beat == beat:
-                continue
-            self._seen[worker.name] = _Seen(beat, now)
+        for worker in self._beats.hear(present.values(), now):
             self._listed(worker, running.get(worker.name, ()), now)
-        for name in [n for n in self._seen if n not in present]:
-            del self._seen[name]
         in_hand = {name: [one for one in some if one.in_hand] for name, some in running.items()}
         self._statistics.hear(one.task_class for some in in_hand.values() for one in some)
         beating = [w for w in present.values() if not self.lost(w.name, now)]
@@ -99,8 +87,8 @@ class Monitor:
 
     def lost(self, worker: str, now: float, since: float = 0.0) -> bool:
         """Whether a worker has been silent for `since`, and longer than it goes on by itself."""
-        seen = self._seen.get(worker)
-        return seen is None or now - seen.at > max(self._silence, since)
+        heard = self._beats.at(worker)
+        return heard is None or now - heard > max(self._silence, since)
 
     def ended(
         self,

@@ -109,7 +109,7 @@ class Manager:
             self.cache,
             self._dispatch,
             self._ready,
-            Intake(runtime, options, plan, run),
+            Intake(runtime, options, plan, run, lambda: self.cache.slots),
             self._dependents,
             self._hear,
             epoch,

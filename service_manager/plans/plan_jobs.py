@@ -21,7 +21,6 @@ from tasks.tables import (
     package_operations,
     raster_operations,
     request_operations,
-    workers,
 )
 from tasks.tables.expectation import Times
 from tasks.tables.request_table import Preview, RequestRow
@@ -70,13 +69,24 @@ class _UnderWay:
 
 
 class PlanJobs:
-    """Plans requests, each once at a time. `plan` is the planner; it may raise what it likes."""
+    """Plans requests, each once at a time. `plan` is the planner; it may raise what it likes.
 
-    def __init__(self, runtime: Runtime, options: ManagerOptions, plan: Planner, run: Run) -> None:
+    `slots` returns how many slots are at work.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        options: ManagerOptions,
+        plan: Planner,
+        run: Run,
+        slots: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._runtime = runtime
         self._options = options
         self._plan = plan
         self._run = run
+        self._slots = slots
         self._jobs: dict[str, _UnderWay] = {}
 
     @property
@@ -146,14 +156,13 @@ class PlanJobs:
             task = tasks.task(key)
             return task is not None and task.state is State.DONE
 
-        slots = sum(worker.slots for worker in workers.list_workers(store))
         preview, reused = forecast(
             plan.counts,
             plan.sample(LOOKED_AT),
             there,
             Times(history.class_statistics(store)),
             self._options,
-            slots,
+            self._slots(),
         )
         preview = replace(
             preview, gaps=len(plan.gaps), windows=plan.windows, window_count=plan.window_count

@@ -1,6 +1,6 @@
 """Taking requests up: planning them, holding those that take much, writing their plans."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import structlog
@@ -37,14 +37,19 @@ _GB = 1e9
 
 
 class Intake:
-    """Plans requests, beside the manager's rounds if `run` says so."""
+    """Plans requests, beside the manager's rounds if `run` says so; `slots` are those at work."""
 
     def __init__(
-        self, runtime: Runtime, options: ManagerOptions, plan: Planner, run: Run = inline
+        self,
+        runtime: Runtime,
+        options: ManagerOptions,
+        plan: Planner,
+        run: Run = inline,
+        slots: Callable[[], int] = lambda: 0,
     ) -> None:
         self._runtime = runtime
         self._options = options
-        self._planning = PlanJobs(runtime, options, plan, run)
+        self._planning = PlanJobs(runtime, options, plan, run, slots)
         self._began: dict[str, float] = {}  # when the plans under way were begun
         self._spared: set[str] = set()  # requests whose latest try failed for lack of storage
 

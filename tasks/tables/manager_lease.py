@@ -4,6 +4,7 @@ Clocks of machines may differ by minutes. So a reader does not compare times of 
 its own monotonic clock when it last saw the row change.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from tasks.storage.store import Operation, Row
 from tasks.tables import updates, workers
 from tasks.tables.request_table import MANAGER, RequestTable
 from tasks.tables.runtime import Runtime
+from tasks.tables.worker_beats import Beats
 
 SILENCE = 1.5  # leases without a change after which no manager acts; a standby needs one
 PATIENCE = 300.0
@@ -45,7 +47,7 @@ class Acting:
     `silence` is in seconds since the row last changed or, without a change, since this process
     began to look. `renewed` is the time of day of the last renewal, 0 when there was none.
     `wanted_slots` is how many slots the manager wanted then, `starved` for how many seconds it has
-    wanted some and there has been no worker that is able. `unfit` is why one of the others is not.
+    wanted some and no worker that is able has beaten. `unfit` is why one of the others is not able.
     """
 
     acts: bool
@@ -87,7 +89,9 @@ def change(runtime: Runtime, decide: Callable[[Lease], Lease]) -> None:
 
 
 class ManagerWatch:
-    """Tells whether a manager acts. `lease` is in seconds; any thread may look.
+    """Tells whether a manager acts, and workers are there. Any thread may look.
+
+    `lease` is in seconds: so long, and half as long again, a manager or a worker may be silent.
 
     A process that has just begun to look gives managers the same time to show themselves.
     """
@@ -100,7 +104,9 @@ class ManagerWatch:
         self._since = runtime.clock.monotonic()
         self._looked = 0.0
         self._counted = -_WORKERS_SECONDS
-        self._alone_since: float | None = None
+        self._beats = Beats()
+        self._wanted_since: float | None = None
+        self._able_at = -math.inf  # when a worker that is able was last heard
         self._unfit = ""
 
     def keep_looking(self, stopping: threading.Event) -> None:
@@ -135,14 +141,23 @@ class ManagerWatch:
             )
 
     def _starved(self, now: float, wanted: int) -> float:
-        """Return for how long slots have been wanted and no worker was fit, in seconds."""
-        if now - self._counted >= _WORKERS_SECONDS or not wanted:
+        """Return for how long slots have been wanted and no able worker was heard, in seconds."""
+        silence = SILENCE * self._lease
+        if not wanted:
+            self._wanted_since, self._unfit = None, ""
+            return 0.0
+        if self._wanted_since is None or now - self._counted >= _WORKERS_SECONDS:
             self._counted = now
-            found = workers.list_workers(self._runtime.store) if wanted else []
-            unfit = [f"{one.name}: {one.unfit or one.hold_why}" for one in found if not one.able]
-            self._unfit = unfit[0] if unfit else ""
-            if not wanted or len(unfit) < len(found):
-                self._alone_since = None
-            elif self._alone_since is None:
-                self._alone_since = now
-        return 0.0 if self._alone_since is None else now - self._alone_since
+            found = workers.list_workers(self._runtime.store)
+            self._beats.hear(found, now)
+            self._unfit = ""
+            for one in found:
+                heard = self._beats.at(one.name) or 0.0
+                if one.able:
+                    self._able_at = max(self._able_at, heard)
+                elif now - heard <= silence and not self._unfit:
+                    self._unfit = f"{one.name}: {one.unfit or one.hold_why}"
+        self._wanted_since = now if self._wanted_since is None else self._wanted_since
+        if now - self._able_at <= silence:
+            return 0.0
+        return now - max(self._wanted_since, self._able_at)

@@ -3,13 +3,17 @@
 import re
 from dataclasses import replace
 
+import pytest
+
+from portal.web import request_page
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
+from tasks.tables import request_operations, workers
 from tasks.tables.request_table import PhaseCount, Preparation, Preview
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
+from tasks.tables.workers import WorkerRow
 from tests.portal.scripted import (
     LivePortal,
     event_of,
@@ -360,3 +364,25 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
         assert client.post(f"/api/requests/{other}/confirm").status_code == 202
     assert refused in (403, 404)
     assert request_operations.load(runtime, other).order == "confirm"
+
+
+def test_the_slots_of_a_lost_worker_bring_no_end_nearer(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.RUNNING)
+    now = runtime.clock.now()
+    for worker, age in (("beats", 1.0), ("killed", 3600.0)):
+        row = WorkerRow(name=worker, host="h", slots=4, started=1.0, beat_at=now - age)
+        workers.beat(runtime.store, runtime.clock, row)
+    asked: list[str] = []
+
+    def expected(
+        _row: object, _others: object, those: list[WorkerRow], *_: object, **__: object
+    ) -> None:
+        asked.extend(one.name for one in those)
+
+    monkeypatch.setattr(request_page, "expected_end", expected)
+    with portal.browser() as client:
+        client.get(f"/requests/{name}")
+    assert asked == ["beats"]

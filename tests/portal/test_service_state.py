@@ -272,3 +272,53 @@ def test_work_that_waits_without_any_worker_is_said(
         acts(20.0, 3)
         assert client.get("/healthz").json()["status"] == "ok"
         assert "No worker" not in client.get("/service-notice").text
+
+
+def test_a_row_whose_beats_have_ceased_is_no_worker(
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
+) -> None:
+    """The row of a killed worker stays for a day; it kept the service "ok" as long."""
+    leadership = Leadership(runtime, 30.0)
+    assert leadership.acquire()
+    row = WorkerRow(name="w", host="w", slots=1, started=1.0, beat_at=1.0, sequence=1)
+
+    def acts(seconds: float, *, beats: bool = False, wanted: int = 3) -> int:
+        """A manager renews its lease, and the worker beats or not; the status of health then."""
+        nonlocal row
+        for _ in range(int(seconds / 10)):
+            clock.sleep(10.0)
+            leadership.wanted_slots = wanted
+            leadership.renew()
+            if beats:
+                row = replace(row, sequence=row.sequence + 1)
+                workers.beat(runtime.store, clock, row)
+            client.get("/healthz")
+        return client.get("/healthz").status_code
+
+    with portal.client() as client:
+        acts(3600.0, beats=True)
+        assert acts(290.0) == 200  # it was killed; a fleet takes its time
+        assert acts(30.0) == 503
+        assert "no worker gives a sign" in client.get("/healthz").json()["reason"]
+        assert "No worker is at work" in client.get("/service-notice").text
+        assert acts(20.0, beats=True) == 200
+        assert acts(20.0) == 200
+        assert acts(3600.0, wanted=0) == 200  # killed again, while there is no work
+        assert acts(280.0) == 200  # it has waited for less than a fleet takes
+        assert acts(60.0) == 503
+
+
+def test_what_kept_a_dead_worker_from_beginning_is_not_told(
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
+) -> None:
+    leadership = Leadership(runtime, 30.0)
+    assert leadership.acquire()
+    row = WorkerRow(name="w", host="w", slots=1, started=1.0, beat_at=1.0, sequence=1)
+    workers.beat(runtime.store, clock, replace(row, unfit="no scratch folder"))
+    with portal.client() as client:
+        for _ in range(40):
+            clock.sleep(10.0)
+            leadership.wanted_slots = 3
+            leadership.renew()
+            client.get("/healthz")
+        assert "no worker gives a sign" in client.get("/healthz").json()["reason"]

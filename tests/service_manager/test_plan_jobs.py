@@ -17,9 +17,8 @@ from tasks.messages.wakeups import LOOK
 from tasks.model.categories import Category
 from tasks.model.plan import Gap, Plan, PlannedWindow
 from tasks.request.document import Request
-from tasks.tables import package_operations, raster_operations, request_operations, workers
+from tasks.tables import package_operations, raster_operations, request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.workers import WorkerRow
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Beside, collect, document, mosaic, plan_of
 
@@ -38,7 +37,7 @@ class Planning:
 
     def __post_init__(self) -> None:
         runtime = self.scene.runtime
-        self.jobs = PlanJobs(runtime, self.options, self.plan, self.beside.run)
+        self.jobs = PlanJobs(runtime, self.options, self.plan, self.beside.run, lambda: 4)
 
     def begin(self, title: str = "a") -> str:
         runtime = self.scene.runtime
@@ -215,9 +214,6 @@ def test_a_forecast_counts_what_is_there_and_the_slots_at_work() -> None:
     scene.write(B, "earlier")
     scene.run(B, Category.BAD_IMAGE_FORMAT)
     scene.process()
-    for name in ("v", "w"):
-        row = WorkerRow(name=name, host="h", slots=2, started=1.0, beat_at=1.0, sequence=1)
-        workers.beat(scene.runtime.store, scene.runtime.clock, row)
     request = planning.begin()
     planning.beside.end()
     made = planning.jobs.take(request)
