@@ -486,6 +486,29 @@ class History:
 
         self.world.spawn(process, run)
 
+    def pair(self) -> None:
+        """Two people who want the same; whoever asked first pauses it for a long while."""
+        random = Random(f"pair {self.seed}")  # so that the other histories stay as they are
+        if self.client is None or random.random() >= 0.5:
+            return
+        process = Process(name="client-pair")
+        both = replace(self.client, runtime=self.runtime(process))
+        title, clock = random.choice(list(self.scenario.plans)), both.runtime.clock
+        waits = random.uniform(0.0, STORM / 4), random.uniform(0.1, 5.0), random.uniform(0.1, 20.0)
+        paused = random.uniform(60.0, 200.0)
+        self.asking += 1
+
+        def run() -> None:
+            orders = (("p0", title), ("p1", title), ("p0", "pause"))
+            for wait, (name, what) in zip(waits, orders, strict=True):
+                clock.sleep(wait)
+                self.act(both, name, what)
+            clock.sleep(paused)
+            self.act(both, "p0", "resume")
+            self.asking -= 1
+
+        self.world.spawn(process, run)
+
     def operators(self) -> None:
         """Restrict and lift, drain and release at random; all is lifted at the storm's end."""
         random = Random(f"what operators do {self.seed}")
@@ -643,6 +666,7 @@ class History:
         for i in range(self.number):
             self.start_worker(f"worker-{i}")
         self.people()
+        self.pair()
         if self.operates:
             self.operators()
         self.watch.settled = 0.0
