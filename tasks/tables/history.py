@@ -188,13 +188,14 @@ def failures(
 def forgetting(store: Store, before: float) -> Iterator[int]:
     """Delete failed attempts that ended before a time, and counts by worker of days before it.
 
+    What ended in the very millisecond stays, as the counts of the very day do, and as mails do.
     Each replica of a fleet that scales has a name of its own, so that these counts would grow for
     ever. Yields how many rows went each time, also 0, so that the caller can pause. Raises
     StoreError; a row that somebody else deletes meanwhile is left to the next call.
     """
     for category in Category:
         name = category.value
-        old = store.scan(TABLE, FAILURES, f"{name}|{_counted_down(before)}", f"{name}}}")
+        old = store.scan(TABLE, FAILURES, f"{name}|{_counted_down(before)}}}", f"{name}}}")
         yield from _deleted(store, FAILURES, (row.row for row in old))
     day = dt.datetime.fromtimestamp(before, dt.UTC).date().isoformat()
     counts = store.scan(TABLE, PARTITION, "w|", "w}")

@@ -171,6 +171,21 @@ def test_the_day_in_which_the_history_s_days_begin_is_kept_whole(hour: int) -> N
     assert sorted(one.ended for one in failed) == [one for one in moments if one >= before]
 
 
+@pytest.mark.parametrize("before", [1e9, 1e9 + 0.25, 1.7e9 + 0.0004])
+def test_a_failure_that_ended_at_the_limit_stays(before: float) -> None:
+    """To the millisecond, which its row has."""
+    store = Bench(plans={}).runtime.store
+    moments = [before - 0.002, before, before + 0.002]
+    for number, moment in enumerate(moments):
+        history.count(store, [failure(number, moment)], epoch=1)
+    assert sum(history.forgetting(store, before)) >= 1
+    failed = history.failures(store, 0, before + DAY, Category)
+    assert sorted(one.ended for one in failed) == moments[1:]
+    for _ in history.forgetting(store, before + 0.004):
+        pass
+    assert [*history.failures(store, 0, before + DAY, Category)] == []
+
+
 def failure(number: int, ended: float) -> CompletionEvent:
     return CompletionEvent(
         key=f"{number:064x}",
