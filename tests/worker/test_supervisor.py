@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -675,6 +676,51 @@ def test_an_input_that_an_attempt_found_damaged_is_lost(bench: Bench) -> None:
     assert bench.world.task(given.key).state is State.EXPIRED
     assert bench.world.task(other.key).state is State.DONE
     assert (bench.world.task(key).state, bench.world.task(key).missing) == (State.WAITING, 2)
+
+
+def test_a_lost_input_is_written_before_the_attempt_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request may end with the attempt; and a worker may die between the two."""
+    given = bench.world.done(SPEC, [FILE])
+    group = GroupSpec(group="g", cell="c", window="all", grid=None, bands=())
+    key = bench.world.plan(group.model_copy(update={"inputs": (given,)}))
+    bench.child.messages = [Failed(category=Category.CORRUPT_BLOB_READ, message="bad", healing=1)]
+    at_ends: list[State] = []
+    end_batch = protocol.end_batch
+
+    def ended(*words: Any) -> list[bool]:
+        at_ends.append(bench.world.task(given.key).state)
+        return end_batch(*words)
+
+    def away(*_: object, **__: object) -> None:
+        monkeypatch.setattr(protocol, "lose", lose)
+        assert bench.world.task(key).state is State.RUNNING
+        raise StoreError("away")
+
+    lose = protocol.lose
+    monkeypatch.setattr(protocol, "lose", away)
+    monkeypatch.setattr(protocol, "end_batch", ended)
+    bench.supervisor.execute([key])
+    assert at_ends == [State.EXPIRED]
+    assert bench.world.task(key).state is State.WAITING
+
+
+def test_a_batch_whose_claim_outlasts_the_lease_is_given_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monitor may have found its claims old before it begins."""
+    claim = protocol.claim_batch
+
+    def slow(*words: Any) -> Any:
+        claimed = claim(*words)
+        bench.world.runtime.clock.sleep(23)
+        return claimed
+
+    monkeypatch.setattr(protocol, "claim_batch", slow)
+    key = bench.attempt()
+    assert bench.jobs == []
+    assert bench.world.task(key).state is State.READY
 
 
 def test_a_kill_that_comes_before_its_child_is_started_is_not_lost(bench: Bench) -> None:
