@@ -144,13 +144,14 @@ def _become_maker(parent: int, order: bytes, connection: int) -> NoReturn:
     code = _EX_SOFTWARE
     try:
         os.setsid()
-        if not die_with_parent(parent):
-            os._exit(code)
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, "ascii")
         given: MakerOrder = pickle.loads(order)
         asked = Connection(connection)
         answer = given.prepare()
         confine_reader(given)
+        # Afterwards: the kernel forgets it when a process takes another user id (prctl(2)).
+        if not die_with_parent(parent):
+            os._exit(code)
         while True:
             try:
                 question = asked.recv_bytes()

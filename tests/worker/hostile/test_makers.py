@@ -9,9 +9,10 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import date
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyproj
@@ -26,12 +27,21 @@ from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, CONTAINERS, split_blob
 from tasks.storage.file_blobs import FileBlobs
+from tests.waiting import until
 from tests.worker.hostile.harness import SECRET, Neighbours
 from tests.worker.mill import grid_spec
 from worker.phases.context import Context
 from worker.sandbox import makers as makers_module
 from worker.sandbox import sandbox
-from worker.sandbox.makers import MakerEndedError, Makers, is_being_written, start_server
+from worker.sandbox.makers import (
+    INPUTS,
+    OUT,
+    WORK,
+    MakerEndedError,
+    Makers,
+    is_being_written,
+    start_server,
+)
 from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, Succeeded
 from worker.slots import maker_answers
 from worker.slots.apart import Apart
@@ -220,8 +230,20 @@ class Bench:
     settings: Settings
     file: ArtifactFile
     count: int = 0
+    told: list[tuple[float, str]] = field(default_factory=list)
+    last: tuple[Job, Context] = field(init=False)
+
+    @property
+    def maker(self) -> int:
+        """The process of the maker."""
+        return self.makers._pid
 
     def attempt(self, request: str = "r") -> Succeeded | Failed | Postponed:
+        """Do an attempt; one that does not end fails."""
+        with ended_by_an_alarm():
+            return self._attempt(request)
+
+    def _attempt(self, request: str) -> Succeeded | Failed | Postponed:
         self.count += 1
         scratch = self.settings.data_dir / "scratch" / str(self.count)
         scratch.mkdir(parents=True)
@@ -243,7 +265,47 @@ class Bench:
             scratch=scratch,
         )
         given = ChildSettings(settings=self.settings, cache=scratch, sandbox=None, reading="limits")
-        return perform(job, given, lambda *_: None, lambda: self.blobs, apart=self.apart)
+        self.last = (
+            job,
+            Context(
+                key=job.key,
+                claim=job.claim,
+                inputs=job.inputs,
+                scratch=scratch,
+                settings=self.settings,
+                blobs=self.blobs,
+                cache=None,
+                tell=lambda *_: None,
+                sandbox=None,
+            ),
+        )
+        return perform(
+            job, given, lambda *said: self.told.append(said), lambda: self.blobs, apart=self.apart
+        )
+
+    def left(self) -> list[str]:
+        """What is in the folders of the maker, but for its folder for what it made."""
+        home = self.makers.home
+        return [
+            one.name
+            for name in (INPUTS, WORK, OUT)
+            for one in (home / name).iterdir()
+            if one.name != MADE
+        ]
+
+
+@contextmanager
+def ended_by_an_alarm() -> Iterator[None]:
+    def late(_number: int, _frame: object) -> None:
+        raise TimeoutError("this does not end")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(40)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
@@ -274,6 +336,8 @@ def bench(
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
     home = folder / "data" / "home"
     home.mkdir(parents=True)
+    (folder / "data" / "elsewhere").mkdir()
+    (folder / "data" / "elsewhere" / "theirs").write_text("of another")
     server, orders = start_server(log, ())
     os.close(log)
     made = Makers(orders, home)
@@ -281,6 +345,8 @@ def bench(
     try:
         yield Bench(apart=apart, makers=made, blobs=blobs, settings=settings, file=file)
     finally:
+        with suppress(ProcessLookupError):
+            os.kill(made._pid or server, signal.SIGKILL)  # whatever the test is about
         made.end()
         orders.close()
         os.waitpid(server, 0)
@@ -402,15 +468,16 @@ def _in_made(context: Context, name: str, make: Callable[[Path], object]) -> Non
 
 
 def link_to_a_secret(context: Context) -> None:
-    _in_made(context, "a.tif", lambda path: path.symlink_to("/etc/passwd"))
+    _in_made(context, "a.tif", lambda path: path.symlink_to("/etc/hostname"))
 
 
 def folder_that_is_a_link(context: Context) -> None:
-    path = context.scratch / "passwd"
+    path = context.scratch / "theirs"
     path.write_text("x")
     context.upload(path)
     (context.scratch / MADE).rename(context.scratch / "away")
-    (context.scratch / MADE).symlink_to("/etc")
+    # Nothing of the machine's: without the guard it is moved away.
+    (context.scratch / MADE).symlink_to(context.scratch.parent.parent / "elsewhere")
 
 
 def pipe(context: Context) -> None:
@@ -436,9 +503,23 @@ def nothing_there(context: Context) -> None:
     _in_made(context, "a.tif", lambda _path: None)
 
 
-def name_that_climbs(context: Context) -> None:
+def _under_the_name(context: Context, name: str) -> None:
+    """Say that a file was made, and make it."""
     assert isinstance(context, maker_answers.MakerContext)
-    context.made.append(maker_answers.MadeFile(name="../../inputs", keep=True, completeness=WHOLE))
+    (context.scratch / MADE / name).write_text("x")
+    context.made.append(maker_answers.MadeFile(name=name, keep=True, completeness=WHOLE))
+
+
+def name_that_climbs(context: Context) -> None:
+    _under_the_name(context, "../a.tif")
+
+
+def name_with_an_order_to_a_terminal(context: Context) -> None:
+    _under_the_name(context, "a\x9b2J.tif")
+
+
+def name_that_is_hidden(context: Context) -> None:
+    _under_the_name(context, ".a.tif")
 
 
 _KEPT: list[object] = []
@@ -455,6 +536,8 @@ _KEPT: list[object] = []
         still_written,
         nothing_there,
         name_that_climbs,
+        name_with_an_order_to_a_terminal,
+        name_that_is_hidden,
     ],
 )
 def test_what_a_maker_says_it_made_is_not_believed(
@@ -465,6 +548,7 @@ def test_what_a_maker_says_it_made_is_not_believed(
         assert isinstance(found, Failed), found
         assert found.category is Category.UNKNOWN
         assert [*made.blobs.names(ARTIFACTS)] == ["a.hdf"]
+    assert (tmp_path / "data" / "elsewhere" / "theirs").read_text() == "of another"
 
 
 def test_what_a_maker_says_of_its_failure_is_believed_as_far_as_it_can_know_it(
@@ -546,6 +630,7 @@ def test_each_request_has_a_maker_of_its_own(
         for request in ("a", "a", "b", "a"):
             found = made.attempt(request)
             assert isinstance(found, Succeeded), found
+            assert made.left() == []
             said.append(made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode())
     who = [one.split()[0] for one in said]
     assert who[0] == who[1]
@@ -558,3 +643,264 @@ def test_a_file_that_is_being_written_is_told(tmp_path: Path) -> None:
     with path.open("w"):
         assert is_being_written(path)
     assert not is_being_written(path)
+
+
+def say_nothing(context: Context) -> None:
+    path = context.scratch / "a.txt"
+    path.write_text(os.environ["TMPDIR"])
+    context.upload(path)
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _limits(pid: int) -> dict[str, str]:
+    """The soft limits of a process, as the kernel names them."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
+    return {line[:26].strip(): line[26:].split()[0] for line in lines}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_maker_has_limits_and_no_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if makers_module.reading_tier() != "limits":
+        pytest.skip("no tier limits here")
+    if not WAYS[way] and not _OWN:
+        pytest.skip("makers have no user id of their own here")
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    with bench(tmp_path, monkeypatch, say_nothing, shared=WAYS[way]) as made:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+        found = made.attempt()
+        assert isinstance(found, Succeeded), found
+        folder = made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode()
+        assert folder == str(made.makers.home / WORK)
+        maker = made.maker
+        status, limits = _status(maker), _limits(maker)
+        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            # With a user id of its own: to pass closed folders, which Landlock judges.
+            assert int(status[name], 16) in ({0} if WAYS[way] else {0, 1 << 2}), name
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert status["Groups"] == "" or WAYS[way]
+        assert limits["Max core file size"] == "0"
+        assert limits["Max data size"] == str(2 * 4 * 10**9)
+        assert limits["Max file size"] == str(int(made.settings.attempt_disk_gb * 10**9))
+        own = confine.own_tasks() if WAYS[way] else 0
+        assert int(limits["Max processes"]) <= own + 64
+        assert Path(f"/proc/{maker}/oom_score_adj").read_text().strip() == "700"
+        assert os.getsid(maker) == maker
+        assert Path(f"/proc/{maker}/fd/0").readlink() == Path(os.devnull)
+
+
+def test_a_library_that_keeps_a_file_open_keeps_it_in_makers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that it writes, which may be storage's, it does not."""
+    kept = tmp_path / "kept"
+    kept.write_text("of a library")
+    reading, writing = os.open(kept, os.O_RDONLY), os.open(kept, os.O_RDWR)
+
+    def use(context: Context) -> None:
+        path = context.scratch / "read.txt"
+        path.write_text(f"{os.pread(reading, 100, 0)!r} {os.pread(writing, 100, 0)!r}")
+        context.upload(path)
+
+    try:
+        with bench(tmp_path, monkeypatch, use) as made:
+            found = made.attempt()
+            assert isinstance(found, Succeeded), found
+            said = made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode()
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert said == "b'of a library' b''"
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return _status(pid)["State"].startswith("Z")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_makers_end_with_their_server_and_it_with_its_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the middle of an attempt, when none of them listens."""
+
+    def stay(context: Context) -> None:
+        told = context.scratch / "told"
+        told.write_text(f"{os.getpid()} {os.getppid()}")
+        told.rename(context.scratch / "pids")
+        while True:
+            signal.pause()
+
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException), bench(tmp_path, monkeypatch, stay) as made:
+            made.attempt()
+        os._exit(0)
+    pids = tmp_path / "data" / "home" / WORK / "pids"
+    until(pids.exists)
+    maker, server = map(int, pids.read_text().split())
+    try:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        until(lambda: _gone(server), 20)
+        until(lambda: _gone(maker), 20)
+    finally:
+        for one in (maker, server):
+            if not _gone(one):
+                os.kill(one, signal.SIGKILL)
+
+
+def test_what_a_maker_closes_to_all_is_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is not root cannot move a folder that is closed to it."""
+
+    def close(context: Context) -> None:
+        (context.scratch / "closed").mkdir(mode=0)
+        say_nothing(context)
+
+    rename = Path.rename
+
+    def closed(path: Path, to: Path) -> Path:
+        if path.name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return rename(path, to)
+
+    with bench(tmp_path, monkeypatch, close) as made:
+        monkeypatch.setattr(Path, "rename", closed)
+        assert isinstance(made.attempt(), Succeeded)
+        assert made.left() == []
+        assert _gone(made.maker)
+        assert isinstance(made.attempt(), Succeeded)
+
+
+def _say(said: bytes) -> None:
+    """Say something to the child in place of an answer."""
+    for number in range(3, 1024):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                connection = Connection(os.dup(number))
+                connection.send_bytes(said)
+                return
+
+
+def too_long(_context: Context) -> None:
+    _say(b"x" * (2**24 + 1))
+    signal.pause()
+
+
+def without_sense(_context: Context) -> None:
+    _say(b'{"kind": "made", "files": [], "more": 1}')
+    signal.pause()
+
+
+def too_many(context: Context) -> None:
+    assert isinstance(context, maker_answers.MakerContext)
+    one = maker_answers.MadeFile(name="a", keep=True, completeness=WHOLE)
+    context.made.extend([one] * 1001)
+
+
+@pytest.mark.parametrize(
+    ("say", "message", "goes_on"),
+    [
+        (too_long, "what was said is too long, or broke off", False),
+        (without_sense, "what was said makes no sense", False),
+        (too_many, "it made too much, or something else", True),
+    ],
+)
+def test_what_a_maker_says_is_bounded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    say: Callable[[Context], None],
+    message: str,
+    goes_on: bool,
+) -> None:
+    with bench(tmp_path, monkeypatch, say) as made:
+        found = made.attempt()
+        assert isinstance(found, Failed)
+        assert found.message == f"BadAnswerError: {message}"
+        assert _gone(made.maker) is not goes_on
+
+
+def test_the_words_of_a_maker_are_short_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def talk(context: Context) -> None:
+        context.tell(0.5, "\x9b" + "x" * 500)
+        failed = Failed(category=Category.CHOICE_REFUSED, message="y" * 5000)
+        _say(failed.model_dump_json().encode())
+        signal.pause()
+
+    with bench(tmp_path, monkeypatch, talk) as made:
+        found = made.attempt()
+        assert isinstance(found, Failed)
+        assert found.message == "y" * 4000
+        assert (0.5, "\\x9b" + "x" * 196) in made.told
+
+
+def test_what_a_maker_says_of_a_granule_is_short_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        maker_answers, "checked", lambda *_, **__: "\x1b[2J" + "\u202e" + "x" * 5000
+    )
+    granule = tmp_path / "b.hdf"
+    granule.write_text(INPUT)
+    with bench(tmp_path, monkeypatch, say_nothing) as made:
+        assert isinstance(made.attempt(), Succeeded)
+        job, context = made.last
+        made.apart.begin(job)
+        said = made.apart._check(job, context, granule, False)
+    assert said == ("\\x1b[2J\\u202e" + "x" * 5000)[:4000]
+
+
+def test_a_maker_that_goes_on_by_itself_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_on(_context: Context) -> None:
+        _say(b'{"kind": "made", "files": []}')
+        while True:
+            signal.pause()
+
+    with bench(tmp_path, monkeypatch, go_on) as made:
+        assert isinstance(made.attempt("a"), Succeeded)
+        first = made.maker
+        assert isinstance(made.attempt("b"), Succeeded)
+        assert _gone(first)
+
+
+def test_a_maker_that_failed_makes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(context: Context) -> None:
+        if context.claim == "c1":
+            raise AttemptError(Category.CHOICE_REFUSED, "so")
+        say_nothing(context)
+
+    with bench(tmp_path, monkeypatch, fail) as made:
+        assert isinstance(made.attempt(), Failed)
+        first = made.maker
+        assert _gone(first)
+        assert isinstance(made.attempt(), Succeeded)
+        assert made.maker != first
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_file_of_a_maker_becomes_its_childs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bench(tmp_path, monkeypatch, say_nothing) as made:
+        assert isinstance(made.attempt(), Succeeded)
+        folder = made.makers.home / WORK / MADE
+        folder.mkdir(exist_ok=True)
+        (folder / "a.tif").write_text("x")
+        os.chown(folder / "a.tif", 54321, 54321)
+        taken = made.makers.take("a.tif", MADE).stat()
+    assert (taken.st_uid, taken.st_gid) == (0, 0)
