@@ -298,7 +298,9 @@ class ManifestAnswer(_Answer):
 class AttemptAnswer(_Answer):
     """One ended execution of a task; durations in seconds, memory in bytes.
 
-    `used` is what a package's run has used, beside what it might have used.
+    `used` is what a package's run has used, beside what it might have used. `reading` is the tier
+    in which its granules, or what was made of them, were opened; "" for a run, which opens none,
+    and where it was not noted.
     """
 
     key: str
@@ -313,6 +315,7 @@ class AttemptAnswer(_Answer):
     message: str
     peak_memory: int
     used: RunUse | None = None
+    reading: str = ""
     log: str = ""
 
     @classmethod
@@ -331,6 +334,7 @@ class AttemptAnswer(_Answer):
             message=attempt.message,
             peak_memory=attempt.peak_memory,
             used=attempt.used,
+            reading=attempt.reading,
             log=attempt.log if with_log else "",
         )
 

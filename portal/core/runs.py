@@ -20,10 +20,14 @@ _REQUESTS = 50  # of an owner, the newest, that are searched for a run
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a package over a group; `mean` are the usual seconds of its class, 0: unknown."""
+    """One run of a package over a group; `mean` are the usual seconds of its class, 0: unknown.
+
+    `reading` is the tier in which its group was made of cells, "" where it was not noted.
+    """
 
     key: str
     group: str
+    reading: str
     task: Task
     attempts: tuple[Attempt, ...]
     mean: float
@@ -55,10 +59,12 @@ def runs_of(runtime: Runtime, row: RequestRow, result: ResultFile | None = None)
     means = Times(history.class_statistics(runtime.store))
     found = []
     for task in tasks_of(runtime, keys[:MOST]):
+        group, reading = _group(runtime, task)
         found.append(
             Run(
                 key=task.key,
-                group=_group(runtime, task),
+                group=group,
+                reading=reading,
                 task=task,
                 attempts=tuple(runtime.tasks.attempts(task.key)),
                 mean=means.mean(task.task_class) or 0.0,
@@ -170,6 +176,10 @@ def inputs_of(runtime: Runtime, key: str) -> RunInputs:
     )
 
 
-def _group(runtime: Runtime, task: Task) -> str:
+def _group(runtime: Runtime, task: Task) -> tuple[str, str]:
+    """Return the name of a run's group, and the tier in which it was made."""
     spec = runtime.tasks.spec(task.key)
-    return spec.inputs[0].name if spec.inputs else task.key[-12:]
+    if not spec.inputs:
+        return task.key[-12:], ""
+    attempts = runtime.tasks.attempts(spec.inputs[0].key)
+    return spec.inputs[0].name, attempts[-1].reading if attempts else ""

@@ -30,12 +30,16 @@ pages = APIRouter(include_in_schema=False)
 
 
 class RunAnswer(BaseModel):
-    """One run of a package over a group; `mean` are the usual seconds of such runs, 0: unknown."""
+    """One run of a package over a group; `mean` are the usual seconds of such runs, 0: unknown.
+
+    `reading` is the tier in which its group was made of cells; "" where it was not noted.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     key: str
     group: str
+    reading: str
     outcome: str
     mean: float
     attempts: tuple[AttemptAnswer, ...]
@@ -134,6 +138,7 @@ def _answer(row: RequestRow, run: Run) -> RunAnswer:
     return RunAnswer(
         key=run.key,
         group=run.group,
+        reading=run.reading,
         outcome=run.outcome,
         mean=run.mean,
         attempts=tuple(AttemptAnswer.of(attempt) for attempt in run.attempts),

@@ -150,7 +150,12 @@ class RunUse:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One execution of a task that has ended; kept for good."""
+    """One execution of a task that has ended; kept for good.
+
+    `reading` is the tier in which its granules, or what was made of them, were opened: `limits`, or
+    `none` where the machine has no Landlock. It is empty for a run of a package, which opens none,
+    and for an attempt of a build that did not note it.
+    """
 
     key: str
     number: int
@@ -166,6 +171,7 @@ class Attempt:
     log: str = ""  # the tail of what the attempt printed, traceback included
     peak_memory: int = 0  # bytes, the attempt's whole process tree
     used: RunUse | None = None  # of a reduction: what the package's run has used
+    reading: str = ""
 
 
 class RequestState(StrEnum):

@@ -49,6 +49,7 @@ class Claimed:
         log: str = "",
         peak_memory: int = 0,
         used: RunUse | None = None,
+        reading: str = "",
     ) -> Attempt:
         """Return the record of this attempt, for `commit` or `fail`."""
         return Attempt(
@@ -66,6 +67,7 @@ class Claimed:
             log=log,
             peak_memory=peak_memory,
             used=used,
+            reading=reading,
         )
 
 

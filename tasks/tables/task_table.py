@@ -129,6 +129,7 @@ ATTEMPT = Codec(
         "log": Form(write=_tail),
         "message": _BRIEF,
         "used": replace(in_json(RunUse | None), sparse=True),
+        "reading": Form(sparse=True),
     },
 )
 WRITE_FENCE = Codec(WriteFence, "write fence")

@@ -69,7 +69,8 @@ def put(
         message=said,
         log=f"it says: {spec.kind}\nswathmill: it took 2.0 s\n",
         peak_memory=10**6,
-        used=USED if spec.kind == "reduce" else None,
+        used=replace(USED, tier="bubblewrap") if spec.kind == "reduce" else None,
+        reading="" if spec.kind == "reduce" else "limits",
     )
     made = []
     for name, data in files.items():
@@ -237,6 +238,31 @@ def test_what_a_run_has_used_is_beside_what_it_may_use(portal: LivePortal, story
         assert "CPU time on 2 cores" in page
         assert "12 MB" in page
         assert "12 MB" in browser.get(f"/requests/{story.request}/runs").text
+
+
+def test_the_tier_in_which_a_run_s_group_was_read_is_beside_that_of_its_program(
+    portal: LivePortal, story: Story
+) -> None:
+    def fold(text: str) -> str:
+        return " ".join(re.sub("<[^>]*>", " ", text).split())
+
+    with portal.client() as ada:
+        found = ada.get(f"/api/requests/{story.request}/runs").json()["runs"]
+        (run,) = [one for one in found if one["key"] == story.good.key]
+        assert run["reading"] == "limits"
+        assert (run["attempts"][0]["reading"], run["attempts"][0]["used"]["tier"]) == (
+            "",
+            "bubblewrap",
+        )
+        (attempt,) = ada.get(f"/api/tasks/{story.mosaic.key}").json()["attempts"]
+        assert (attempt["reading"], attempt["used"]) == ("limits", None)
+    with portal.browser(ADA) as browser:
+        page = browser.get(f"/requests/{story.request}/runs").text
+        assert re.search(
+            r'data-label="Sandbox">bubblewrap</td>\s*<td data-label="Inputs read in">limits<', page
+        )
+        assert "read in the tier limits" in fold(browser.get(f"/tasks/{story.mosaic.key}").text)
+        assert "read in the tier" not in fold(browser.get(f"/tasks/{story.good.key}").text)
 
 
 def test_what_a_task_is_to_do_is_written_as_people_do(portal: LivePortal, story: Story) -> None:

@@ -13,13 +13,13 @@ import pytest
 from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RunUse, State
-from tasks.model.spec import CollectSpec, GroupSpec
+from tasks.model.spec import CollectSpec, GroupSpec, ReduceSpec
 from tasks.run import tracing
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import protocol, transitions, workers
+from tasks.tables import protocol, task_table, transitions, workers
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.workers import Hold, WorkerRow
@@ -721,6 +721,38 @@ def test_a_batch_whose_claim_outlasts_the_lease_is_given_back(
     key = bench.attempt()
     assert bench.jobs == []
     assert bench.world.task(key).state is State.READY
+
+
+@pytest.mark.parametrize("ended", [[Begun()], [Succeeded(files=(FILE,))]])
+def test_the_tier_in_which_granules_were_read_is_in_the_attempts_row(
+    bench: Bench, ended: list[Message]
+) -> None:
+    """Also of an attempt that ended without a word; a run of a package reads none."""
+    bench.supervisor.reading = "limits"
+    bench.child.messages = ended
+    key = bench.attempt()
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert attempt.reading == "limits"
+    given = bench.world.done(SPEC.model_copy(update={"granule": "other.hdf"}), [FILE])
+    spec = ReduceSpec(
+        inputs=(given,), package="p 1", digest="0" * 64, outputs=("a",), parameters={}
+    )
+    run = bench.world.plan(spec)
+    bench.supervisor.execute([run])
+    (attempt,) = bench.world.runtime.tasks.attempts(run)
+    assert attempt.reading == ""
+
+
+def test_a_row_of_an_attempt_without_a_tier_is_read(bench: Bench) -> None:
+    """As builds wrote it that did not note one; without one nothing is written."""
+    key = bench.attempt()
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    entity = task_table.ATTEMPT.dump(attempt)
+    assert "reading" not in entity
+    row = Row(partition="p", row="a", entity=entity, etag="")
+    assert task_table.ATTEMPT.load(row).reading == ""
+    noted = task_table.ATTEMPT.dump(replace(attempt, reading="none"))
+    assert noted["reading"] == "none"
 
 
 def test_a_kill_that_comes_before_its_child_is_started_is_not_lost(bench: Bench) -> None:

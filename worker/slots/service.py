@@ -92,6 +92,7 @@ def main() -> int:
         name=name,
         scratch=scratch,
         start=_start(settings, runtime, children),
+        reading=shared.reading,
     )
     supervisor.fitness.tested = False
     row = WorkerRow(

@@ -175,6 +175,7 @@ class Supervisor:
     name: str
     scratch: Scratch
     start: Callable[[Job], RunningProcess]
+    reading: str = ""  # the tier in which makers open granules here
     heard: Callable[[EndedAttempt], None] = lambda _ended: None
     draining: bool = False
     leaving: bool = False  # the manager wants it to end when it runs nothing
@@ -518,6 +519,7 @@ class Supervisor:
             log=end.log,
             peak_memory=end.peak_memory,
             used=end.used,
+            reading="" if slot.claimed.task.phase is Phase.REDUCTION else self.reading,
         )
         ended = protocol.End(
             attempt=attempt,
