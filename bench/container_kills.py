@@ -1,6 +1,6 @@
 """Kill and restart the containers of docker-compose.yml on two hosts, and see requests complete.
 
-`make test-container-kills`. The engine alone starts the processes, each with
+`make proofs ONLY=container-kills`. The engine alone starts the processes, each with
 its command, environment and restrictions: a portal, two managers, two workers that share no folder
 (each on a host of its own, as they see it), a runner of the reduction pool. Azurite and a Redis
 server of this machine stand for the account and the Redis that two hosts share. Requests with a
@@ -130,8 +130,8 @@ class Hosts:
 def main() -> int:
     """Run everything; return 0 when every request is complete with its results."""
     parser = argparse.ArgumentParser(prog="bench.container_kills")
-    parser.add_argument("--engine", default="podman", help="the engine's command with its options")
-    parser.add_argument("--run-options", default="", help="further options of its `run`")
+    parser.add_argument("--engine", default=os.environ.get("SWATHMILL_TEST_ENGINE", "podman"))
+    parser.add_argument("--run-options", default=os.environ.get("SWATHMILL_TEST_RUN", ""))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="swathmill-") as name, ExitStack() as stack:
         folder = Path(name)

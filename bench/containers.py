@@ -3,7 +3,7 @@
 The engine alone starts each of our processes with its command, environment, volumes and
 restrictions, on the network of this host, so that no compose program is needed. A Redis server of
 this machine takes the place of Valkey's container, whose image is not ours. The image is
-`swathmill:tested`, which `make test-containers` and `make test-container-kills` build.
+`swathmill:tested`, which the proofs `containers` and `container-kills` build (`tests/proofs.py`).
 """
 
 import re

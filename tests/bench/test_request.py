@@ -1,4 +1,4 @@
-"""The parts by which `make bench-request` measures."""
+"""The parts by which `make bench ONLY=request` measures."""
 
 import os
 import subprocess

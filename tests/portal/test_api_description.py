@@ -19,7 +19,7 @@ from tests.portal.submissions import submitted
 
 @pytest.mark.proof
 def test_answers_are_as_described(runtime: Runtime, tmp_path: Path) -> None:
-    """The short form of `make schemathesis`, which also calls as an operator and as nobody."""
+    """The short form of `make proofs ONLY=api`, which also calls as an operator and as nobody."""
     with live_portal(runtime, settings(lease_seconds=str(LEASE))) as portal:
         furnish(portal, tmp_path)
         said = check(portal, tokens.Role.SCIENTIST, tmp_path, "--phases=examples,coverage")
@@ -35,7 +35,7 @@ def test_the_schema_of_a_request_is_the_model_s() -> None:
 
 
 def test_types_of_generated_clients_have_names_of_their_own(portal: LivePortal) -> None:
-    """As `make test-clients` generates one: by titles, and not for a type whose name is taken."""
+    """As the proof `clients` generates one: by titles, and not for a type whose name is taken."""
     with portal.client() as client:
         schemas = client.get("/api/openapi.json").json()["components"]["schemas"]
     titles = [schema["title"] for schema in schemas.values() if "title" in schema]

@@ -196,7 +196,7 @@ def test_storage_that_its_shape_and_filters_do_not_explain_is_damage(
 def test_no_byte_of_the_index_gives_wrong_values(tmp_path: Path) -> None:
     """Bytes of the file, the index and headers among them, inverted one at a time.
 
-    `make fuzz VALUES=10000` does so with larger files, and real ones.
+    `make proofs ONLY=values ARGS="--count 10000"` does so with larger files, and real ones.
     """
     path = written(tmp_path / "a.h5", chunks=(5, 70), compression="gzip")
     data = path.read_bytes()

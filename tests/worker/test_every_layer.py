@@ -3,7 +3,7 @@
 Each request goes from the check of its document through the plan and the phases to rasters. It ends
 in results or in a refusal at submission, never in a failure. The quick form takes one product of
 those that share a description, in its newest collection; all collections of all products:
-`SWATHMILL_EVERY_LAYER=1`, as `make every-layer` does.
+`SWATHMILL_EVERY_LAYER=1`, as `make proofs ONLY=layers` does.
 """
 
 import os

@@ -1,0 +1,94 @@
+"""Run measurements by name, or list them: `make bench ONLY=request ARGS="--rounds 5"`."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What is measured, and the modules that do it, each with its arguments."""
+
+    what: str
+    modules: tuple[str, ...]
+
+
+MEASUREMENTS = {
+    "reproject": Measurement(
+        what="reprojection against its peers; the machine should be idle",
+        modules=("bench.reproject", "bench.calls", "bench.swath", "bench.end_to_end"),
+    ),
+    "request": Measurement(
+        what="whole requests beside a script, warm and cold [--rounds 5 --only Q1,Q4 --archive F]",
+        modules=("bench.request",),
+    ),
+    "results": Measurement(
+        what="when the rasters of one request are there: the first, half, all [--rasters 40]",
+        modules=("bench.result_times",),
+    ),
+    "plan": Measurement(
+        what="planning ten years of a continent [--quick]", modules=("bench.plan",)
+    ),
+    "tasks": Measurement(
+        what="tasks that do nothing, bare Celery beside them [--count 3000]",
+        modules=("bench.tasks",),
+    ),
+    "scale": Measurement(
+        what="the manager at 30 k, 300 k and 3 M tasks, and 10,000 workers [--fleet 60000]",
+        modules=("bench.scale",),
+    ),
+    "slow": Measurement(
+        what="a fleet with slow machines under each monitor [--plot docs/slow-machines.svg]",
+        modules=("bench.slow_machines",),
+    ),
+    "sandbox": Measurement(
+        what="what each tier of the sandbox adds to the start of a program",
+        modules=("bench.sandbox",),
+    ),
+    "sites": Measurement(
+        what="1,000 sites beside the rasters of the same days [FOLDER --rounds 3]",
+        modules=("bench.sites",),
+    ),
+    "warm": Measurement(
+        what="attempts of all kinds in one warm child: equal bytes, memory [--attempts 2000]",
+        modules=("bench.warm_child",),
+    ),
+    "package": Measurement(
+        what="what a package of 150 MB costs a run", modules=("bench.package_cost",)
+    ),
+    "pages": Measurement(
+        what="the portal's pages at 1,000 requests: CPU and bytes sent", modules=("bench.pages",)
+    ),
+    "portal": Measurement(
+        what="1,000 open pages and 200 API calls a second beside workers at work",
+        modules=("bench.portal",),
+    ),
+    "paint": Measurement(
+        what="when pages show their main content beside workers at work (needs chromium)",
+        modules=("bench.portal.paint",),
+    ),
+    "transfer": Measurement(
+        what="transfers against the SDK's defaults [--study --plot docs/transfers.svg]",
+        modules=("bench.transfer",),
+    ),
+}
+
+
+def main(words: list[str]) -> int:
+    """Run the measurement that the first word names with the others; without one, list all."""
+    name, *arguments = words or [""]
+    if name not in MEASUREMENTS:
+        if name:
+            print(f"There is no measurement {name}.", file=sys.stderr)
+        for known, one in MEASUREMENTS.items():
+            print(f"make bench ONLY={known:10} {one.what}")
+        return 2 if name else 0
+    for module in MEASUREMENTS[name].modules:
+        code = subprocess.call([sys.executable, "-m", module, *arguments])
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
