@@ -10,31 +10,21 @@ that all results have the bytes of a quiet run. Exit code 1 when something does 
 
 import argparse
 import datetime as dt
-import os
-import random
-import shutil
-import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
-from bench.chaos.__main__ import COMPLETE, ENVIRONMENT, Run, Verdict, tell
-from bench.chaos.audit import runtime_of, tasks_of
-from bench.chaos.documents import documents, sample_document
+from bench.chaos.audit import tasks_of
+from bench.chaos.fleet import FleetRun, Host, carry_out, say
 from bench.chaos.journal import Journal
 from bench.chaos.proxy import Proxy, Weather
-from bench.chaos.scientists import Scientists
-from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
 from swathmill.stack.storage import Storage
 from tasks.errors import StoreError
 from tasks.model.categories import RULES, Category, Retry
-from tasks.model.model import Task
 from tasks.tables import history
 from tasks.tables.runtime import Runtime
 
@@ -67,51 +57,13 @@ SCRIPT = (
 )
 
 
-@dataclass
-class Host:
-    """A worker that reaches its servers through a proxy of its own."""
-
-    name: str
-    proxy: Proxy
-    ports: tuple[int, ...]
-    process: subprocess.Popen[bytes]
-    log: BinaryIO
-
-    @classmethod
-    def start(cls, name: str, stack: Stack, folder: DataFolder, seed: int) -> "Host":
-        """Start the worker with the settings of the stack's manager, but for its addresses."""
-        state = folder.state()
-        ports = (*state.azurite_ports, state.redis_port)
-        proxy = Proxy(seed, lambda _why: None)
-        given = stack.supervisor.child("manager").spec.env
-        env = {key: value for key, value in given.items() if value is not None}
-        for setting in ("SWATHMILL_STORAGE", "SWATHMILL_REDIS_URL"):
-            for port in ports:
-                env[setting] = env[setting].replace(f":{port}", f":{proxy.port_before(port)}")
-        env |= {
-            "SWATHMILL_WORKER_NAME": name,
-            "SWATHMILL_DATA_DIR": str(folder.path.parent / name),
-        }
-        (folder.path.parent / name).mkdir()
-        log = (folder.path.parent / f"{name}.log").open("wb")
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker"],
-            env={**os.environ, **env},
-            stdout=log,
-            stderr=log,
-        )
-        return cls(name=name, proxy=proxy, ports=ports, process=process, log=log)
+class CutHost(Host):
+    """A host of which the connections may be cut."""
 
     def set(self, kind: str) -> None:
         """Set how its connections fare."""
         for port in self.ports:
             self.proxy.set(port, Weather(kind=kind))
-
-    def end(self) -> None:
-        """Kill the worker."""
-        self.process.kill()
-        self.process.wait()
-        self.log.close()
 
 
 @dataclass
@@ -148,57 +100,36 @@ class Standstill:
 
 
 @dataclass(kw_only=True)
-class CutRun(Run):
+class CutRun(FleetRun[CutHost]):
     """A run in which hosts are cut off, in place of all other faults."""
 
-    hosts: dict[str, Host] = field(default_factory=dict)
     longest: float = 120.0  # seconds of a cut
 
-    def chaos(self) -> Verdict:
-        """The script, then calm until all requests have ended."""
-        journal = Journal(self.out / "events.jsonl")
-        folder = DataFolder(path=self.out / "data")
-        folder.prepare()
-        stack = self._stack(folder, journal, managers=1, via=lambda port: port, workers=0)
-        verdict = Verdict()
-        asked = documents(random.Random(self.seed), sample_document)
-        people = Scientists(folder, asked, random.Random(self.seed + 1), journal, meddles=False)
-        try:
-            stack.start()
-            for number, name in enumerate(HOSTS):
-                self.hosts[name] = Host.start(name, stack, folder, number)
-            still = Standstill(runtime_of(folder))
-            people.start(LIVE)
-            self._for(60.0, stack, lambda: still.look(able=False), until=lambda: still.done > 2)
-            for cut in SCRIPT:
-                short = replace(cut, seconds=min(cut.seconds, self.longest))
-                self._cut(short, stack, still, journal, verdict)
-            people.still()
-            self._for(self.patience, stack, lambda: None, until=lambda: people.idle)
-            people.close()
-            verdict.findings = self._audit(folder, stack, set())
-            verdict.violations += charged(still.runtime)
-        finally:
-            for host in self.hosts.values():
-                host.end()
-            stack.stop()
-            for host in self.hosts.values():
-                host.proxy.close()
-            journal.close()
-        verdict.violations += verdict.findings.violations
-        verdict.events = journal.counts
-        self.errands = people.errands
-        verdict.requests = Counter(errand.state or "not ended" for errand in people.errands)
-        verdict.violations += [
-            f"request {errand.id} is {errand.state or 'not ended'}"
-            for errand in people.errands
-            if errand.state not in COMPLETE
-        ]
-        return verdict
+    def start_hosts(self, stack: Stack, folder: DataFolder) -> None:
+        """Start each behind a proxy of its own."""
+        for number, name in enumerate(HOSTS):
+            proxy = Proxy(number, lambda _why: None)
+            self.hosts[name] = CutHost.run(name, stack, folder, proxy)
 
-    def _cut(
-        self, cut: Cut, stack: Stack, still: Standstill, journal: Journal, verdict: Verdict
-    ) -> None:
+    def course(self, stack: Stack, runtime: Runtime, journal: Journal) -> Iterator[str]:
+        """Follow the script."""
+        still = Standstill(runtime)
+        self._for(60.0, stack, lambda: still.look(able=False), until=lambda: still.done > 2)
+        for cut in SCRIPT:
+            short = replace(cut, seconds=min(cut.seconds, self.longest))
+            yield from self._cut(short, stack, still, journal)
+
+    def charged(self, runtime: Runtime) -> Iterator[str]:
+        """Yield the tasks that have spent more tries than they had attempts that cost one."""
+        for task in tasks_of(runtime):
+            attempts = runtime.tasks.attempts(task.key)
+            fair = sum(one.category is not None and one.category not in FREE for one in attempts)
+            if task.retries > fair:
+                yield f"task {task.key[-12:]} has spent {task.retries} tries, and {fair} cost one"
+            elif task.category is Category.WORKER_LOST and not task.state.live:
+                yield f"task {task.key[-12:]} ended with its workers"
+
+    def _cut(self, cut: Cut, stack: Stack, still: Standstill, journal: Journal) -> Iterator[str]:
         if cut.alone:
             for name in set(self.hosts) - set(cut.hosts):
                 self.hosts.pop(name).end()
@@ -213,25 +144,9 @@ class CutRun(Run):
         text = f"{' and '.join(cut.hosts)} cut ({cut.way}) for {cut.seconds:.0f} s"
         text += ", alone" if cut.alone else ""
         journal.note("cut", what=text, standstill=round(still.longest, 1))
-        sys.stdout.write(f"{text}: work stood still for {still.longest:.1f} s at most\n")
-        sys.stdout.flush()
+        say(f"{text}: work stood still for {still.longest:.1f} s at most")
         if still.longest > 2 * LEASE:
-            verdict.violations.append(f"{text}: work stood still for {still.longest:.1f} s")
-
-
-def charged(runtime: Runtime) -> Iterator[str]:
-    """Tasks that have spent more tries than they had attempts that cost one."""
-    for task in tasks_of(runtime):
-        attempts = runtime.tasks.attempts(task.key)
-        fair = sum(one.category is not None and one.category not in FREE for one in attempts)
-        if task.retries > fair:
-            yield f"task {task.key[-12:]} has spent {task.retries} tries, and {fair} cost one"
-        elif task.category is Category.WORKER_LOST and not task.state.live:
-            yield _ended(task)
-
-
-def _ended(task: Task) -> str:
-    return f"task {task.key[-12:]} ended with its workers"
+            yield f"{text}: work stood still for {still.longest:.1f} s"
 
 
 def main() -> int:
@@ -241,26 +156,26 @@ def main() -> int:
     parser.add_argument("--longest", type=float, default=120.0, help="seconds of a cut")
     parser.add_argument("--out", type=Path, default=Path("bench/out/cuts"))
     arguments = parser.parse_args()
-    more = {"HEARTBEAT_SECONDS": str(HEARTBEAT), "LEASE_SECONDS": str(LEASE), "RETRY_BUDGET": "3"}
-    settings = {**ENVIRONMENT, **more}
-    os.environ |= {f"SWATHMILL_{name}": value for name, value in settings.items()}
-    out: Path = arguments.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    write_sample_archive(out / "archive")
-    run = CutRun(
-        out=out,
-        archive=out / "archive",
-        storage=Storage.AZURITE,
-        seed=arguments.seed,
-        seconds=300.0,
-        patience=300.0,
-        real=False,
-        longest=arguments.longest,
-    )
-    verdict = run.chaos()
-    run.quiet(verdict)
-    tell(verdict, out)
-    return 1 if verdict.violations else 0
+    settings = {
+        "HEARTBEAT_SECONDS": str(HEARTBEAT),
+        "LEASE_SECONDS": str(LEASE),
+        "RETRY_BUDGET": "3",
+    }
+
+    def make(out: Path, archive: Path) -> CutRun:
+        return CutRun(
+            out=out,
+            archive=archive,
+            storage=Storage.AZURITE,
+            seed=arguments.seed,
+            seconds=300.0,
+            patience=300.0,
+            real=False,
+            live=LIVE,
+            longest=arguments.longest,
+        )
+
+    return carry_out(arguments.out, settings, make)
 
 
 if __name__ == "__main__":

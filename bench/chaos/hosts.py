@@ -12,7 +12,6 @@ that it takes work again once its disk is back. Exit code 1 when something does 
 import argparse
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,16 +23,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
-from bench.chaos.__main__ import COMPLETE, ENVIRONMENT, Run, Verdict, tell
-from bench.chaos.audit import runtime_of, tasks_of
-from bench.chaos.documents import documents, sample_document
+from bench.chaos.audit import tasks_of
+from bench.chaos.fleet import WORKER, FleetRun, Host, carry_out, say
 from bench.chaos.journal import Journal
 from bench.chaos.proxy import Proxy
-from bench.chaos.scientists import Scientists
 from processes import proctree
-from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
 from swathmill.stack.storage import Storage
@@ -52,16 +47,11 @@ RECOVERS = 300.0  # seconds in which it has worked again, on a busy machine
 _NETWORK = "10.203"
 
 
-@dataclass
-class Host:
-    """A worker in namespaces of its own."""
+@dataclass(kw_only=True)
+class ApartHost(Host):
+    """A host in namespaces of its own."""
 
-    name: str
-    number: int
-    process: subprocess.Popen[bytes]
-    proxy: Proxy
-    data: Path
-    log: BinaryIO
+    number: int = 0
 
     @property
     def address(self) -> str:
@@ -69,50 +59,43 @@ class Host:
         return f"{_NETWORK}.{self.number}.2"
 
     @classmethod
-    def start(cls, name: str, number: int, stack: Stack, folder: DataFolder) -> "Host":
-        """Make the host's network, and start its worker with the settings of the manager."""
+    def start(cls, name: str, number: int, stack: Stack, folder: DataFolder) -> "ApartHost":
+        """Make the host's network, and start its worker there."""
         space, ours, theirs = _space(number), f"swm{number}a", f"swm{number}b"
+        at, own = f"{_NETWORK}.{number}.1", f"{_NETWORK}.{number}.2"
         for command in (
             f"ip netns add {space}",
             f"ip link add {ours} type veth peer name {theirs} netns {space}",
-            f"ip addr add {_NETWORK}.{number}.1/30 dev {ours}",
+            f"ip addr add {at}/30 dev {ours}",
             f"ip link set {ours} up",
-            f"ip -n {space} addr add {_NETWORK}.{number}.2/30 dev {theirs}",
+            f"ip -n {space} addr add {own}/30 dev {theirs}",
             f"ip -n {space} link set {theirs} up",
             f"ip -n {space} link set lo up",
         ):
             subprocess.run(command.split(), check=True)
-        state = folder.state()
-        proxy = Proxy(number, lambda _why: None, host=f"{_NETWORK}.{number}.1")
-        given = stack.supervisor.child("manager").spec.env
-        env = {key: value for key, value in given.items() if value is not None}
-        for setting in ("SWATHMILL_STORAGE", "SWATHMILL_REDIS_URL"):
-            for port in (*state.azurite_ports, state.redis_port):
-                before = f"{_NETWORK}.{number}.1:{proxy.port_before(port)}"
-                env[setting] = env[setting].replace(f"127.0.0.1:{port}", before)
-        data = folder.path.parent / name
-        data.mkdir()
-        env |= {
+        settings = {
             "SWATHMILL_WORKER_NAME": f"worker-{number}",
-            "SWATHMILL_DATA_DIR": str(data),
             "SWATHMILL_SLOTS": str(SLOTS),
-            "SWATHMILL_PROBE_HOST": f"{_NETWORK}.{number}.2",
+            "SWATHMILL_PROBE_HOST": own,
             "SWATHMILL_PROBE_PORT": str(PORT),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         here = folder.path.parent / f"{name}-here"
         here.mkdir()
-        log = (folder.path.parent / f"{name}.log").open("wb")
-        apart = ["ip", "netns", "exec", space, "unshare", "--uts", "--mount"]
-        inside = f'hostname {name} && exec "$0" -P -m worker'
-        process = subprocess.Popen(
-            [*apart, "sh", "-c", inside, sys.executable],
-            env={**os.environ, **env},
+        apart = ("ip", "netns", "exec", space, "unshare", "--uts", "--mount")
+        inside = ("sh", "-c", f'hostname {name} && exec "$0" "$@"', *WORKER)
+        host = cls.run(
+            name,
+            stack,
+            folder,
+            Proxy(number, lambda _why: None, host=at),
+            at=at,
+            settings=settings,
+            command=(*apart, *inside),
             cwd=here,
-            stdout=log,
-            stderr=log,
         )
-        return cls(name, number, process, proxy, data, log)
+        host.number = number
+        return host
 
     def unready(self) -> str:
         """What `/readyz` says is wrong; "" for nothing."""
@@ -141,10 +124,7 @@ class Host:
 
     def end(self) -> None:
         """Kill the worker, and remove its network."""
-        self.process.kill()
-        self.process.wait()
-        self.log.close()
-        self.proxy.close()
+        super().end()
         subprocess.run(["ip", "netns", "delete", _space(self.number)], check=False)
 
     def _within(self, *command: str) -> None:
@@ -187,56 +167,43 @@ class Noise:
 
 
 @dataclass(kw_only=True)
-class HostsRun(Run):
+class HostsRun(FleetRun[ApartHost]):
     """A run with one host that fails everything, in place of all other faults."""
 
     how: str = "disk"
-    hosts: dict[str, Host] = field(default_factory=dict)
+    noise: Noise | None = None
 
-    def chaos(self) -> Verdict:
+    def start_hosts(self, stack: Stack, folder: DataFolder) -> None:
+        """Start the three hosts, one beside noise."""
+        for number, name in enumerate((BROKEN, NOISY, GOOD), 1):
+            self.hosts[name] = ApartHost.start(name, number, stack, folder)
+        noisy = self.hosts[NOISY].process.pid
+        self.noise = Noise(noisy, random.Random(self.seed + 2))
+
+    def course(self, stack: Stack, runtime: Runtime, _journal: Journal) -> list[str]:
         """Break a host while all three work, then let it recover."""
-        journal = Journal(self.out / "events.jsonl")
-        folder = DataFolder(path=self.out / "data")
-        folder.prepare()
-        stack = self._stack(folder, journal, managers=1, via=lambda port: port, workers=0)
-        verdict = Verdict()
-        asked = documents(random.Random(self.seed), sample_document)
-        people = Scientists(folder, asked, random.Random(self.seed + 1), journal, meddles=False)
-        try:
-            stack.start()
-            for number, name in enumerate((BROKEN, NOISY, GOOD), 1):
-                self.hosts[name] = Host.start(name, number, stack, folder)
-            runtime = runtime_of(folder)
-            people.start(LIVE)
-            noise = Noise(self.hosts[NOISY].process.pid, random.Random(self.seed + 2))
-            self._for(
-                300.0, stack, lambda: None, until=lambda: min(done_by(runtime).values()) >= SLOTS
-            )
-            verdict.violations += self._break(stack, runtime, noise)
-            people.still()
-            self._for(self.patience, stack, noise.tick, until=lambda: people.idle)
-            noise.end()
-            people.close()
-            verdict.findings = self._audit(folder, stack, set())
-            verdict.violations += charged(runtime)
-            tell_attempts(runtime, noise.bursts)
-        finally:
-            for host in self.hosts.values():
-                host.end()
-            stack.stop()
-            journal.close()
-        verdict.violations += verdict.findings.violations
-        verdict.events = journal.counts
-        self.errands = people.errands
-        verdict.requests = Counter(errand.state or "not ended" for errand in people.errands)
-        verdict.violations += [
-            f"request {errand.id} is {errand.state or 'not ended'}"
-            for errand in people.errands
-            if errand.state not in COMPLETE  # the sample archive has gaps
-        ]
-        return verdict
+        self._for(300.0, stack, lambda: None, until=lambda: min(done_by(runtime).values()) >= SLOTS)
+        return self._break(stack, runtime)
 
-    def _break(self, stack: Stack, runtime: Runtime, noise: Noise) -> list[str]:
+    def tick(self) -> None:
+        """Go on with the noise."""
+        if self.noise is not None:
+            self.noise.tick()
+
+    def calm(self) -> None:
+        """End the noise."""
+        if self.noise is not None:
+            self.noise.end()
+
+    def charged(self, runtime: Runtime) -> Iterator[str]:
+        """Yield the tasks that failed or spent a try: all but the one host are sound."""
+        tell_attempts(runtime, self.noise.bursts if self.noise is not None else 0)
+        for task in tasks_of(runtime):
+            if task.retries or task.state is State.FAILED:
+                ends = Counter(str(one.category) for one in runtime.tasks.attempts(task.key))
+                yield f"task {task.key[-12:]}: {task.state}, {task.retries} tries spent: {ends}"
+
+    def _break(self, stack: Stack, runtime: Runtime) -> list[str]:
         broken, found = self.hosts[BROKEN], list[str]()
         getattr(broken, "lose_disk" if self.how == "disk" else "lose_children")()
         if self.how == "child":  # those that run are sound: each next one is a new one
@@ -244,18 +211,18 @@ class HostsRun(Run):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         began = time.monotonic()
-        self._for(TELLS, stack, noise.tick, until=lambda: bool(broken.unready()))
-        _say(f"{BROKEN} is unready {time.monotonic() - began:.1f} s later: {broken.unready()}")
+        self._for(TELLS, stack, self.tick, until=lambda: bool(broken.unready()))
+        say(f"{BROKEN} is unready {time.monotonic() - began:.1f} s later: {broken.unready()}")
         if not broken.unready():
             found.append(f"{BROKEN} is broken, and /readyz does not say so")
-        self._for(5.0, stack, noise.tick)
+        self._for(5.0, stack, self.tick)
         row = next(one for one in workers.list_workers(runtime.store) if one.host == BROKEN)
         if not row.unfit:
             found.append(f"the row of {row.name} does not say that it is unfit")
         before = done_by(runtime)
-        self._for(self.seconds, stack, noise.tick)
+        self._for(self.seconds, stack, self.tick)
         after = done_by(runtime)
-        _say(f"attempts that succeeded in {self.seconds:.0f} s meanwhile: {after - before}")
+        say(f"attempts that succeeded in {self.seconds:.0f} s meanwhile: {after - before}")
         if after[BROKEN] > before[BROKEN] or not after[GOOD] > before[GOOD]:
             found.append(f"the wrong hosts worked while {BROKEN} was broken: {after - before}")
         found += [f"{name} says {said}" for name in (NOISY, GOOD) if (said := self._says(name))]
@@ -265,10 +232,10 @@ class HostsRun(Run):
             self._for(
                 RECOVERS,
                 stack,
-                noise.tick,
+                self.tick,
                 until=lambda: done_by(runtime)[BROKEN] > after[BROKEN],
             )
-            _say(f"{BROKEN} works {time.monotonic() - began:.1f} s after its disk is back")
+            say(f"{BROKEN} works {time.monotonic() - began:.1f} s after its disk is back")
             if done_by(runtime)[BROKEN] == after[BROKEN]:
                 found.append(f"{BROKEN} did not recover: {broken.unready()}")
         return found
@@ -291,33 +258,20 @@ def done_by(runtime: Runtime) -> Counter[str]:
     return found
 
 
-def charged(runtime: Runtime) -> Iterator[str]:
-    """Tasks that failed or spent a try: the archive, the network and the packages are sound."""
-    for task in tasks_of(runtime):
-        if task.retries or task.state is State.FAILED:
-            ends = Counter(str(one.category) for one in runtime.tasks.attempts(task.key))
-            yield f"task {task.key[-12:]}: {task.state}, {task.retries} tries spent: {dict(ends)}"
-
-
 def tell_attempts(runtime: Runtime, bursts: int) -> None:
     """Print how the attempts of each worker ended."""
     ends: dict[str, Counter[str]] = {}
     for one in attempts_of(runtime):
         ends.setdefault(one.worker, Counter())[one.category or "success"] += 1
     for worker, how in sorted(ends.items()):
-        _say(f"{worker}: {', '.join(f'{n} {what}' for what, n in how.most_common())}")
-    _say(f"{bursts} bursts of noise on {NOISY}")
+        say(f"{worker}: {', '.join(f'{n} {what}' for what, n in how.most_common())}")
+    say(f"{bursts} bursts of noise on {NOISY}")
     failed = sum(how[Category.HOST_FAILED] for how in ends.values())
-    _say(f"{failed} attempts ended as {Category.HOST_FAILED.value}")
+    say(f"{failed} attempts ended as {Category.HOST_FAILED.value}")
 
 
 def _space(number: int) -> str:
     return f"swathmill-{number}"
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def main() -> int:
@@ -330,28 +284,24 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("bench/out/hosts"))
     arguments = parser.parse_args()
     if os.geteuid() != 0:
-        _say("namespaces of the network are root's: run this as root")
+        say("namespaces of the network are root's: run this as root")
         return 2
-    more = {"HEARTBEAT_SECONDS": "2", "LEASE_SECONDS": "20", "RETRY_BUDGET": "3"}
-    os.environ |= {f"SWATHMILL_{name}": value for name, value in (ENVIRONMENT | more).items()}
-    out: Path = arguments.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    write_sample_archive(out / "archive")
-    run = HostsRun(
-        out=out,
-        archive=out / "archive",
-        storage=Storage.AZURITE,
-        seed=arguments.seed,
-        seconds=arguments.seconds,
-        patience=600.0,
-        real=False,
-        how=arguments.how,
-    )
-    verdict = run.chaos()
-    if not arguments.no_quiet:
-        run.quiet(verdict)
-    tell(verdict, out)
-    return 1 if verdict.violations else 0
+    settings = {"HEARTBEAT_SECONDS": "2", "LEASE_SECONDS": "20", "RETRY_BUDGET": "3"}
+
+    def make(out: Path, archive: Path) -> HostsRun:
+        return HostsRun(
+            out=out,
+            archive=archive,
+            storage=Storage.AZURITE,
+            seed=arguments.seed,
+            seconds=arguments.seconds,
+            patience=600.0,
+            real=False,
+            live=LIVE,
+            how=arguments.how,
+        )
+
+    return carry_out(arguments.out, settings, make, quiet=not arguments.no_quiet)
 
 
 if __name__ == "__main__":
