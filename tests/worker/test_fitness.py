@@ -184,7 +184,7 @@ def made(folder: Path) -> FileBlobs:
 def test_the_self_test_of_a_sound_machine_finds_nothing(tmp_path: Path) -> None:
     blobs = made(tmp_path)
     test = SelfTest(scratch=tmp_path / "scratch")
-    assert self_test(test, given(tmp_path), lambda: blobs) == ""
+    assert self_test(test, given(tmp_path), lambda: blobs, str) == ""
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -192,7 +192,7 @@ def test_the_self_test_names_what_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = made(tmp_path)
-    tested = partial(self_test, SelfTest(scratch=tmp_path / "scratch"))
+    tested = partial(self_test, SelfTest(scratch=tmp_path / "scratch"), maker=str)
     (tmp_path / "store").rename(tmp_path / "moved")
     assert "storage cannot be written" in tested(given(tmp_path), lambda: blobs)
     (tmp_path / "moved").rename(tmp_path / "store")
@@ -209,6 +209,12 @@ def test_the_self_test_names_what_is_broken(
         reading="none",
     )
     assert tested(with_tier, lambda: blobs) == "the sandbox does not work: no bubblewrap"
+    no_maker = partial(self_test, SelfTest(scratch=tmp_path / "scratch"), maker=lambda: "so")
+    said = "granules cannot be read, no maker begins: so"
+    assert no_maker(given(tmp_path), lambda: blobs) == said
+    runner = Settings(data_dir=tmp_path, storage="")
+    without = ChildSettings(settings=runner, cache=tmp_path, sandbox=None, reading="none")
+    assert no_maker(without, lambda: blobs) == "", "a runner makes nothing by makers"
     (tmp_path / "scratch").rmdir()
     assert "scratch cannot be written" in tested(given(tmp_path), lambda: blobs)
 

@@ -257,9 +257,9 @@ class Makers:
                     break
             if self._asking.poll(0):
                 return self._asking.recv_bytes(_MOST_MESSAGE)
-        except EOFError:
+        except (EOFError, ConnectionResetError):  # the latter where it left a question unread
             pass
-        except OSError:  # too long, or the connection broke
+        except OSError:  # too long, or half a message
             self.end()
             raise BadAnswerError("what was said is too long, or broke off") from None
         asking, self._asking = self._asking, None

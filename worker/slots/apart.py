@@ -19,8 +19,10 @@ from worker.phases.context import Context
 from worker.phases.reduce import reduce
 from worker.sandbox.makers import (
     INPUTS,
+    OUT,
     WORK,
     BadAnswerError,
+    MakerEndedError,
     MakerOrder,
     Makers,
     ReadingTier,
@@ -28,11 +30,20 @@ from worker.sandbox.makers import (
 from worker.sandbox.messages import Failed, Job, Progress
 from worker.slots import maker_answers
 from worker.slots.lent_blobs import MADE
-from worker.slots.maker_answers import SAID, Checked, CheckOrder, Made, MadeFile, MakeOrder
+from worker.slots.maker_answers import (
+    SAID,
+    Checked,
+    CheckOrder,
+    Made,
+    MadeFile,
+    MakeOrder,
+    TryOrder,
+)
 
 _GB = 10**9
 _MOST_FILES = 1000
 _LONGEST_MESSAGE, _LONGEST_NOTE = 4000, 200
+_TRIED = "self-test"  # a name for what a maker is tried with
 _ITS_CATEGORIES = frozenset(
     (
         Category.BAD_IMAGE_FORMAT,
@@ -60,6 +71,7 @@ class Apart:
 
     def __init__(self, makers: Makers, settings: Settings, tier: ReadingTier) -> None:
         self._makers = makers
+        self._tier = tier
         memory = int(settings.attempt_memory_gb * _GB)
         self._order = partial(
             _order,
@@ -77,6 +89,31 @@ class Apart:
     def inputs(self) -> Path:
         """The folder for an attempt's inputs."""
         return self._makers.home / INPUTS
+
+    def fault(self) -> str:
+        """Try a maker: it has to read and write what is its own, and no more; say what failed."""
+        makers = self._makers
+        try:
+            makers.begin(_TRIED, self._order)
+            try:
+                given, closed = self.inputs / _TRIED, makers.home / OUT / _TRIED
+                for path in (given, closed):
+                    path.write_bytes(b"x")
+                scratch = makers.home / WORK
+                not_its_own = closed if self._tier == "limits" else None
+                asked = TryOrder(path=given, closed=not_its_own, scratch=scratch)
+                makers.ask(pickle.dumps(asked))
+                said = SAID.validate_json(makers.hear())
+            finally:
+                makers.end()
+                makers.clear()
+        except MakerEndedError as error:
+            return f"it ended with {error.code}"
+        except (OSError, ValidationError, BadAnswerError) as error:
+            return f"{type(error).__name__}: {error}"
+        if isinstance(said, Checked):
+            return shown(said.other)[:_LONGEST_MESSAGE]
+        return said.message if isinstance(said, Failed) else "it said something else"
 
     def begin(self, job: Job) -> None:
         """Have a maker for a job's request."""

@@ -91,7 +91,7 @@ class WarmChild:
 
         job: Job | SelfTest = pickle.loads(data)
         if isinstance(job, SelfTest):
-            fault = self_test(job, self._given, self._connect)
+            fault = self_test(job, self._given, self._connect, self._apart.fault)
             if fault:
                 send(Failed(category=Category.HOST_FAILED, message=fault))
             else:

@@ -76,10 +76,10 @@ def test_once(scratch: Scratch, children: Children) -> str:
                 late.cancel()
     except (OSError, SwathmillError) as error:
         return str(error) or type(error).__name__
+    words = ended.log.strip().splitlines() if ended is not None else []
     for message in said:
         if isinstance(message, Failed):
-            return message.message
+            return f"{message.message} ({words[-1]})" if words else message.message
         if isinstance(message, Succeeded):
             return ""
-    words = ended.log.strip().splitlines() if ended is not None else []
     return f"the child that tests ended without a word: {words[-1] if words else 'nothing said'}"

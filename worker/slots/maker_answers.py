@@ -52,6 +52,15 @@ class CheckOrder:
     scratch: Path
 
 
+@dataclass(frozen=True, kw_only=True)
+class TryOrder:
+    """Read a file, write it to the `scratch` folder, and find another one, if any, `closed`."""
+
+    path: Path
+    closed: Path | None
+    scratch: Path
+
+
 class MadeFile(BaseModel):
     """A file that a maker made, with what it says of it; `keep`: its next reader may run here."""
 
@@ -73,7 +82,10 @@ class Made(BaseModel):
 
 
 class Checked(BaseModel):
-    """The granule can be read; `other` is which one it holds than its name says, "" if none."""
+    """The granule can be read; `other` is which one it holds than its name says, "" if none.
+
+    Of a maker that is tried `other` is what it found wrong.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -143,7 +155,10 @@ class MakerAnswers:
                 told = time.monotonic()
                 say(Progress(fraction=min(1.0, max(0.0, share)), note=note))
 
-        asked: MakeOrder | CheckOrder = pickle.loads(question)
+        asked: MakeOrder | CheckOrder | TryOrder = pickle.loads(question)
+        if isinstance(asked, TryOrder):
+            say(Checked(other=self._tried(asked)))
+            return
         if isinstance(asked, CheckOrder):
             try:
                 said: Said = Checked(other=checked(asked.path, asked.values, apart=asked.apart))
@@ -171,6 +186,20 @@ class MakerAnswers:
             say(Made(files=tuple(context.made)))
         except Exception as error:  # noqa: BLE001 - as above
             say(failure(error, scratch, context))
+
+    @staticmethod
+    def _tried(asked: TryOrder) -> str:
+        try:
+            (asked.scratch / asked.path.name).write_bytes(asked.path.read_bytes())
+        except OSError as error:
+            return f"what is its own is closed to it: {error}"
+        if asked.closed is None:
+            return ""
+        try:
+            asked.closed.read_bytes()
+        except OSError:
+            return ""
+        return "it can open what is not its own"
 
 
 def prepare(memory: int) -> MakerAnswers:

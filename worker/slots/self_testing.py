@@ -18,14 +18,19 @@ from worker.sandbox.messages import ChildSettings, SelfTest
 _NO_BLOB = "self-test"  # asked for to see whether storage answers
 
 
-def self_test(test: SelfTest, given: ChildSettings, blobs: Callable[[], Blobs]) -> str:
-    """Do what attempts begin with; return what failed, "" for nothing. Runs in a warm child."""
+def self_test(
+    test: SelfTest, given: ChildSettings, blobs: Callable[[], Blobs], maker: Callable[[], str]
+) -> str:
+    """Do what attempts begin with; return what failed, "" for nothing. Runs in a warm child.
+
+    `maker` tries a maker, and returns what failed. A runner has none, as it has no storage.
+    """
     if fault := unwritable(given.settings, given.cache, test.scratch):
         return fault
     if fault := _unanswering(given, blobs):
         return f"storage: {fault}"
-    if fault := _unanswering(given, blobs):
-        return f"storage does not answer: {fault}"
+    if given.settings.storage.get_secret_value() and (fault := maker()):
+        return f"granules cannot be read, no maker begins: {fault}"
     if test.sandbox and given.sandbox is not None and (fault := sandbox.fault(given.sandbox)):
         return f"the sandbox does not work: {fault}"
     return ""

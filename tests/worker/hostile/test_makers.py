@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import pickle
 import resource
 import signal
 import socket
@@ -12,13 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import pyproj
 import pytest
+from pydantic import SecretStr
 
 from processes import confine
+from processes.reading_rights import shut_in
 from reprojection.read.completeness import WHOLE
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
@@ -42,10 +45,10 @@ from worker.sandbox.makers import (
     is_being_written,
     start_server,
 )
-from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, Succeeded
+from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, SelfTest, Succeeded
 from worker.slots import maker_answers
 from worker.slots.apart import Apart
-from worker.slots.child import perform
+from worker.slots.child import WarmChild, perform
 from worker.slots.lent_blobs import MADE
 
 pytestmark = pytest.mark.slow
@@ -229,6 +232,7 @@ class Bench:
     blobs: FileBlobs
     settings: Settings
     file: ArtifactFile
+    server: int
     count: int = 0
     told: list[tuple[float, str]] = field(default_factory=list)
     last: tuple[Job, Context] = field(init=False)
@@ -343,7 +347,9 @@ def bench(
     made = Makers(orders, home)
     apart = Apart(made, settings, "limits")
     try:
-        yield Bench(apart=apart, makers=made, blobs=blobs, settings=settings, file=file)
+        yield Bench(
+            apart=apart, makers=made, blobs=blobs, settings=settings, file=file, server=server
+        )
     finally:
         with suppress(ProcessLookupError):
             os.kill(made._pid or server, signal.SIGKILL)  # whatever the test is about
@@ -904,3 +910,100 @@ def test_a_file_of_a_maker_becomes_its_childs(
         os.chown(folder / "a.tif", 54321, 54321)
         taken = made.makers.take("a.tif", MADE).stat()
     assert (taken.st_uid, taken.st_gid) == (0, 0)
+
+
+@pytest.mark.parametrize("tier", ["limits", "none"])
+def test_a_maker_that_begins_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: makers_module.ReadingTier
+) -> None:
+    """And the next request has one of its own."""
+    with bench(tmp_path, monkeypatch, say_nothing) as made:
+        apart = Apart(made.makers, made.settings, tier)
+        assert apart.fault() == ""
+        assert made.left() == []
+        tried = made.maker
+        assert _gone(tried)
+        assert isinstance(made.attempt(), Succeeded)
+        assert made.maker != tried
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise OSError(38, "Function not implemented")
+
+
+def _everything(read: list[str], write: list[str], *, shared: bool) -> None:
+    del read, write, shared
+
+
+@pytest.mark.parametrize(
+    ("instead", "fault"),
+    [
+        (_refuse, "it ended with 70"),
+        (_everything, "it can open what is not its own"),
+        (
+            lambda read, _write, **more: shut_in(read, [], **more),
+            "what is its own is closed to it: [Errno 13]",
+        ),
+    ],
+)
+def test_a_maker_that_cannot_begin_or_is_not_confined_is_a_fault(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    instead: Callable[..., None],
+    fault: str,
+) -> None:
+    if makers_module.reading_tier() != "limits":
+        pytest.skip("no tier limits here")
+    monkeypatch.setattr(makers_module, "shut_in", instead)
+    # Else the user id of its own closes the folders, too.
+    with bench(tmp_path, monkeypatch, say_nothing, shared=True) as made:
+        assert made.apart.fault().startswith(fault)
+        assert made.left() == []
+
+
+def test_a_server_of_makers_that_is_gone_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bench(tmp_path, monkeypatch, say_nothing) as made:
+        os.kill(made.server, signal.SIGKILL)
+        until(lambda: _gone(made.server), 20)
+        assert made.apart.fault()
+
+
+@pytest.mark.parametrize(
+    ("instead", "code", "words"),
+    [
+        (shut_in, 0, "succeeded"),
+        (_refuse, 1, "granules cannot be read, no maker begins: it ended with 70"),
+    ],
+)
+def test_a_child_whose_makers_cannot_begin_says_so_in_its_self_test(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    instead: Callable[..., None],
+    code: int,
+    words: str,
+) -> None:
+    monkeypatch.setattr(makers_module, "shut_in", instead)
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        storage=SecretStr(f"file:{tmp_path}/store"),
+        redis_url=SecretStr("redis://127.0.0.1:1"),  # nothing here calls it
+    )
+    FileBlobs(tmp_path / "store" / "blobs").create(CONTAINERS)
+    tier = makers_module.reading_tier()
+    given = ChildSettings(settings=settings, cache=tmp_path / "c", sandbox=None, reading=tier)
+    heard, reports = Pipe(duplex=False)
+    with bench(tmp_path, monkeypatch, say_nothing, shared=True) as made:
+        pid = os.fork()
+        if pid == 0:  # a child changes its own limits
+            code = 70
+            try:
+                test = SelfTest(scratch=made.settings.data_dir)
+                code = WarmChild(given, made.makers)(pickle.dumps(test), reports)
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        said = heard.recv_bytes().decode()
+    if makers_module.reading_tier() == "limits":
+        assert (os.waitstatus_to_exitcode(status), words in said) == (code, True), said
