@@ -15,7 +15,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Attempt, State
 from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import split_blob
-from tasks.tables import workers
+from tasks.tables import protocol, transitions, workers
 from tests.archives.servers import without_structure
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until
@@ -187,13 +187,13 @@ def test_a_slot_keeps_its_child_until_an_attempt_fails(stack: Stack, process: Pr
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    with disk_of(tmp_path / "disk", "1m") as disk:
+    """A file system of 80 megabytes, of which collections leave 64 free."""
+    with disk_of(tmp_path / "disk", "80m") as disk:
         yield disk
 
 
-@pytest.mark.provokes(Category.OUT_OF_DISK)
-def test_a_granule_larger_than_the_worker_disk(
+@pytest.mark.provokes(Category.OUT_OF_DISK, Category.DISK_SHARED)
+def test_a_granule_larger_than_the_worker_disk_and_one_beside_other_attempts(
     stack: Stack, process: Process, small_disk: Path
 ) -> None:
     store, clock = stack.world.runtime.store, stack.world.runtime.clock
@@ -202,11 +202,31 @@ def test_a_granule_larger_than_the_worker_disk(
         (row,) = [row for row in workers.list_workers(store) if row.name == process.name]
         return row
 
+    until(lambda: bool(workers.list_workers(store)), 30, "the large worker has beaten")
     assert workers.order_hold(store, clock, large().name, large().started, workers.Hold.DRAINED)
     sequence = large().sequence
     until(lambda: large().sequence > sequence + 1, 30, "the large worker has read its hold")
-    stack.worker("cramped", DATA_DIR=small_disk, SLOTS=1)
-    spec = granule(stack, 6, lambda data: data.ljust(2_000_000, b"x"))
+    cramped = stack.worker("cramped", DATA_DIR=small_disk, SLOTS=1)
+    until(lambda: cramped.says("worker starts"), 30, "the small worker has started")
+    fits = granule(stack, 7, lambda data: data.ljust(500_000, b"x"))
+    other = small_disk / "scratch" / "neighbour" / "attempt"
+    other.mkdir(parents=True)
+    (other / "output").write_bytes(bytes(18_000_000))
+    stack.world.plan(fits)
+    stack.send(fits.key)
+    end = end_of(stack, fits.key)
+    assert (end.worker, end.category) == ("cramped", Category.DISK_SHARED), end
+    assert "; other attempts held 0.018 GB of the disk" in end.message
+    task = stack.world.task(fits.key)
+    assert (task.state, task.retries, task.losses) == (State.READY, 0, 1)
+    (other / "output").unlink()
+    protocol.change_task(
+        stack.world.runtime, fits.key, lambda found: transitions.wake(found, found.not_before)
+    )
+    stack.send(fits.key)
+    until(lambda: stack.world.task(fits.key).state is State.DONE, 30, "there was room for it")
+
+    spec = granule(stack, 6, lambda data: data.ljust(20_000_000, b"x"))
     stack.world.plan(spec)
     stack.send(spec.key)
     end = end_of(stack, spec.key)
