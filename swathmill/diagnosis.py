@@ -69,7 +69,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("Azurite", lambda: _for_azurite(folder, "Azurite", _azurite)),
         ("Redis", _redis),
         ("sandbox", lambda: _sandbox(settings)),
-        ("granules", _reading),
+        ("granules", reading_finding),
         ("mail", lambda: _mail(settings)),
         ("sources", lambda: sources_finding(settings)),
         ("proxies", lambda: proxies_finding(os.environ)),
@@ -224,7 +224,8 @@ def _sandbox(settings: Settings) -> Finding:
     )
 
 
-def _reading() -> Finding:
+def reading_finding() -> Finding:
+    """Say in which tier strangers' files are read."""
     tier = makers.reading_tier()
     return Finding(
         subject="granules",
