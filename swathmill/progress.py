@@ -53,17 +53,17 @@ class ProgressView:
             self._show_bars(self._bars, status)
             return
         line = describe(status)
-        if self._newest and status.outputs:
-            line += f", newest {self._newest}"
         if line != self._last_line and now >= self._next_line_at:
             self._console.print(line, markup=False)
             self._last_line = line
             self._next_line_at = now + LINE_SECONDS
 
     def arrived(self, name: str) -> None:
-        """Show the name of a file that has arrived, with the number of results."""
+        """Show the name of a file that has arrived: beside the number of results, or in a line."""
         self._newest = name
-        if self._bars is not None and _RESULTS in self._rows:
+        if self._bars is None:
+            self.say(f"made {name}")
+        elif _RESULTS in self._rows:
             self._bars.update(self._rows[_RESULTS], note=_made(name))
 
     def say(self, text: str) -> None:

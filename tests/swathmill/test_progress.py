@@ -26,16 +26,21 @@ def shown(*states: RequestStatus) -> str:
         )
 
 
-def test_the_file_that_came_last_is_named_beside_the_number_of_results() -> None:
+def test_each_file_is_named_that_came_on_a_terminal_the_last_one() -> None:
     running = RequestStatus(id="r", state=RequestState.RUNNING, outputs=4, delivered=1)
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
         with ProgressView(console) as view:
             view.show(running, now=0.0)
-            view.arrived("Lai_1km.2012-01-09.tif")
+            for day in ("01", "09"):
+                view.arrived(f"Lai_1km.2012-01-{day}.tif")
             view.show(running, now=10.0)
         assert isinstance(console.file, io.StringIO)
-        assert "newest Lai_1km.2012-01-09.tif" in console.file.getvalue()
+        said = console.file.getvalue()
+        if terminal:
+            assert "made, newest Lai_1km.2012-01-09.tif" in said
+        else:
+            assert "made Lai_1km.2012-01-01.tif\nmade Lai_1km.2012-01-09.tif\n" in said
 
 
 def test_planning_and_writing_each_have_a_bar_until_they_are_over() -> None:
