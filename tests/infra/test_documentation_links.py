@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import MEASUREMENTS
+from tests.proofs import PROOFS
 from tests.swathmill.command_names import command_names
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +38,13 @@ def test_make_targets_that_pages_name_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for target in re.findall(r"`make ([a-z-]+)", page.read_text()):
         assert target in targets, target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_proofs_and_measurements_that_pages_name_exist(page: Path) -> None:
+    known = {"bench": {*MEASUREMENTS, "NAME"}, "proofs": {*PROOFS, "list", "fuzz", "NAME"}}
+    for target, name in re.findall(r"make (bench|proofs) ONLY=([\w-]+)", page.read_text()):
+        assert name in known[target], name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
