@@ -19,7 +19,8 @@ MEASUREMENTS = {
         modules=("bench.reproject", "bench.calls", "bench.swath", "bench.end_to_end"),
     ),
     "request": Measurement(
-        what="whole requests beside a script, warm and cold [--rounds 5 --only Q1,Q4 --archive F]",
+        what="whole requests beside a script, warm and cold, or [--makers] what makers cost "
+        "[--rounds 5 --only Q1,Q4 --archive F]",
         modules=("bench.request",),
     ),
     "results": Measurement(

@@ -1,6 +1,6 @@
 """Whole requests beside the script that a scientist would write.
 
-    python -m bench.request [--rounds N] [--only Q1,Q4] [--archive FOLDER]
+    python -m bench.request [--rounds N] [--only Q1,Q4] [--archive FOLDER] [--makers]
 
 In each round the sides take turns: the script at DEFLATE level 1, at the default level, a request
 on a running stack ("warm"), and `swathmill run` ("cold"). All use the same cores. The stack is new
@@ -8,6 +8,9 @@ in each round, since it would reuse what it has made; it warms up with a request
 over other granules. CPU time is that of all processes from submission to the last file in the
 folder: of the stack, of its children that have ended, and of the client. The rasters of both sides
 are compared. The useful share of CPU is sampled in a round of its own (bench/request/probe).
+
+With `--makers` the sides are a warm request as it is, and one whose children open granules
+themselves: what makers cost.
 """
 
 import argparse
@@ -23,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.request import meter, ours
+from bench.request import makers, meter, ours
 from bench.request.agree import agreement
 from bench.request.cases import Case, cases
 from bench.request.meter import Spent
@@ -199,6 +202,10 @@ def archive_of(case: Case, kept: Path, real: Path | None) -> Path:
     return folder
 
 
+def _formats() -> str:
+    return subprocess.run(["gdalwarp", "--formats"], capture_output=True, text=True).stdout
+
+
 def main() -> None:
     """Measure, print the tables, and keep all under bench/out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -206,12 +213,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of cases, such as Q1,Q4")
     parser.add_argument("--archive", type=Path, help="folder with real leaf area granules")
     parser.add_argument("--granules", type=Path, default=OUT / "granules", help="made granules")
+    parser.add_argument("--makers", action="store_true", help="measure what makers cost")
     given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile the product again
     named = os.environ.get("SWATHMILL_TEST_GRANULES", "")
     real = given.archive or (Path(named) if named else None)
-    formats = subprocess.run(["gdalwarp", "--formats"], capture_output=True, text=True).stdout
-    if "HDF4" not in formats:
+    if not given.makers and "HDF4" not in _formats():
         parser.error("gdalwarp with HDF4 is needed: on Debian, apt install gdal-bin")
     become_subreaper()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what runs is stopped on the way
@@ -220,6 +227,11 @@ def main() -> None:
     given.granules.mkdir(parents=True, exist_ok=True)
     archives = [archive_of(case, given.granules.resolve(), real) for case in wanted]
     with tempfile.TemporaryDirectory(prefix="swathmill-bench-") as name:
+        if given.makers:
+            for case, archive in zip(wanted, archives, strict=True):
+                told = makers.price(case, archive, Path(name) / case.name, given.rounds)
+                sys.stdout.write(f"{case.title}\n\n{told}\n")
+            return
         for turn in range(given.rounds):
             for case, archive, found in zip(wanted, archives, all_found, strict=True):
                 one_round(case, archive, Path(name) / case.name, found, turn)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from bench.request import meter
+from bench.request import makers, meter
 from bench.request.agree import agreement
 from bench.request.cases import SCRIPTS, cases
 from bench.request.ours import PROBE
@@ -101,3 +101,25 @@ def test_each_case_has_its_script_and_a_warm_up_of_other_days() -> None:
         assert (SCRIPTS / case.script).is_file()
         assert case.warm_up.products == case.request.products
         assert case.warm_up.time.end < case.request.time.start
+
+
+def test_the_table_of_what_makers_cost_has_the_median_of_pairs() -> None:
+    pairs = [(11.0, 10.0), (10.2, 10.0), (30.0, 20.0)]  # the median of ratios, not of sums
+    assert makers.table(pairs).splitlines()[-1] == "| median | 11.00 | 10.00 | +10.0% |"
+
+
+def test_children_open_granules_themselves_where_makers_are_measured() -> None:
+    """The other side of what makers cost: without this both sides would be the same."""
+    code = (
+        "import os, sys, worker.slots.child as child\n"
+        "from reprojection.read import kept\n"
+        "from tasks.settings import Settings\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    no_makers = child.Apart(None, Settings(), 'limits') is None\n"
+        "    os._exit(0 if no_makers and kept._STORE._bound > 0 else 1)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    environment = os.environ | makers.IN_CHILD
+    environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)

@@ -3,6 +3,8 @@
 Python loads it by its name from PYTHONPATH. A thread looks every 10 ms at the CPU time that the
 main thread has used since its last look, and adds it to the part that the main thread's innermost
 known module belongs to. The sums are in a mapped file: they outlive a process that is killed.
+
+With SWATHMILL_BENCH_IN_CHILD it samples nothing: children open granules themselves, without makers.
 """
 
 import _thread
@@ -12,6 +14,7 @@ import struct
 import sys
 import time
 from types import CodeType, FrameType
+from typing import Any
 
 PARTS = ("decode", "kernel", "encode", "transfer", "other")
 MODULES = {
@@ -90,5 +93,20 @@ def _start() -> None:
         _thread.start_new_thread(_sample, (_thread.get_ident(), folder))
 
 
-os.register_at_fork(after_in_child=_start)
-_start()
+def _open_in_child() -> None:
+    """Have a child that is being forked open granules itself, as makers do."""
+    child = sys.modules.get("worker.slots.child")
+    kept = sys.modules.get("reprojection.read.kept")
+    if child is not None and kept is not None:
+
+        def no_makers(_makers: object, settings: Any, _tier: object) -> None:
+            kept.keep_granules(min(kept.KEPT_BYTES, int(settings.attempt_memory_gb * 1e9) // 16))
+
+        vars(child)["Apart"] = no_makers
+
+
+if os.environ.get("SWATHMILL_BENCH_IN_CHILD"):
+    os.register_at_fork(after_in_child=_open_in_child)
+else:
+    os.register_at_fork(after_in_child=_start)
+    _start()
