@@ -217,6 +217,8 @@ class Makers:
         if self._asking is not None and request == self._request:
             return
         self.end()
+        for name in (INPUTS, WORK, OUT):
+            (self.home / name).mkdir(mode=0o755, exist_ok=True)
         self.clear()
         ours, theirs = _pair()
         with theirs:
@@ -226,8 +228,6 @@ class Makers:
 
     def clear(self) -> None:
         """Empty the home; its folders stay, for the maker is bound to them."""
-        for name in (INPUTS, WORK, OUT):
-            (self.home / name).mkdir(mode=0o755, exist_ok=True)
         out = self.home / OUT
         for number, left in enumerate([*(self.home / WORK).iterdir()]):
             # Removed where the maker, which may be hostile, puts no link in the way.
@@ -251,11 +251,9 @@ class Makers:
         if self._asking is None:
             raise MakerEndedError(_EX_SOFTWARE)
         try:
-            while not self._asking.poll(0):
-                # A process that the maker left behind may hold its end of the connection.
-                if self._server in wait([self._asking, self._server]):
-                    break
-            if self._asking.poll(0):
+            # A process that the maker left behind may hold its end of the connection. What the
+            # maker said last is there when its server says that it has ended.
+            if self._asking in wait([self._asking, self._server]) or self._asking.poll(0):
                 return self._asking.recv_bytes(_MOST_MESSAGE)
         except (EOFError, ConnectionResetError):  # the latter where it left a question unread
             pass

@@ -11,6 +11,7 @@ import os
 import pickle
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Literal
@@ -131,6 +132,12 @@ class MakerContext(Context):
         )
 
 
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """Return the settings of makers, which have no secret. They take as long as a small attempt."""
+    return Settings()
+
+
 class MakerAnswers:
     """Answers the questions of a child; keeps granules between them."""
 
@@ -139,7 +146,6 @@ class MakerAnswers:
         gc.set_threshold(*COLLECT)
         os.umask(0o022)
         keep_granules(min(KEPT_BYTES, memory // 32))
-        self._settings = Settings()  # once: it takes as long as a third of a small attempt
 
     def __call__(self, question: bytes, to: Connection) -> None:
         """Answer a pickled question."""
@@ -174,7 +180,7 @@ class MakerAnswers:
             inputs=asked.job.inputs,
             scratch=scratch,
             given=asked.inputs,
-            settings=self._settings,
+            settings=settings(),
             blobs=LentBlobs((), scratch),
             cache=None,
             tell=tell,

@@ -443,6 +443,20 @@ def test_a_maker_holds_no_descriptor_of_the_worker(
     assert not pipes.keys() & ours
 
 
+def test_what_a_maker_said_last_is_heard_though_its_end_is_told_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, server = socket.socketpair()
+    heard, said = Pipe()
+    with ours, server, heard, said:
+        made = Makers(ours, tmp_path)
+        made._asking = heard
+        said.send_bytes(b"made")
+        server.send(b"0")
+        monkeypatch.setattr(makers_module, "wait", lambda _ends: [ours])
+        assert made.hear() == b"made"
+
+
 def test_a_library_that_closes_what_it_had_opened_closes_no_other_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -633,10 +647,12 @@ def test_each_request_has_a_maker_of_its_own(
 
     with bench(tmp_path, monkeypatch, tell) as made:
         said = []
-        for request in ("a", "a", "b", "a"):
+        for request, next_one in zip("aaba", "abab", strict=True):
             found = made.attempt(request)
             assert isinstance(found, Succeeded), found
             assert made.left() == []
+            if next_one != request:  # a maker may write after its attempt
+                (made.makers.home / WORK / "late").write_text(request)
             said.append(made.blobs.get_bytes(*split_blob(found.files[0].blob)).decode())
     who = [one.split()[0] for one in said]
     assert who[0] == who[1]
