@@ -4,6 +4,7 @@ The words of POLICY:
 
 - `RLIMIT_NAME=NUMBER`: a resource limit.
 - `tasks=NUMBER`: processes and threads that the user may have beyond those that are there.
+- `parent=NUMBER`: the process that starts this one, with which the program ends.
 - `user=NUMBER`: the user id to take; `search` with it: it may pass folders that are closed to it.
 - `processor=NUMBER`: a processor that it may run on; without any, all that there are.
 - `read=PATH`, `write=PATH`: files for Landlock; without any there is no Landlock.
@@ -31,6 +32,8 @@ FAILED = 78  # EX_CONFIG: the confinement itself failed
 PROXY_PORT = 3128
 NICE = 19  # a reduction gives way to everything else that wants the processor
 
+_PR_SET_PDEATHSIG = 1
+_SIGKILL = 9  # the module `signal` takes long to import
 _PR_SET_KEEPCAPS = 8
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_READ = 23
@@ -71,6 +74,9 @@ def main() -> None:
             become(int(words["user"]), search="search" in words)
         else:
             drop_capabilities()
+        # Afterwards: the kernel forgets it when a process takes another user id (prctl(2)).
+        if "parent" in words:
+            end_with(int(words["parent"]))
         others = own_tasks() if shared else 0
         limit("RLIMIT_NPROC", others + int(words["tasks"]))
         for name, value in given:
@@ -96,6 +102,13 @@ def main() -> None:
     except OSError as error:
         sys.stderr.write(f"{program[0]} cannot be started: {error.strerror}\n")
         raise SystemExit(127) from None
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends; end at once if it has ended."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "parent-death signal")
+    if os.getppid() != parent:
+        raise SystemExit(FAILED)
 
 
 def hand_over_listener(number: int) -> None:

@@ -241,6 +241,7 @@ class _Fork:
         self.rights = rights
         asked, self._asking = os.pipe()
         self._reading, writing = os.pipe()
+        parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._asking)
@@ -248,7 +249,7 @@ class _Fork:
             null = os.open(os.devnull, os.O_RDWR)
             for number in (calls, answers):
                 os.dup2(null, number)
-            _answer_calls(asked, writing, rights)
+            _answer_calls(parent, asked, writing, rights)
         os.close(asked)
         os.close(writing)
         self.goes_on = True
@@ -288,7 +289,7 @@ class _Fork:
         return os.waitpid(self._pid, 0)[1]
 
 
-def _answer_calls(asked: int, writing: int, rights: Rights) -> NoReturn:
+def _answer_calls(parent: int, asked: int, writing: int, rights: Rights) -> NoReturn:
     """Answer calls in the fork until one fails, and end without any clean-up.
 
     Whatever state a bad file left in the C library ends with the process.
@@ -296,6 +297,8 @@ def _answer_calls(asked: int, writing: int, rights: Rights) -> NoReturn:
     code = 1
     try:
         _confine(rights)
+        if not die_with_parent(parent):  # a call may never return
+            os._exit(code)
         with os.fdopen(writing, "wb") as pipe:
             for left in reversed(range(_CALLS_OF_A_FORK)):
                 _, function, args, kwargs = pickle.loads(_receive(asked, None))

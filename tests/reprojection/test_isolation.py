@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from processes import proctree
 from processes.reading_rights import can_shut_in
 from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
 from reprojection.read import isolation
@@ -23,6 +25,7 @@ from reprojection.read.granule import open_granule
 from reprojection.read.isolation import ReadingProcess, Rights, run_in_fork
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +150,33 @@ def test_a_fork_ends_with_its_parent() -> None:
         parent.send_signal(signal.SIGKILL)
         # The fork holds the pipe's other end for as long as it lives.
         assert parent.stdout.read() == b""
+
+
+def stay(to: Path) -> None:
+    (to / "begun").write_text(str(os.getpid()), "ascii")
+    while True:
+        signal.pause()
+
+
+def test_a_call_ends_with_the_process_that_forked_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the middle of a call that does not return, and where its caller is killed, too."""
+    monkeypatch.setattr(proctree, "kill_group", lambda _group: None)  # what the caller would do
+    begun = tmp_path / "begun"
+    with ReadingProcess(writing=tmp_path) as reading, ThreadPoolExecutor(1) as threads:
+        call = threads.submit(reading.run, stay, tmp_path)
+        until(lambda: begun.exists() and bool(begun.read_text("ascii")))
+        fork = int(begun.read_text("ascii"))
+        try:
+            assert reading._child is not None
+            reading._child.kill()
+            until(lambda: not proctree.alive(fork), 20)
+        finally:
+            if proctree.alive(fork):
+                proctree.kill(fork)
+        with pytest.raises(UnreadableGranuleError):
+            call.result()
 
 
 def attacks(given: Path, secret: str, port: int) -> Mapping[str, Callable[[], object]]:

@@ -3,18 +3,24 @@
 import importlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import pytest
 
 from processes import proctree
 from tests.waiting import until
+from worker.sandbox import sandbox
+from worker.sandbox.confined import run_confined, run_shipped
+from worker.sandbox.guard import JOB, guard, order
 from worker.sandbox.makers import Makers
 from worker.sandbox.messages import Ended, Message, Progress, encode
 
@@ -443,3 +449,61 @@ def test_children_are_there_before_the_first_job_and_gone_after_the_last(tmp_pat
     assert lines[:2] == ["left []", "guards 2"]
     assert lines[2] == "guards 2", "a child that failed is replaced at once"
     assert ended(lines).kept
+
+
+STAYS = """
+import pathlib, signal, sys
+pathlib.Path(sys.argv[2], "begun").touch()
+while True:
+    signal.pause()
+"""
+
+
+def run_what_stays(folder: str, way: str, reports: Connection) -> int:
+    """Run a program that does not end, in a tier, or as a shipped package."""
+    del reports
+    package, inputs, outputs, temporary = (
+        Path(folder, name) for name in ("package", "inputs", "outputs", "temporary")
+    )
+    places = sandbox.Places(package=package, inputs=inputs, outputs=outputs, temporary=temporary)
+    bounds = sandbox.SandboxLimits(memory=2**30, seconds=600.0, processes=4, output=2**20)
+    if way == "shipped":
+        run_shipped(("python", str(places.package / "run.py")), places, bounds)
+        return 0
+    if way.endswith("shared user id"):
+        sandbox.own_user = lambda _: None  # type: ignore[assignment]
+    tier: sandbox.Tier = "bubblewrap" if way == "bubblewrap" else "limits"
+    run_confined(tier, ("python", "run.py"), places, bounds)
+    return 0
+
+
+@pytest.mark.parametrize("way", ["limits", "limits, shared user id", "bubblewrap", "shipped"])
+def test_nothing_outlives_a_guard_that_is_killed(tmp_path: Path, way: str) -> None:
+    """Also where no worker is left that would end it."""
+    if way == "bubblewrap" and (problem := sandbox.probe_bubblewrap()):
+        pytest.skip(f"bubblewrap does not work here: {problem}")
+    for name in ("package", "inputs", "outputs", "temporary", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "package" / "run.py").write_text(STAYS, "utf-8")
+    ours, theirs = Pipe()
+    killed = os.fork()
+    if killed == 0:
+        with suppress(BaseException):
+            ours.close()
+            guard(theirs, 2**32, tmp_path / "home")
+        os._exit(0)
+    theirs.close()
+    ours.send_bytes(pickle.dumps(do_work))
+    ours.send_bytes(order(JOB, 1, pickle.dumps(partial(run_what_stays, str(tmp_path), way))))
+    tree: list[int] = []
+    try:
+        until((tmp_path / "outputs" / "begun").exists)
+        tree = proctree.descendants(killed)
+        assert len(tree) >= 3, "the server of makers, the child, and the program"
+        os.kill(killed, signal.SIGKILL)
+        os.waitpid(killed, 0)
+        until(lambda: not any(map(proctree.alive, tree)), 20)
+    finally:
+        for pid in filter(proctree.alive, [*tree, *proctree.descendants(killed)]):
+            proctree.kill(pid)
+        ours.close()

@@ -315,6 +315,7 @@ def command_line(
     if tier == "bubblewrap":
         launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
         return [*_bubblewrap(places, bounds), "--", *launcher, *policy, "--", *program]
+    policy += [f"parent={os.getpid()}"]  # bubblewrap ends by itself
     folders = (places.package, places.inputs, places.environment)
     read = (*readable(), *(str(folder) for folder in folders if folder is not None), *KERNEL)
     policy += [f"read={path}" for path in read]
