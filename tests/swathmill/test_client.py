@@ -224,9 +224,9 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("name", ["../outside.tif", "/etc/outside.tif", "a/../../outside.tif"])
+@pytest.mark.parametrize("name", ["../outside.tif", "{}/outside.tif", "a/../../outside.tif"])
 def test_a_result_is_never_written_outside_its_folder(tmp_path: Path, name: str) -> None:
-    evil = RESULT.model_copy(update={"name": name})
+    evil = RESULT.model_copy(update={"name": name.format(tmp_path)})
     with pytest.raises(ApiError, match="outside"):
         client(lambda _: httpx.Response(200, content=CONTENT)).download(evil, tmp_path / "out")
 

@@ -488,7 +488,9 @@ def _in_made(context: Context, name: str, make: Callable[[Path], object]) -> Non
 
 
 def link_to_a_secret(context: Context) -> None:
-    _in_made(context, "a.tif", lambda path: path.symlink_to("/etc/hostname"))
+    # Nothing of the machine's: without the guard its owner or its place changes.
+    secret = context.scratch.parent.parent / "elsewhere" / "theirs"
+    _in_made(context, "a.tif", lambda path: path.symlink_to(secret))
 
 
 def folder_that_is_a_link(context: Context) -> None:
