@@ -31,23 +31,23 @@ PATIENCE = 20.0
 class Looks:
     """Counts how often rows of requests are read, and by how many calls."""
 
-    def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wanted: list[int] = []
         self.broken = False
-        really = RequestTable(runtime.store).etags
+        really = RequestTable.etags
 
-        def etags(requests: tuple[str, ...]) -> dict[str, str]:
+        def etags(table: RequestTable, requests: tuple[str, ...]) -> dict[str, str]:
             self.wanted.append(len(requests))
             if self.broken:
                 raise StoreError("gone")
-            return really(requests)
+            return really(table, requests)
 
-        monkeypatch.setattr(RequestTable(runtime.store), "etags", etags)
+        monkeypatch.setattr(RequestTable, "etags", etags)
 
 
 @pytest.fixture
-def looks(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Looks:
-    return Looks(runtime, monkeypatch)
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
 
 
 def run(watching: Callable[[RequestWatch], Awaitable[None]], runtime: Runtime) -> None:

@@ -86,7 +86,8 @@ def test_no_process_imports_the_sdk_without_need(module: str, tmp_path: Path) ->
     script = f"""
 import sys, {module}
 from tasks.run.connect import connect_storage
-connect_storage("file:{tmp_path}").requests.live()
+from tasks.tables.request_table import RequestTable
+RequestTable(connect_storage("file:{tmp_path}").store).live()
 print([name for name in sys.modules if name.split(".")[0] == "azure"])
 """
     done = subprocess.run(
