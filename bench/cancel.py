@@ -23,16 +23,17 @@ from service_manager.options import ManagerOptions
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.server import Server
-from tasks.model.model import RequestOrder
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.bag import protocol
+from tasks.bag.model import RequestOrder
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.bag.transitions import RetryPolicy
 from tasks.request.document import Request, parse_request
-from tasks.run.connect import connect
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan, PlannedTask
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import protocol, request_operations
-from tasks.tables.runtime import Runtime
-from tasks.tables.transitions import RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 

@@ -40,10 +40,11 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.server import Server
+from tasks.bag import workers
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.run.connect import connect_storage
-from tasks.tables import manager_rows, workers
-from tasks.tables.runtime import Runtime
+from tasks.operators import manager_rows
+from tasks.service.connect import connect_storage
 
 # Containers, and the service of docker-compose.yml that each is.
 CONTAINERS = {

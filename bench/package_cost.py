@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.model.packages import PackageArchive, load_package, pack, unpack
+from tasks.packages.packages import PackageArchive, load_package, pack, unpack
 from tasks.settings import Settings
 from worker.files.unpacked import Unpacked
 from worker.sandbox.confined import run_confined

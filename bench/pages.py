@@ -30,18 +30,19 @@ from portal.core.identity import COOKIE
 from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
-from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import SHARDS, shard
+from tasks.bag import task_table, workers
+from tasks.bag.model import Phase, RequestState, State, Task, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import SHARDS, shard
+from tasks.bag.task_rows import Interest
+from tasks.bag.workers import WorkerRow
 from tasks.request.document import Request, parse_request
-from tasks.run.connect import connect
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, RequestRow
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tasks.storage.store import Operation
-from tasks.tables import request_operations, task_table, workers
-from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.workers import WorkerRow
 
 OUT = Path(__file__).parent / "out"
 ME = "ada@example.org"

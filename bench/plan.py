@@ -27,14 +27,14 @@ from service_manager.plans import stored_plan
 from service_manager.plans.plan_jobs import COLLECT
 from service_manager.plans.plan_writer import PlanWriter
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.model.packages import Packages
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
-from tasks.run.connect import connect_storage
+from tasks.service.connect import connect_storage
 from tasks.settings import Settings
 from tasks.storage.blobs import CONTAINERS, Blobs, MemoryBlobs
 from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
-from tasks.tables.runtime import Runtime, memory_runtime
 
 OUT = Path(__file__).parent / "out" / "plan.json"
 START = date(2003, 1, 1)

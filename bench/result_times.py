@@ -20,15 +20,16 @@ import structlog
 
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
-from tasks.messages.queues import FIRST
-from tasks.model.model import ArtifactFile, Phase
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec
+from tasks.bag import protocol, workers
+from tasks.bag.model import ArtifactFile, Phase
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec
+from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.request.document import Request, parse_request
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan, PlannedTask
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, request_operations, workers
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.workers import RunningAttempt, WorkerRow
+from tasks.storage.queues import FIRST
 
 SLOTS, LAYERS, CELLS, GRANULES = 4, 4, 6, 4
 SECONDS = {Phase.COLLECTION: 1.0, Phase.REPROJECTION: 0.3, Phase.AGGREGATION: 0.5}

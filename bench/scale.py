@@ -31,20 +31,21 @@ from zlib import crc32
 import structlog
 
 from bench.scale_rows import BIG, CLASS, Claim, GeneratedStore
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
-from service_manager.tasks.manager_cache import ManagerCache
+from tasks.bag import task_table, workers
+from tasks.bag.model import Attempt, Phase, RequestState, State, Task
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import shard
+from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.errors import StoreError
-from tasks.model.model import Attempt, Phase, RequestState, State, Task
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import shard
 from tasks.request.document import Request, dump_request, parse_request
+from tasks.requests import request_operations, request_table
+from tasks.requests.plan import Plan, PlannedTask
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Delete, Row
-from tasks.tables import request_operations, request_table, task_table, workers
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.workers import RunningAttempt, WorkerRow
 
 LATENCY = 0.008  # seconds of one call
 LIMIT = 2000  # rows of a partition in a second

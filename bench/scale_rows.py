@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 
-from tasks.model.model import Phase, State, Task
-from tasks.model.task_keys import SHARDS
+from tasks.bag import task_table
+from tasks.bag.model import Phase, State, Task
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_rows import Interest
+from tasks.bag.task_table import RowKind, interest_row, kind_of, ready_row
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Insert, Operation, Row
-from tasks.tables import task_table
-from tasks.tables.task_rows import Interest
-from tasks.tables.task_table import RowKind, interest_row, kind_of, ready_row
 
 BIG = "big"
 READY, WANTED = ready_row(BIG, ""), interest_row(BIG, "")  # the prefixes of its rows

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.slow_spells import HOUR, Spells
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.fleet.monitor import Monitor
 from service_manager.options import ManagerOptions
-from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from tasks.model.categories import Category
-from tasks.model.model import Phase, State
-from tasks.tables.history import ClassStatistics
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.time_limits import TimeLimits
-from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import Phase, State
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.time_limits import TimeLimits
+from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
 
 BEAT = 10.0
 WORKERS, SLOTS = 60, 2

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.request.ours import stack
 from reprojection.sample.sample import write_sample_archive
 from swathmill.client import Client, RequestStatus
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import Request, parse_request
 
 _LIMIT_S = 600.0

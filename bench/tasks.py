@@ -31,17 +31,18 @@ from service_manager.options import ManagerOptions
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
+from tasks.bag import protocol, workers
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import CollectSpec
+from tasks.bag.transitions import RetryPolicy
 from tasks.messages.celery_app import Sender, make_app
-from tasks.model.model import RequestState
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec
 from tasks.request.document import Request, parse_request
-from tasks.run import logs
-from tasks.run.connect import connect
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan, PlannedTask
+from tasks.service import logs
+from tasks.service.connect import connect
 from tasks.settings import Settings
-from tasks.tables import protocol, request_operations, workers
-from tasks.tables.runtime import Runtime
-from tasks.tables.transitions import RetryPolicy
 from worker.slots.service import consume
 from worker.slots.supervisor import Supervisor
 

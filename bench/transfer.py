@@ -38,7 +38,7 @@ from typing import NamedTuple
 from azure.storage.blob import BlobClient, BlobServiceClient
 
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.run.azure_clients import transport
+from tasks.service.azure_clients import transport
 from tasks.storage.azure_blobs import AzureBlobs
 from tasks.storage.blobs import GRANULES, file_digest
 from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape

@@ -28,9 +28,8 @@ from processes import proctree
 from reprojection.grid.grids import Lattice
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import SHIPPED, PackageArchive, pack
-from tasks.model.spec import (
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import (
     Band,
     CollectSpec,
     CubeSpec,
@@ -42,7 +41,8 @@ from tasks.model.spec import (
     ReprojectSpec,
     Spec,
 )
-from tasks.run.connect import connect
+from tasks.packages.packages import SHIPPED, PackageArchive, pack
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
 from worker.sandbox import sandbox

@@ -13,11 +13,11 @@ from portal.app import create_app
 from portal.http_server import server_config
 from portal.web.context import Portal
 from processes.ready import say_ready
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.run import exits, logs, telemetry
-from tasks.run.connect import SettingMissingError, connect
+from tasks.service import exits, logs, telemetry
+from tasks.service.connect import SettingMissingError, connect
 from tasks.settings import Settings, WrongSettingError, read_settings
-from tasks.tables.runtime import Runtime
 
 _FILES = 65_536  # open at once: each page that follows a request keeps a connection
 
@@ -72,7 +72,7 @@ def _observed(settings: Settings, runtime: Runtime) -> FastAPI:
     """Build the portal, and answer probes. Raises ValueError and WrongSettingError."""
     # Only where it is used: it takes part of the time in which a process starts.
     from portal.core.metrics import PortalMetrics
-    from tasks.run.probes import serve_probes
+    from tasks.service.probes import serve_probes
 
     metrics = PortalMetrics()
     app = create_app(settings, runtime, metrics.count)

@@ -68,14 +68,14 @@ from portal.web.context import Portal
 from portal.web.openapi import describe
 from portal.web.pages import STATIC, Pages
 from portal.web.pictures import Pictures
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.messages.redis_watch import RedisWatch
-from tasks.model.packages import Packages
-from tasks.run.sources import is_sample
+from tasks.operators.manager_lease import ManagerWatch
+from tasks.packages.packages import Packages
+from tasks.service.sources import is_sample
 from tasks.settings import Settings
 from tasks.storage.store import LocalStore
-from tasks.tables.manager_lease import ManagerWatch
-from tasks.tables.runtime import Runtime
 
 DESCRIPTION = """
 Swathmill turns MODIS granules into analysis-ready rasters on one grid.

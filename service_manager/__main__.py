@@ -16,36 +16,36 @@ from kombu.exceptions import OperationalError
 from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
+from service_manager.dispatch.index_file import IndexFile
+from service_manager.dispatch.kept_index import KeptIndex
 from service_manager.leader.holders import Holders
 from service_manager.leader.lease_keeper import beside_rounds
 from service_manager.leader.manager import Manager, SendError
 from service_manager.leader.presence import Presence
 from service_manager.leader.service import serve
 from service_manager.leader.watch import Watch
+from service_manager.mail import mail_picture
+from service_manager.mail.notify import MailServer, Postman, Signing
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.plan_jobs import COLLECT
-from service_manager.requests import mail_picture
 from service_manager.requests.continuing import Continuing, newest_in
 from service_manager.requests.lifecycle import PLANNERS
-from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
-from service_manager.tasks.index_file import IndexFile
-from service_manager.tasks.kept_index import KeptIndex
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.messages.celery_app import Sender, make_app
 from tasks.messages.wanted_slots import RedisWantedSlots
-from tasks.model.packages import Packages
+from tasks.operators.manager_rows import RefusedMails
+from tasks.packages.packages import Packages
 from tasks.request.document import Request
-from tasks.run import exits, logs, telemetry
-from tasks.run.connect import SettingMissingError, connect, embedded_folder
-from tasks.run.probes import serve_probes
-from tasks.run.sources import open_sources
+from tasks.service import exits, logs, telemetry
+from tasks.service.connect import SettingMissingError, connect, embedded_folder
+from tasks.service.probes import serve_probes
+from tasks.service.sources import open_sources
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.storage.file_blobs import FileBlobs
-from tasks.tables.manager_rows import RefusedMails
-from tasks.tables.package_operations import ExactPackages
-from tasks.tables.runtime import Runtime
+from tasks.uploads.package_operations import ExactPackages
 
 
 def _keep_index(

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from tasks.bag.time_limits import TimeLimits
+from tasks.bag.transitions import RetryPolicy
 from tasks.settings import Settings
-from tasks.tables.time_limits import TimeLimits
-from tasks.tables.transitions import RetryPolicy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from reprojection.files import AnyPath
 from swathmill.client import Client, RequestStatus, ResultFile
 from swathmill.job import Job
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import Request
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from archives.fetch.proxies import ProxiedTransport
 from reprojection.files import AnyPath, as_paths
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
+from tasks.bag.model import RequestState
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
-from tasks.model.model import RequestState
 from tasks.request.document import Request, load_request, parse_request
 from tasks.storage.blobs import split_blob
 from tasks.storage.file_blobs import FileBlobs

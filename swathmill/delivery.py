@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from swathmill.client import Client, Failure, Gap, Missing, PhaseProgress, RequestStatus, ResultFile
 from swathmill.listing import worth_listing
-from tasks.model.items import without_items
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
+from tasks.packages.items import without_items
 
 EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
 EXIT_FAILED = 1  # exit code of a command whose request ended in any other state

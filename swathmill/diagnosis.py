@@ -27,8 +27,8 @@ from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.storage import Storage
 from tasks.errors import StoreError
 from tasks.refusal_wording import nearest
-from tasks.run.connect import connect_storage
-from tasks.run.sources import open_sources
+from tasks.service.connect import connect_storage
+from tasks.service.sources import open_sources
 from tasks.settings import Settings
 from worker.sandbox import makers, sandbox
 

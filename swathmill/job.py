@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from reprojection.files import AnyPath
 from swathmill.errors import ArgumentError, JobFailedError
 from swathmill.listing import worth_listing
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request import windows
 
 if TYPE_CHECKING:

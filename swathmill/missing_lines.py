@@ -6,9 +6,9 @@ from typing import Protocol
 from reprojection.read.completeness import Completeness
 from reprojection.read.completeness import Missing as MissingInput
 from swathmill.client import Failure, Gap, Missing
-from tasks.model import gaps as joined
-from tasks.model.categories import Category
-from tasks.model.plan import Gap as PlannedGap
+from tasks.bag.categories import Category
+from tasks.requests import gaps as joined
+from tasks.requests.plan import Gap as PlannedGap
 
 _WORDS = {Category.UPSTREAM_FAILED.value: "an input could not be made"}
 

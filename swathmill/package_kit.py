@@ -16,8 +16,9 @@ import rasterio
 
 from reprojection.read.window_time import WindowTime
 from swathmill.errors import ArgumentError
-from tasks.model.package_uploads import Upload, repack
-from tasks.model.packages import (
+from tasks.bag.spec import GridSpec, Input, ReduceSpec
+from tasks.packages.package_uploads import Upload, repack
+from tasks.packages.packages import (
     Package,
     PackageError,
     load_package,
@@ -25,9 +26,8 @@ from tasks.model.packages import (
     unpack,
     unpack_environment,
 )
-from tasks.model.spec import GridSpec, Input, ReduceSpec
+from tasks.packages.python_environments import resolve
 from tasks.request.checks import nearest_names
-from tasks.run.python_environments import resolve
 from tasks.settings import Settings
 from worker.phases.context import Surroundings
 from worker.phases.group import MANIFEST, Manifest, ManifestBand

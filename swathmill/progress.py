@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from swathmill.client import RequestStatus
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 
 PHASES = ("collection", "reprojection", "aggregation", "reduction")
 LINE_SECONDS = 5.0

@@ -10,15 +10,15 @@ from pathlib import Path
 from service_manager.storage.retention import Retention
 from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder
-from tasks.model.categories import Category
-from tasks.model.model import Attempt, State, Task
-from tasks.model.task_keys import SHARDS
-from tasks.run.connect import connect
+from tasks.bag import history
+from tasks.bag.categories import Category
+from tasks.bag.model import Attempt, State, Task
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS
+from tasks.requests.request_table import RequestTable
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history
-from tasks.tables.request_table import RequestTable
-from tasks.tables.runtime import Runtime
 
 _ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.EXPIRED)
 

@@ -23,10 +23,10 @@ from bench.chaos.proxy import Proxy, Weather
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
 from swathmill.stack.storage import Storage
+from tasks.bag import history
+from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.model.categories import RULES, Category, Retry
-from tasks.tables import history
-from tasks.tables.runtime import Runtime
 
 HEARTBEAT, LEASE = 2.0, 10.0
 LIVE = 3  # requests at a time

@@ -16,9 +16,9 @@ from bench.chaos.proxy import KINDS, Proxy, Weather
 from processes import proctree
 from swathmill.stack.folder import GIGABYTE, DataFolder
 from swathmill.stack.stack import Stack
+from tasks.bag.runtime import Runtime
 from tasks.errors import SwathmillError
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables.runtime import Runtime
 
 MEAN_PAUSE = 3.0  # seconds between the begins of two faults
 CALM = Weather()

@@ -21,7 +21,7 @@ from bench.chaos.scientists import Scientists
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
 
 WORKER = (sys.executable, "-P", "-m", "worker")
 

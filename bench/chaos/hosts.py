@@ -32,11 +32,11 @@ from processes import proctree
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
 from swathmill.stack.storage import Storage
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Attempt, State
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import Attempt, State
-from tasks.tables import workers
-from tasks.tables.runtime import Runtime
 
 BROKEN, NOISY, GOOD = "host-1", "host-2", "host-3"
 LIVE = 4  # requests at a time

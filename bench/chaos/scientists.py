@@ -13,7 +13,7 @@ from swathmill.access import api_token
 from swathmill.client import Client
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import parse_request
 
 PEOPLE = ("ada@example.org", "ben@example.org", "cleo@example.org")

@@ -39,12 +39,12 @@ from portal.core.identity import COOKIE
 from processes.parents import become_subreaper
 from swathmill.access import LOCAL_OWNER
 from swathmill.stack.folder import DataFolder
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import Request
-from tasks.run.connect import connect
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
+from tasks.service.connect import connect
 from tasks.settings import Settings
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
 
 OUT = Path(__file__).parents[1] / "out"
 CORES = len(os.sched_getaffinity(0))

@@ -21,7 +21,7 @@ from swathmill.delivery import ResultFetcher
 from swathmill.following import Follower
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import Request, dump_request
 
 _COMMAND = str(Path(sys.executable).with_name("swathmill"))

@@ -8,23 +8,19 @@ from enum import StrEnum
 from portal.core import owners
 from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError
 from portal.core.tokens import Person
+from tasks.accounts import session_table
+from tasks.accounts.token_table import TokenTable
+from tasks.bag import workers
+from tasks.bag.model import Phase, RequestOrder, RequestState, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import is_key
+from tasks.bag.workers import Ask, Hold, WorkerRow
 from tasks.errors import SwathmillError
-from tasks.model.model import Phase, RequestOrder, RequestState, State
-from tasks.model.task_keys import is_key
-from tasks.tables import (
-    audit,
-    manager_rows,
-    request_operations,
-    restrictions,
-    session_table,
-    workers,
-)
-from tasks.tables.request_operations import NoSuchRequestError
-from tasks.tables.request_table import RequestRow, RequestTable
-from tasks.tables.restrictions import Kind, Restriction
-from tasks.tables.runtime import Runtime
-from tasks.tables.token_table import TokenTable
-from tasks.tables.workers import Ask, Hold, WorkerRow
+from tasks.operators import audit, manager_rows, restrictions
+from tasks.operators.restrictions import Kind, Restriction
+from tasks.requests import request_operations
+from tasks.requests.request_operations import NoSuchRequestError
+from tasks.requests.request_table import RequestRow, RequestTable
 
 _LARGEST = 1_000_000  # of a limit, in attempts, and of a quota, in hours
 

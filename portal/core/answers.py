@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core.expected import Expected
 from portal.core.results import ResultFile
-from tasks.model.categories import RULES
-from tasks.model.model import Attempt, Phase, RunUse, State, Task
-from tasks.model.plan import named_packages
-from tasks.tables.group_table import name_of
-from tasks.tables.request_table import RequestRow
-from tasks.tables.task_rows import Interest
+from tasks.accounts.group_table import name_of
+from tasks.bag.categories import RULES
+from tasks.bag.model import Attempt, Phase, RunUse, State, Task
+from tasks.bag.task_rows import Interest
+from tasks.requests.plan import named_packages
+from tasks.requests.request_table import RequestRow
 
 
 class _Answer(BaseModel):

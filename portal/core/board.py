@@ -13,13 +13,14 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tasks.model.task_keys import SHARDS
-from tasks.tables import history, request_operations, workers
-from tasks.tables.history import ClassStatistics
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import LaterMarker, RunningMarker
-from tasks.tables.workers import WorkerRow
+from tasks.bag import history, workers
+from tasks.bag.history import ClassStatistics
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_rows import LaterMarker, RunningMarker
+from tasks.bag.workers import WorkerRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 UNFINISHED_SECONDS = 10.0
 """The unfinished requests are read only this often."""

@@ -8,15 +8,14 @@ from enum import StrEnum
 
 from modis.formats import is_granule_file
 from portal.core.executions import Filters, failures
+from tasks.bag import classes, history
+from tasks.bag.categories import Category
+from tasks.bag.history import Failure
+from tasks.bag.model import Attempt, Phase
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import CollectSpec
+from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
-from tasks.model import classes
-from tasks.model.categories import Category
-from tasks.model.model import Attempt, Phase
-from tasks.model.spec import CollectSpec
-from tasks.tables import history
-from tasks.tables.history import Failure
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import WorkerRow
 
 _TOP = 10
 _PACED_DAYS = 7

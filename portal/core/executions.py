@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from portal.core.problems import BadCallError
-from tasks.model import classes
-from tasks.model.categories import Category
-from tasks.model.model import Phase
+from tasks.bag import classes, history
+from tasks.bag.categories import Category
+from tasks.bag.history import DayCount, Failure
+from tasks.bag.model import Phase
 from tasks.storage.store import Store
-from tasks.tables import history
-from tasks.tables.history import DayCount, Failure
 
 TOTAL_2010 = 3_054_430
 _PHASES_2010 = {

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from portal.core.quantities import duration_text
-from tasks.tables.request_table import Preview
+from tasks.requests.request_table import Preview
 
 _UNKNOWN = "not known"
 _LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from portal.core.quantities import duration_text
-from tasks.model import classes
-from tasks.model.model import Phase, RequestState
-from tasks.tables.history import ClassStatistics
-from tasks.tables.request_table import RequestRow
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.bag import classes
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.workers import Hold, WorkerRow
+from tasks.requests.request_table import RequestRow
 
 MARGIN = 1.5
 """The later end allows for this multiple of the expected work: durations vary."""

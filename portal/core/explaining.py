@@ -14,12 +14,12 @@ from portal.core.problems import NotNowError
 from portal.core.results import ResultFile, ResultReader
 from reprojection.errors import ReprojectionError
 from reprojection.read.isolation import ReadingProcess
+from tasks.bag import protocol
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.storage.blobs import is_damaged, split_blob
-from tasks.tables import protocol
-from tasks.tables.runtime import Runtime
 
 if TYPE_CHECKING:
     from reprojection.explain.explain import Explanation

@@ -2,12 +2,12 @@
 
 import threading
 
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.holdings.held import check_held
 from tasks.holdings.holdings import Holdings
 from tasks.request.resolved import ResolvedRequest
-from tasks.tables.runtime import Runtime
 
 FRESH = 5.0  # seconds after a read during which the row is not read again
 PATIENCE = 5.0  # seconds to wait until a manager has looked at the archive again

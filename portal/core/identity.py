@@ -17,12 +17,11 @@ from portal.core.openid import Claims
 from portal.core.problems import ForbiddenError, NotSignedInError
 from portal.core.sessions import Sessions
 from portal.core.tokens import Person, Role, Use
-from tasks.run import reader_links
+from tasks.accounts import reader_links, session_table
+from tasks.accounts.token_table import MARK, Scope, TokenTable
+from tasks.bag.runtime import Runtime
 from tasks.settings import Settings
 from tasks.storage.clock import Clock
-from tasks.tables import session_table
-from tasks.tables.runtime import Runtime
-from tasks.tables.token_table import MARK, Scope, TokenTable
 
 COOKIE = "swathmill_session"
 READER_COOKIE = "swathmill_reader"

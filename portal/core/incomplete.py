@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from reprojection.read.completeness import WHOLE, Completeness
-from tasks.model.gaps import JoinedGap, in_percent, join_gaps
-from tasks.model.plan import Gap
+from tasks.requests.gaps import JoinedGap, in_percent, join_gaps
+from tasks.requests.plan import Gap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from portal.core.answers import moment
 from portal.core.problems import PortalError
 from portal.core.request_schema import request_schema
+from tasks.bag.model import RequestState
 from tasks.errors import RequestRefusedError
-from tasks.model.model import RequestState
-from tasks.tables.request_table import RequestRow
+from tasks.requests.request_table import RequestRow
 
 PROCESS = "reproject"
 OUTPUT = "items"

@@ -11,12 +11,12 @@ from typing import Self
 
 from portal.core.results import ResultFile
 from reprojection.read.completeness import WHOLE
-from tasks.model.categories import Category
-from tasks.model.gaps import in_percent
-from tasks.model.items import without_items
-from tasks.model.plan import Gap
+from tasks.bag.categories import Category
+from tasks.bag.task_rows import Interest
+from tasks.packages.items import without_items
 from tasks.request import windows
-from tasks.tables.task_rows import Interest
+from tasks.requests.gaps import in_percent
+from tasks.requests.plan import Gap
 
 _WHEN = re.compile(rf"[._-]?(\d{{4}}-\d\d-\d\dT\d{{4}}|{windows.NAME})$")
 

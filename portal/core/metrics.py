@@ -11,8 +11,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from tasks.run.probes import ProbeAnswers
-from tasks.tables.manager_lease import ManagerWatch
+from tasks.operators.manager_lease import ManagerWatch
+from tasks.service.probes import ProbeAnswers
 
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portal.core.board import Sight
-from tasks.model.categories import Category
-from tasks.model.model import Phase
+from tasks.bag import history
+from tasks.bag.categories import Category
+from tasks.bag.expectation import Times
+from tasks.bag.history import ClassStatistics, DayCount
+from tasks.bag.model import Phase
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import LaterMarker, RunningMarker
+from tasks.bag.time_limits import TimeLimits
+from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
+from tasks.operators import manager_rows
+from tasks.operators.manager_rows import ManagerRow
 from tasks.settings import Settings
-from tasks.tables import history, manager_rows
-from tasks.tables.expectation import Times
-from tasks.tables.history import ClassStatistics, DayCount
-from tasks.tables.manager_rows import ManagerRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import LaterMarker, RunningMarker
-from tasks.tables.time_limits import TimeLimits
-from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 DAYS = 14
 _MOST_RUNNING = 500

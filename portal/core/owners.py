@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 _NEWEST = 1000  # requests among which owners are looked for
 

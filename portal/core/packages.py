@@ -12,8 +12,10 @@ from urllib.parse import quote
 from fastapi import Request
 
 from portal.core.problems import BusyError, TooLargeError
-from tasks.model.package_uploads import Upload, repack
-from tasks.model.packages import (
+from tasks.bag.runtime import Runtime
+from tasks.network_hosts import not_allowed
+from tasks.packages.package_uploads import Upload, repack
+from tasks.packages.packages import (
     IN_FOLDER,
     MAX_BYTES,
     OURS,
@@ -24,14 +26,12 @@ from tasks.model.packages import (
     Packages,
     blob_of,
 )
-from tasks.network_hosts import not_allowed
-from tasks.run.python_environments import resolve
+from tasks.packages.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.tables import package_operations, package_table
-from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
-from tasks.tables.package_table import PackageRow, VersionRow, Visibility, package_id
-from tasks.tables.runtime import Runtime
+from tasks.uploads import package_operations, package_table
+from tasks.uploads.package_operations import NoSuchPackageError, PackageConflictError
+from tasks.uploads.package_table import PackageRow, VersionRow, Visibility, package_id
 
 MOST_UPLOADED = MAX_BYTES + 16 * 2**20  # bytes of an upload, with the headers of its files
 Source = Literal["uploaded", "shipped", "folder"]

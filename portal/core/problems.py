@@ -27,11 +27,11 @@ from tasks.errors import (
     StoreError,
     SwathmillError,
 )
-from tasks.model.packages import NoPackageError, PackageError
+from tasks.packages.packages import NoPackageError, PackageError
 from tasks.refusal_wording import sentence
 from tasks.shown_text import shown_in_json
 from tasks.storage.schema import OtherSchemaError
-from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
+from tasks.uploads.package_operations import NoSuchPackageError, PackageConflictError
 
 log = structlog.get_logger(__name__)
 

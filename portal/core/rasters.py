@@ -17,13 +17,13 @@ from reprojection.catalogue.user_raster import NAME, UserRaster
 from reprojection.errors import ReprojectionError
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
-from tasks.model.package_reference import VERSION
-from tasks.model.rasters import reference_of
-from tasks.run.https_fetch import AddressRefusedError, fetch
+from tasks.bag.runtime import Runtime
+from tasks.packages.https_fetch import AddressRefusedError, fetch
+from tasks.packages.package_reference import VERSION
+from tasks.packages.rasters import reference_of
 from tasks.settings import Settings
-from tasks.tables import package_operations, package_table, raster_operations
-from tasks.tables.package_table import PackageRow, RasterVersionRow
-from tasks.tables.runtime import Runtime
+from tasks.uploads import package_operations, package_table, raster_operations
+from tasks.uploads.package_table import PackageRow, RasterVersionRow
 
 MOST_UPLOADED = 1 << 30  # bytes of all files of one upload
 MOST_FILES = 400

@@ -21,8 +21,8 @@ from portal.core.identity import find_person
 from portal.core.sending import unchanged
 from portal.core.tokens import Person
 from tasks.errors import StoreError
+from tasks.requests.request_table import RequestRow, Seen, seen_in_list, seen_row
 from tasks.storage.store import LocalStore
-from tasks.tables.request_table import RequestRow, Seen, seen_in_list, seen_row
 
 _MOST = 1024  # answers that are kept
 _LARGEST = 2**15  # bytes of one, with those of its call

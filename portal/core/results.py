@@ -10,16 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portal.core.problems import GoneError, NotFoundError
+from tasks.bag import protocol
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest
 from tasks.errors import BlobMissingError, CorruptBlobError
-from tasks.model.gaps import affected
-from tasks.model.items import without_items
-from tasks.model.model import ArtifactFile
-from tasks.model.plan import Gap
+from tasks.packages.items import without_items
+from tasks.requests import request_operations
+from tasks.requests.gaps import affected
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import Served, SigningBlobs, is_damaged, split_blob
-from tasks.tables import protocol, request_operations
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
 
 _REMEMBERED = 64  # requests whose results are remembered
 _NEWEST = 4  # results of a request that are known as the newest

@@ -6,13 +6,14 @@ from typing import Literal
 
 from portal.core.problems import GoneError, NotFoundError
 from portal.core.results import ResultFile
-from tasks.model.model import Attempt, Phase, State, Task
-from tasks.model.spec import GroupSpec, MosaicSpec, ReduceSpec
-from tasks.model.task_keys import SHARDS
-from tasks.tables import history, request_operations
-from tasks.tables.expectation import Times
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
+from tasks.bag import history
+from tasks.bag.expectation import Times
+from tasks.bag.model import Attempt, Phase, State, Task
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import GroupSpec, MosaicSpec, ReduceSpec
+from tasks.bag.task_keys import SHARDS
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 MOST = 500  # runs that are told at once
 _REQUESTS = 50  # of an owner, the newest, that are searched for a run

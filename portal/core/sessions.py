@@ -4,9 +4,9 @@ import threading
 import time
 from collections import OrderedDict
 
+from tasks.accounts import session_table
+from tasks.accounts.session_table import EndedRow
 from tasks.storage.store import Store
-from tasks.tables import session_table
-from tasks.tables.session_table import EndedRow
 
 FRESH = 2.0
 """Seconds for which what was read is believed: so long a session may outlive its end."""

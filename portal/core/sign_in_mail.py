@@ -19,14 +19,14 @@ from itertools import islice
 import structlog
 
 from portal.core.owners import folded
+from tasks.accounts import reader_links, sign_in_links
+from tasks.accounts.group_table import GroupTable
+from tasks.bag.runtime import Runtime, new_id
 from tasks.errors import SwathmillError
-from tasks.run import reader_links, sign_in_links
+from tasks.requests import outbox, request_operations
+from tasks.requests.outbox import Mail
+from tasks.requests.request_table import RequestRow
 from tasks.settings import Settings
-from tasks.tables import outbox, request_operations
-from tasks.tables.group_table import GroupTable
-from tasks.tables.outbox import Mail
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime, new_id
 
 KIND = "sign-in"
 HOUR = 3600.0

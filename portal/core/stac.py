@@ -30,12 +30,12 @@ from portal.core.downloads import MEDIA_TYPES
 from portal.core.problems import GoneError
 from portal.core.results import ResultFile, ResultIndex, ResultReader
 from reprojection.write.stac import as_geojson, cut_at_antimeridian, outline_box
+from tasks.bag.runtime import Runtime
 from tasks.request import windows
 from tasks.request.document import Request
 from tasks.request.regions import region_area
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 VERSION = "1.1.0"
 FILE_INFO = "https://stac-extensions.github.io/file/v2.1.0/schema.json"

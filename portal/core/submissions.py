@@ -12,9 +12,12 @@ from portal.core.problems import (
 )
 from portal.core.tokens import Person
 from portal.core.traffic import note_submitted
+from tasks.accounts.group_table import GroupTable
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
 from tasks.errors import FencedError, RequestRefusedError
-from tasks.model.model import RequestState
-from tasks.model.packages import (
+from tasks.network_hosts import not_allowed
+from tasks.packages.packages import (
     OURS,
     NoPackageError,
     Package,
@@ -22,18 +25,15 @@ from tasks.model.packages import (
     PackageSource,
     Resources,
 )
-from tasks.network_hosts import not_allowed
 from tasks.request.checks import check_request, nearest_names
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.steps import Step
 from tasks.request.taking import raster_outputs
+from tasks.requests import request_operations
+from tasks.requests.request_operations import NoSuchRequestError
+from tasks.requests.request_table import RequestRow
 from tasks.settings import Settings
-from tasks.tables import request_operations
-from tasks.tables.group_table import GroupTable
-from tasks.tables.request_operations import NoSuchRequestError
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
 
 LONGEST_KEY = 255
 

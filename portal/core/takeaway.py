@@ -14,11 +14,11 @@ from reprojection.catalogue.layers import LayerKind
 from reprojection.resampling import STATISTICS
 from reprojection.write.meanings import attribute_table
 from reprojection.write.palette import colours_of
-from tasks.model.gaps import incomplete_lines, join_gaps
-from tasks.model.plan import Gap
-from tasks.model.rasters import is_raster
+from tasks.packages.rasters import is_raster
 from tasks.request.document import Request
-from tasks.tables.request_table import RequestRow
+from tasks.requests.gaps import incomplete_lines, join_gaps
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import RequestRow
 
 
 def texts(

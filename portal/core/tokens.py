@@ -1,7 +1,7 @@
 """Signed tokens: who someone is, and in which role, without a table of accounts.
 
 They are for sign-in links, sessions, and programs of the machine that has the signing key. Tokens
-that people make for their programs are stored (`tasks/tables/token_table.py`).
+that people make for their programs are stored (`tasks/accounts/token_table.py`).
 
 A token is `itsdangerous` text: owner and role, of a session a random number and the provider's
 groups, too, the second of signing, and a signature by the installation's secret. Each use has its
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
-from tasks.run import reader_links
+from tasks.accounts import reader_links
 
 SHORTEST_SECRET = 32
 LONGEST_OWNER = 254
@@ -58,9 +58,9 @@ class Person:
     """The caller: an owner of requests (for example a mail address) and a role.
 
     `reads` is the key of the link by which this person may read a request, whoever owns it
-    (`tasks/run/reader_links.py`). A guest has only that, and no owner's name. `by_token`: a program
-    with a token that this person made. `groups` are those of the provider by which this person was
-    let in.
+    (`tasks/accounts/reader_links.py`). A guest has only that, and no owner's name. `by_token`: a
+    program with a token that this person made. `groups` are those of the provider by which this
+    person was let in.
     """
 
     owner: str

@@ -11,8 +11,8 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasks.run import tracing
-from tasks.run.tracing import Link, Span, span_of, trace_of
+from tasks.service import tracing
+from tasks.service.tracing import Link, Span, span_of, trace_of
 
 HEADER = "X-Request-Id"
 TRACE = "X-Trace-Id"

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import structlog
 from fastapi.concurrency import run_in_threadpool
 
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.tables.request_table import RequestTable
-from tasks.tables.runtime import Runtime
+from tasks.requests.request_table import RequestTable
 
 log = structlog.get_logger(__name__)
 

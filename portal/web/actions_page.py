@@ -15,9 +15,9 @@ from portal.core.identity import Operator, operator
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, PageNumber, Portal
 from portal.web.pages import iso_text
-from tasks.model.model import Phase
-from tasks.tables import audit, restrictions
-from tasks.tables.restrictions import Kind
+from tasks.bag.model import Phase
+from tasks.operators import audit, restrictions
+from tasks.operators.restrictions import Kind
 
 pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
 api = APIRouter(prefix="/api/operations", tags=["operations"])

@@ -52,18 +52,19 @@ from portal.core.traffic import note_submitted
 from portal.web.context import CurrentPortal, Portal
 from portal.web.openapi import REQUEST_BODY
 from portal.web.takeaway import beside
+from tasks.accounts.group_table import GroupTable, NoSuchGroupError
+from tasks.bag.model import RequestOrder, RequestState, Task
+from tasks.bag.task_keys import is_key
+from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import doubts
-from tasks.model.model import RequestOrder, RequestState, Task
-from tasks.model.task_keys import is_key
 from tasks.request.document import Request as Document
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
-from tasks.tables import raster_operations, request_operations
-from tasks.tables.group_table import GroupTable, NoSuchGroupError
-from tasks.tables.package_operations import PackagesOf
-from tasks.tables.request_table import Rehearsal, RequestRow, list_of
-from tasks.tables.task_rows import Interest
+from tasks.requests import request_operations
+from tasks.requests.request_table import Rehearsal, RequestRow, list_of
+from tasks.uploads import raster_operations
+from tasks.uploads.package_operations import PackagesOf
 
 router = APIRouter(prefix="/api", tags=["requests"])
 

@@ -25,17 +25,17 @@ from portal.core.watching import RequestWatch
 from portal.core.zarr_store import Member
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
+from tasks.bag.runtime import Runtime
 from tasks.messages.redis_watch import RedisWatch
-from tasks.model.packages import Packages
+from tasks.operators.manager_lease import ManagerWatch
+from tasks.packages.packages import Packages
 from tasks.request.document import Request as Document
 from tasks.request.resolved import ResolvedRequest, resolve
+from tasks.requests.request_table import RequestRow
 from tasks.settings import Settings
 from tasks.storage.store import LocalStore
-from tasks.tables import raster_operations
-from tasks.tables.manager_lease import ManagerWatch
-from tasks.tables.package_operations import PackagesOf
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
+from tasks.uploads import raster_operations
+from tasks.uploads.package_operations import PackagesOf
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from portal.core.operations import DAYS
 from portal.core.problems import BadCallError
 from portal.web.context import CurrentPortal, PageNumber, Portal
 from portal.web.pages import iso_text
-from tasks.model.categories import RULES, Category
-from tasks.model.model import Phase
-from tasks.tables import manager_rows
-from tasks.tables.manager_rows import ManagerRow
+from tasks.bag.categories import RULES, Category
+from tasks.bag.model import Phase
+from tasks.operators import manager_rows
+from tasks.operators.manager_rows import ManagerRow
 
 pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
 

@@ -12,8 +12,8 @@ from portal.core.identity import Caller
 from portal.core.problems import BadCallError, NotFoundError, NotNowError, PortalError, begun
 from portal.core.tokens import LONGEST_OWNER, Person
 from portal.web.context import CurrentPortal, Portal
-from tasks.model.package_reference import NAME
-from tasks.tables.group_table import MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
+from tasks.accounts.group_table import MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
+from tasks.packages.package_reference import NAME
 
 api = APIRouter(prefix="/api/groups", tags=["groups"])
 pages = APIRouter(include_in_schema=False)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from portal.core.identity import find_person
 from portal.core.quantities import duration_text
 from portal.web.context import CurrentPortal
-from tasks.tables.manager_lease import Acting
+from tasks.operators.manager_lease import Acting
 
 router = APIRouter(tags=["health"])
 pages = APIRouter(include_in_schema=False)

@@ -27,8 +27,8 @@ from reprojection.read.qa import Reason
 from reprojection.read.raster import Description, Raster
 from reprojection.write.band_statistics import BandStatistics
 from tasks.request import windows
+from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs
-from tasks.tables.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
 

@@ -17,7 +17,7 @@ from portal.core.problems import NotSignedInError, ProviderError
 from portal.core.tokens import Person, Use
 from portal.web.context import CurrentPortal, Portal
 from portal.web.session_page import UNTOLD, request_page
-from tasks.tables import session_table
+from tasks.accounts import session_table
 
 router = APIRouter(include_in_schema=False)
 

@@ -9,8 +9,8 @@ from portal.core import catalogue, operations
 from portal.core.answers import moment
 from portal.core.identity import Operator, operator, person
 from portal.web.context import CurrentPortal
-from tasks.model.categories import RULES
-from tasks.tables import restrictions
+from tasks.bag.categories import RULES
+from tasks.operators import restrictions
 
 pages = APIRouter(include_in_schema=False)
 api = APIRouter(prefix="/api", tags=["operations"])

@@ -29,10 +29,10 @@ from portal.core.packages import (
 )
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
-from tasks.model.package_reference import PackageReference
-from tasks.model.packages import Package
-from tasks.tables import package_operations, package_table
-from tasks.tables.package_table import PackageRow, Visibility
+from tasks.packages.package_reference import PackageReference
+from tasks.packages.packages import Package
+from tasks.uploads import package_operations, package_table
+from tasks.uploads.package_table import PackageRow, Visibility
 
 router = APIRouter(prefix="/api/packages", tags=["packages"])
 

@@ -16,9 +16,9 @@ from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
 from portal.web.packages_api import look
 from portal.web.sharing_pages import SHARING, sharing_pages
-from tasks.model.packages import PackageError
-from tasks.tables import package_operations, package_table
-from tasks.tables.package_operations import PackageConflictError
+from tasks.packages.packages import PackageError
+from tasks.uploads import package_operations, package_table
+from tasks.uploads.package_operations import PackageConflictError
 
 router = APIRouter(include_in_schema=False)
 router.include_router(sharing_pages("packages", "run", package_table.packages))

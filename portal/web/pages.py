@@ -23,12 +23,12 @@ from markupsafe import Markup, escape
 from portal.core.expected import Expected
 from portal.core.quantities import duration_text, size_text, unit_text
 from portal.core.tokens import Person
+from tasks.accounts.group_table import name_of
 from tasks.errors import StoreError
 from tasks.messages.redis_watch import RedisWatch
+from tasks.operators.manager_lease import Acting, ManagerWatch
 from tasks.shown_text import shown
 from tasks.storage.clock import Clock
-from tasks.tables.group_table import name_of
-from tasks.tables.manager_lease import Acting, ManagerWatch
 
 log = structlog.get_logger(__name__)
 

@@ -43,10 +43,10 @@ from portal.core.tokens import Person
 from portal.web.api import order, submitted
 from portal.web.context import CurrentPortal, Portal
 from portal.web.standards import STRICT, GeoJsonAnswer
-from tasks.model.model import RequestOrder
+from tasks.bag.model import RequestOrder
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 router = APIRouter(tags=["processes"], dependencies=STRICT)
 

@@ -24,10 +24,10 @@ from portal.core.rasters import (
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal, portal_of
 from reprojection.catalogue.user_raster import PREFIX, RasterLayer
-from tasks.model.rasters import reference_of
-from tasks.tables import package_operations, package_table
-from tasks.tables.package_operations import NoSuchPackageError
-from tasks.tables.package_table import PackageRow, Visibility
+from tasks.packages.rasters import reference_of
+from tasks.uploads import package_operations, package_table
+from tasks.uploads.package_operations import NoSuchPackageError
+from tasks.uploads.package_table import PackageRow, Visibility
 
 router = APIRouter(prefix="/api/rasters", tags=["rasters"])
 

@@ -16,9 +16,9 @@ from portal.web.context import CurrentPortal, Portal, portal_of
 from portal.web.rasters_api import look, push_form
 from portal.web.sharing_pages import SHARING, sharing_pages
 from reprojection.read.user_source import RasterRefusedError
-from tasks.tables import package_table
-from tasks.tables.package_operations import PackageConflictError
-from tasks.tables.package_table import PackageRow
+from tasks.uploads import package_table
+from tasks.uploads.package_operations import PackageConflictError
+from tasks.uploads.package_table import PackageRow
 
 router = APIRouter(include_in_schema=False)
 router.include_router(sharing_pages("rasters", "name", package_table.rasters))

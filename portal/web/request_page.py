@@ -27,17 +27,18 @@ from portal.web.context import CurrentPortal, Portal, Progress
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
 from portal.web.sharing import shared_view
+from tasks.accounts.group_table import GroupTable
+from tasks.bag import classes
+from tasks.bag.categories import RULES, Category, Rule
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import Phase, RequestOrder, RequestState
+from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
-from tasks.model import classes
-from tasks.model.categories import RULES, Category, Rule
-from tasks.model.gaps import cause_of, join_gaps
-from tasks.model.model import Phase, RequestOrder, RequestState
-from tasks.tables import request_operations, restrictions
-from tasks.tables.group_table import GroupTable
-from tasks.tables.history import ClassStatistics
-from tasks.tables.request_table import PhaseCount, Rehearsal, RequestRow
-from tasks.tables.restrictions import Kind
-from tasks.tables.task_rows import Interest
+from tasks.operators import restrictions
+from tasks.operators.restrictions import Kind
+from tasks.requests import request_operations
+from tasks.requests.gaps import cause_of, join_gaps
+from tasks.requests.request_table import PhaseCount, Rehearsal, RequestRow
 
 router = APIRouter(include_in_schema=False)
 

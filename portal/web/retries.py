@@ -14,11 +14,11 @@ from portal.core.problems import BadCallError, BeingCancelledError, NotNowError
 from portal.core.submissions import load_to_change
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
-from tasks.model.categories import RULES
-from tasks.model.model import RequestState
-from tasks.tables import retrying
-from tasks.tables.request_table import RequestRow
-from tasks.tables.retrying import CancellingError, NothingToRetryError, Reach, Scope
+from tasks.bag.categories import RULES
+from tasks.bag.model import RequestState
+from tasks.requests import retrying
+from tasks.requests.request_table import RequestRow
+from tasks.requests.retrying import CancellingError, NothingToRetryError, Reach, Scope
 
 api = APIRouter(prefix="/api", tags=["requests"])
 pages = APIRouter(include_in_schema=False)

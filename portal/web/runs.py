@@ -22,8 +22,8 @@ from portal.core.submissions import load_for
 from portal.web.api import task_for
 from portal.web.context import CurrentPortal, Portal
 from portal.web.task_page import show_task
-from tasks.model.task_keys import is_key
-from tasks.tables.request_table import RequestRow
+from tasks.bag.task_keys import is_key
+from tasks.requests.request_table import RequestRow
 
 api = APIRouter(prefix="/api", tags=["runs"])
 pages = APIRouter(include_in_schema=False)

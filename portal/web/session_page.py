@@ -21,9 +21,9 @@ from portal.core.identity import (
 from portal.core.problems import NotSignedInError
 from portal.core.tokens import Person, Role, Use
 from portal.web.context import CurrentPortal, Portal
-from tasks.model.mail_address import LONGEST, is_address
-from tasks.run import reader_links, sign_in_links
-from tasks.tables.request_table import RequestTable
+from tasks.accounts import reader_links, sign_in_links
+from tasks.request.mail_address import LONGEST, is_address
+from tasks.requests.request_table import RequestTable
 
 router = APIRouter(include_in_schema=False)
 

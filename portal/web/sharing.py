@@ -18,12 +18,12 @@ from portal.core.submissions import load_to_change
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import STANDING, labels_in
+from tasks.accounts import reader_links
+from tasks.accounts.group_table import LONGEST_REFERENCE, GroupTable
 from tasks.refusal_wording import refusal
 from tasks.request.document import GUIDE, Labels
-from tasks.run import reader_links
-from tasks.tables import request_operations
-from tasks.tables.group_table import LONGEST_REFERENCE, GroupTable
-from tasks.tables.request_table import RequestRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
 pages = APIRouter(include_in_schema=False)

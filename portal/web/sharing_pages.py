@@ -8,9 +8,9 @@ from fastapi.responses import RedirectResponse
 
 from portal.core.identity import Caller
 from portal.web.context import CurrentPortal
-from tasks.tables import package_operations
-from tasks.tables.package_table import UploadTable, Version, Visibility
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
+from tasks.uploads import package_operations
+from tasks.uploads.package_table import UploadTable, Version, Visibility
 
 SHARING = (
     (Visibility.PRIVATE, "Me alone"),

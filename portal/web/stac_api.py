@@ -26,8 +26,8 @@ from portal.core.submissions import load_for
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.standards import STRICT, GeoJsonAnswer
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 MOST = 1000  # items or collections on a page
 _LOOKED_AT = 50  # requests whose items one search reads

@@ -35,16 +35,16 @@ from portal.web.forms import (
     request_yaml,
 )
 from reprojection.resampling import TRAITS
+from tasks.accounts.group_table import GroupTable
+from tasks.bag.model import RequestState
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, doubts, held_text
-from tasks.model.mail_address import is_address
-from tasks.model.model import RequestState
-from tasks.model.rasters import is_raster
+from tasks.packages.rasters import is_raster
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
+from tasks.request.mail_address import is_address
 from tasks.request.resolved import ResolvedRequest
-from tasks.tables import request_operations
-from tasks.tables.group_table import GroupTable
+from tasks.requests import request_operations
 
 router = APIRouter(include_in_schema=False)
 

@@ -13,8 +13,8 @@ from portal.core.submissions import read_for
 from portal.core.takeaway import texts
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import request_yaml
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
 

@@ -6,13 +6,14 @@ from portal.core.identity import Caller
 from portal.core.tokens import Person
 from portal.web.api import task_for
 from portal.web.context import CurrentPortal, Portal
+from tasks.bag import history
+from tasks.bag.categories import RULES
+from tasks.bag.expectation import Times
+from tasks.bag.model import Phase, Task
+from tasks.bag.spec import Spec
 from tasks.errors import StoreError
-from tasks.model.categories import RULES
-from tasks.model.model import Phase, Task
-from tasks.model.spec import Spec
-from tasks.tables import history, request_operations
-from tasks.tables.expectation import Times
-from tasks.tables.request_table import RequestRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
 

@@ -18,7 +18,7 @@ from portal.core.problems import NotFoundError, NotNowError
 from portal.core.tokens import Person, Role
 from portal.web.context import CurrentPortal, Portal
 from portal.web.session_page import UNTOLD
-from tasks.tables.token_table import (
+from tasks.accounts.token_table import (
     MOST_DAYS,
     Scope,
     TokenRow,

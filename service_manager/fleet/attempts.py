@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 import structlog
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
+from service_manager.events.sweep import read_running
 from service_manager.fleet.leaving import Leaving
 from service_manager.fleet.machines import DrainOrder
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor
 from service_manager.options import ManagerOptions
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from service_manager.tasks.sweep import read_running
-from tasks.model.model import Attempt, State
-from tasks.model.task_keys import shard
-from tasks.tables import history, protocol, workers
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import CompletionEvent
+from tasks.bag import history, protocol, workers
+from tasks.bag.model import Attempt, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import CompletionEvent
 
 log = structlog.get_logger("manager.attempts")
 

@@ -17,8 +17,8 @@ Pure: ended attempts and time come in. Times in seconds on the manager's monoton
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from tasks.model.categories import RULES, Category, Retry
-from tasks.tables.task_rows import CompletionEvent
+from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.task_rows import CompletionEvent
 
 IN_A_ROW = 5
 ELSEWHERE = 2

@@ -10,7 +10,7 @@ Pure: rows and time come in, decisions come out. Times in seconds on the manager
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.bag.workers import Hold, WorkerRow
 
 
 class Leaving:

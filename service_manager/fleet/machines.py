@@ -44,15 +44,15 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from service_manager.dispatch.attempt_statistics import AttemptStatistics, Usual
+from service_manager.dispatch.manager_cache import WatchedAttempt
 from service_manager.fleet.failing import FailingHosts, speaks
-from service_manager.tasks.attempt_statistics import AttemptStatistics, Usual
-from service_manager.tasks.manager_cache import WatchedAttempt
-from tasks.model.categories import Category
-from tasks.tables.expectation import Times
-from tasks.tables.history import ClassStatistics
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.time_limits import TimeLimits
-from tasks.tables.workers import Ask, Hold, WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.expectation import Times
+from tasks.bag.history import ClassStatistics
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.time_limits import TimeLimits
+from tasks.bag.workers import Ask, Hold, WorkerRow
 
 _SLOW = math.log(3.0)  # the slowness that is looked for
 _MOST = math.log(100.0)  # evidence of one attempt

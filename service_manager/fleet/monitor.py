@@ -7,16 +7,16 @@ monotonic clock: no other machine's clock is trusted.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from service_manager.dispatch.attempt_statistics import AttemptStatistics
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.fleet.machines import DrainOrder, Machines
 from service_manager.options import ManagerOptions
-from service_manager.tasks.attempt_statistics import AttemptStatistics
-from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from tasks.model.categories import Category
-from tasks.tables.expectation import Times
-from tasks.tables.history import ClassStatistics
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.worker_beats import Beats
-from tasks.tables.workers import Ask, WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.expectation import Times
+from tasks.bag.history import ClassStatistics
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.worker_beats import Beats
+from tasks.bag.workers import Ask, WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
 _SEEN = 0.5  # of its time limit that an attempt has, before its progress is held against it

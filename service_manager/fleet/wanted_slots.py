@@ -8,9 +8,9 @@ within the time of `SWATHMILL_SCALE_SECONDS`.
 import math
 from collections.abc import Mapping
 
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.options import ManagerOptions
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.tables.task_rows import CompletionEvent
+from tasks.bag.task_rows import CompletionEvent
 
 UNKNOWN = 60.0
 """Seconds that a ready task counts for while no attempt of its request, or of any, has ended."""

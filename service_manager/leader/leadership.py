@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from service_manager.leader.holders import Holders
+from tasks.bag.runtime import Runtime, new_id
 from tasks.errors import FencedError
-from tasks.tables import manager_lease
-from tasks.tables.manager_lease import Lease
-from tasks.tables.runtime import Runtime, new_id
+from tasks.operators import manager_lease
+from tasks.operators.manager_lease import Lease
 
 
 class Leadership:

@@ -11,36 +11,36 @@ from functools import partial
 
 import structlog
 
+from service_manager.dispatch.brake import Brake
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import Live, ManagerCache
+from service_manager.dispatch.ready import ReadyTasks
+from service_manager.dispatch.restricting import Restricting
+from service_manager.events.completion_events import CompletionEvents
+from service_manager.events.dependents import Dependents, Informed
+from service_manager.events.sweep import Sweep
 from service_manager.fleet.attempts import Attempts
 from service_manager.fleet.wanted_slots import WantedSlots
+from service_manager.mail import notify
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_jobs import Planner, Run, inline
-from service_manager.requests import notify
 from service_manager.requests.intake import Intake
 from service_manager.requests.lifecycle import Lifecycle
 from service_manager.requests.release import Release
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
-from service_manager.tasks.brake import Brake
-from service_manager.tasks.completion_events import CompletionEvents
-from service_manager.tasks.dependents import Dependents, Informed
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import Live, ManagerCache
-from service_manager.tasks.ready import ReadyTasks
-from service_manager.tasks.restricting import Restricting
-from service_manager.tasks.sweep import Sweep
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS, shard
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
-from tasks.model.categories import Category
-from tasks.model.model import Phase, State
-from tasks.model.task_keys import SHARDS, shard
-from tasks.run import tracing
-from tasks.run.tracing import Span
-from tasks.tables.manager_rows import HostQueue, PhaseQueue, PhaseStore
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.workers import WorkerRow
+from tasks.operators.manager_rows import HostQueue, PhaseQueue, PhaseStore
+from tasks.service import tracing
+from tasks.service.tracing import Span
 
 log = structlog.get_logger("manager")
 

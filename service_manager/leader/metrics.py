@@ -17,14 +17,14 @@ from prometheus_client import (
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.workers import WorkerRow
 from tasks.messages.redis_watch import RedisWatch
-from tasks.model.categories import Category
-from tasks.model.model import Phase
-from tasks.run.probes import ProbeAnswers
+from tasks.operators.manager_rows import RefusedMails
+from tasks.service.probes import ProbeAnswers
 from tasks.storage.clock import Clock
-from tasks.tables.manager_rows import RefusedMails
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.workers import WorkerRow
 
 log = structlog.get_logger("manager.fleet")
 

@@ -10,11 +10,11 @@ import structlog
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import CompletionEvent
 from tasks.errors import StoreError
-from tasks.tables import manager_rows
-from tasks.tables.manager_rows import ManagerRow, RefusedMails
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import CompletionEvent
+from tasks.operators import manager_rows
+from tasks.operators.manager_rows import ManagerRow, RefusedMails
 
 log = structlog.get_logger("manager.presence")
 

@@ -11,9 +11,9 @@ from service_manager.leader.lease_keeper import Keep, Turn, between_rounds
 from service_manager.leader.manager import Manager
 from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
+from tasks.bag.runtime import Runtime
 from tasks.errors import FencedError, StoreError
-from tasks.tables import row_schema
-from tasks.tables.runtime import Runtime
+from tasks.operators import row_schema
 
 log = structlog.get_logger("manager.service")
 

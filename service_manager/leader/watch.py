@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
-from tasks.tables.task_rows import CompletionEvent
+from tasks.bag.task_rows import CompletionEvent
 
 
 class Watch:

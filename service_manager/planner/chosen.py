@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from service_manager.planner.layers import ProductLayers
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import PackageArchive, PackageError, PackageSource
+from tasks.packages.packages import PackageArchive, PackageError, PackageSource
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import StepPackage, raster_outputs
 

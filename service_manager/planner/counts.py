@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tasks.model.model import Phase
-from tasks.model.plan import PlannedTask
-from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
+from tasks.bag.model import Phase
+from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
+from tasks.requests.plan import PlannedTask
 
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
 

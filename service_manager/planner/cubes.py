@@ -8,7 +8,7 @@ from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
 from service_manager.planner.layers import RasterPart
 from service_manager.planner.sites import FOLDER as SITES_FOLDER
-from tasks.model.spec import CubeSpec, Input
+from tasks.bag.spec import CubeSpec, Input
 
 
 class Cubes:

@@ -7,8 +7,8 @@ from datetime import date
 from typing import NamedTuple
 
 from service_manager.planner.counts import CountedClass, kind_of
+from tasks.bag.spec import Input, MosaicSpec, Spec
 from tasks.errors import RequestRefusedError
-from tasks.model.spec import Input, MosaicSpec, Spec
 
 
 class Line(NamedTuple):

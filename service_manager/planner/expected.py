@@ -12,7 +12,7 @@ from service_manager.planner.chosen import Chosen
 from service_manager.planner.gaps import Seen, expected_days, phase_of, starts
 from service_manager.planner.layers import NOT_THERE, ProductLayers
 from service_manager.planner.listing import raster_days
-from tasks.model.absence import Absence, Absent, bounded
+from tasks.bag.absence import Absence, Absent, bounded
 from tasks.request.document import Time
 from tasks.request.joins import StepJoin
 from tasks.request.taking import band_layer

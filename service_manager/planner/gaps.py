@@ -9,8 +9,8 @@ from modis.collection import Collection
 from modis.composites import MONTHLY, YEARLY
 from modis.tile import Tile
 from service_manager.planner.naming import product_name
-from tasks.model.plan import Gap
 from tasks.request.document import ProductChoice, Time
+from tasks.requests.plan import Gap
 
 Seen = dict[date, frozenset[Tile]]
 """The days on which the archive has granules, with their tiles; of swaths those that touch."""

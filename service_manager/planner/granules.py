@@ -14,11 +14,11 @@ from reprojection.catalogue import products
 from service_manager.planner.counts import CountedClass
 from service_manager.planner.draft import Line
 from service_manager.planner.gaps import misnaming
+from tasks.bag.classes import sized
+from tasks.bag.model import Phase
+from tasks.bag.patterns import Pattern, quoted
+from tasks.bag.spec import CollectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.classes import sized
-from tasks.model.model import Phase
-from tasks.model.patterns import Pattern, quoted
-from tasks.model.spec import CollectSpec
 from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request, Time
 

@@ -17,12 +17,12 @@ from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, moment_name, product_name
 from service_manager.planner.overpasses import overpasses
-from tasks.model.absence import Absent, bounded
-from tasks.model.classes import sized
-from tasks.model.model import Phase
-from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
-from tasks.model.spec import Driver, GridSpec, Input, MosaicSpec, ReprojectSpec
-from tasks.model.task_keys import canonical
+from tasks.bag.absence import Absent, bounded
+from tasks.bag.classes import sized
+from tasks.bag.model import Phase
+from tasks.bag.patterns import Given, Pattern, grid_texts, quoted, together
+from tasks.bag.spec import Driver, GridSpec, Input, MosaicSpec, ReprojectSpec
+from tasks.bag.task_keys import canonical
 from tasks.request.document import Request
 from tasks.request.regions import area_geojson, region_tiles
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from modis.collection import Collection
-from tasks.model.file_names import free_name, layer_name
+from tasks.packages.file_names import free_name, layer_name
 from tasks.request.document import ProductChoice
 
 

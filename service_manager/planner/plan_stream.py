@@ -35,17 +35,17 @@ from service_manager.planner.listing import Stretch, search_box, stretches, unpl
 from service_manager.planner.located import Locator
 from service_manager.planner.reductions import Groups
 from service_manager.planner.sites import SitesPlan
+from tasks.bag.spec import load_spec
+from tasks.bag.task_keys import canonical, digest_of
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import PackageSource
-from tasks.model.plan import Gap, PlannedTask, PlannedWindow
-from tasks.model.spec import load_spec
-from tasks.model.task_keys import canonical, digest_of
+from tasks.packages.packages import PackageSource
 from tasks.request.checks import check_overpasses, check_request, request_notes
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
+from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
 from tasks.settings import Settings
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more

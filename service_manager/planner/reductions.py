@@ -22,15 +22,15 @@ from service_manager.planner.layers import (
 )
 from service_manager.planner.located import Locator
 from service_manager.planner.naming import moment_name
-from tasks.model.absence import Absent, bounded
-from tasks.model.packages import layer_labels
-from tasks.model.plan import Gap, PlannedWindow
-from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.bag.absence import Absent, bounded
+from tasks.bag.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.packages.packages import layer_labels
 from tasks.request.joins import StepJoin
 from tasks.request.regions import area_geojson
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_layer
 from tasks.request.windows import Window, windows
+from tasks.requests.plan import Gap, PlannedWindow
 
 _Member = tuple[int, date, str, int, bytes, Counted, date]
 """A cell in a window: product choice, day, start of its overpass, layer, task key, its count, and

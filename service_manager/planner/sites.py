@@ -27,9 +27,9 @@ from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.layers import NOT_THERE, ProductLayers, grid_spec
 from service_manager.planner.located import Locator, Reach
+from tasks.bag.absence import Absent, bounded
+from tasks.bag.spec import ExtractSpec, Input, SampleSpec, SitesSpec, TableSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.absence import Absent, bounded
-from tasks.model.spec import ExtractSpec, Input, SampleSpec, SitesSpec, TableSpec
 from tasks.request.compared import comparison_of
 from tasks.request.regions import site_areas
 from tasks.request.resolved import ResolvedRequest

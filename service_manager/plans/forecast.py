@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from service_manager.options import ManagerOptions
 from service_manager.planner.counts import Counts, stored_bytes
-from tasks.model.model import Phase
-from tasks.model.plan import PlannedTask
-from tasks.model.spec import CollectSpec
-from tasks.tables.expectation import Times
-from tasks.tables.request_table import Preview
+from tasks.bag.expectation import Times
+from tasks.bag.model import Phase
+from tasks.bag.spec import CollectSpec
+from tasks.requests.plan import PlannedTask
+from tasks.requests.request_table import Preview
 
 LOOKED_AT = 2000
 """Tasks whose rows are read, about; of larger plans evenly spread ones stand for all."""

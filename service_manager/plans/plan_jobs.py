@@ -12,19 +12,16 @@ from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.forecast import LOOKED_AT, forecast
+from tasks.bag import history
+from tasks.bag.expectation import Times
+from tasks.bag.model import Phase, State
+from tasks.bag.runtime import Runtime, new_id
 from tasks.messages.wakeups import LOOK
-from tasks.model.model import Phase, State
-from tasks.model.plan import Plan, PlannedTask
 from tasks.request.document import Request
-from tasks.tables import (
-    history,
-    package_operations,
-    raster_operations,
-    request_operations,
-)
-from tasks.tables.expectation import Times
-from tasks.tables.request_table import Preview, RequestRow
-from tasks.tables.runtime import Runtime, new_id
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan, PlannedTask
+from tasks.requests.request_table import Preview, RequestRow
+from tasks.uploads import package_operations, raster_operations
 
 log = structlog.get_logger("manager.plan_jobs")
 

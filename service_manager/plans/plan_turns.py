@@ -5,7 +5,7 @@ Pure: one owner's hundred requests do not keep another's waiting.
 
 from dataclasses import dataclass, field
 
-from tasks.tables.request_table import RequestRow
+from tasks.requests.request_table import RequestRow
 
 _OWNERS = 1000  # whose latest turn is remembered
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from service_manager.plans import write_fence
 from service_manager.plans.result_ranks import result_ranks
-from tasks.errors import ConflictError, StoreError
-from tasks.model.model import State, Task, TaskOutcome
-from tasks.model.plan import PlannedTask
-from tasks.model.spec import (
+from tasks.bag import transitions
+from tasks.bag.model import State, Task, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     ExtractSpec,
@@ -27,14 +27,14 @@ from tasks.model.spec import (
     Spec,
     TableSpec,
 )
-from tasks.model.task_keys import shard
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Edge, Interest
+from tasks.bag.task_table import put_edge, wait_event
+from tasks.errors import ConflictError, StoreError
 from tasks.request.document import First
+from tasks.requests.plan import PlannedTask
 from tasks.storage.limits import grouped
 from tasks.storage.store import Operation
-from tasks.tables import transitions
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Edge, Interest
-from tasks.tables.task_table import put_edge, wait_event
 
 _TOGETHER = 60  # edges written in the transaction of their input; more go before it
 _TRIES = 8

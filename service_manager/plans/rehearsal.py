@@ -9,13 +9,13 @@ Swathmill, and plans in which no package has two runs, need none.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
+from tasks.bag.categories import Category
+from tasks.bag.spec import ReduceSpec, load_spec
+from tasks.bag.task_keys import canonical
 from tasks.errors import BlobMissingError
-from tasks.model.categories import Category
-from tasks.model.packages import OURS
-from tasks.model.plan import PlannedTask, named_packages
-from tasks.model.spec import ReduceSpec, load_spec
-from tasks.model.task_keys import canonical
+from tasks.packages.packages import OURS
 from tasks.request.document import Request
+from tasks.requests.plan import PlannedTask, named_packages
 from tasks.storage.blobs import PLANS, Blobs
 
 SEARCHED = 50_000  # tasks of a plan among which the smallest run is looked for

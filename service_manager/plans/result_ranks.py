@@ -9,9 +9,9 @@ a window may take, have their own ranks there.
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.model.plan import PlannedTask
-from tasks.model.spec import ExtractSpec, GroupSpec, ReprojectSpec, SampleSpec, Spec
+from tasks.bag.spec import ExtractSpec, GroupSpec, ReprojectSpec, SampleSpec, Spec
 from tasks.request.document import First
+from tasks.requests.plan import PlannedTask
 
 _WITHIN = 20  # bits for the place among the tasks of a section
 _DATES = 64  # more than `first` may list

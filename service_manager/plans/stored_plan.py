@@ -24,10 +24,10 @@ from pydantic import TypeAdapter
 
 from service_manager.planner.counts import Counts
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
+from tasks.bag.spec import load_spec
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
-from tasks.model.packages import PackageArchive
-from tasks.model.plan import Gap, Plan, PlannedTask, PlannedWindow
-from tasks.model.spec import load_spec
+from tasks.packages.packages import PackageArchive
+from tasks.requests.plan import Gap, Plan, PlannedTask, PlannedWindow
 from tasks.storage.blobs import PACKAGES, PLANS, Blobs
 
 WINDOWS_TOLD = 40

@@ -5,12 +5,12 @@ Each transaction that adds interests of a request therefore changes the fence's 
 refused once the fence is closed, or when another transaction has changed the row since it was read.
 """
 
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_table import TaskTable, put_fence
+from tasks.bag.transitions import Change
 from tasks.errors import FencedError, StoreError, SwathmillError
-from tasks.model.task_keys import SHARDS
 from tasks.storage.clock import Clock
 from tasks.storage.store import Insert, Replace
-from tasks.tables.task_table import TaskTable, put_fence
-from tasks.tables.transitions import Change
 
 _TRIES = 8
 

@@ -17,12 +17,13 @@ import structlog
 from archives.errors import ArchiveError
 from archives.model import Archive
 from service_manager.planner.listing import newest_day, search_box
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.request.document import Request
 from tasks.request.resolved import resolve
-from tasks.tables import raster_operations, request_operations
-from tasks.tables.request_table import RequestRow, RequestTable
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow, RequestTable
+from tasks.uploads import raster_operations
 
 log = structlog.get_logger("manager.continuing")
 

@@ -8,21 +8,21 @@ from types import MappingProxyType
 import structlog
 
 from reprojection.read.completeness import WHOLE
+from service_manager.dispatch.manager_cache import Live
+from service_manager.events.causes import empty_rasters, first_cause, found_later, order
+from service_manager.mail import notify
 from service_manager.plans import stored_plan
-from service_manager.requests import notify
-from service_manager.tasks.causes import empty_rasters, first_cause, found_later, order
-from service_manager.tasks.manager_cache import Live
+from tasks.bag.categories import Category
+from tasks.bag.model import MissingPolicy, Phase, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest, in_effect
 from tasks.errors import BlobExistsError
-from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, Phase, RequestState, TaskOutcome
-from tasks.model.plan import Gap, Plan
-from tasks.run import tracing
-from tasks.run.tracing import Span
+from tasks.requests import outbox, request_operations
+from tasks.requests.plan import Gap, Plan
+from tasks.requests.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
+from tasks.service import tracing
+from tasks.service.tracing import Span
 from tasks.storage.blobs import RESULTS
-from tasks.tables import outbox, request_operations
-from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest, in_effect
 
 _LONGEST = 300  # characters of a cause in the line of a request's state
 

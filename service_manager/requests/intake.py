@@ -6,19 +6,21 @@ from dataclasses import replace
 import structlog
 
 from archives.errors import ArchiveError, ProxyUnusableError
+from service_manager.dispatch.ledger import Ledger
+from service_manager.dispatch.manager_cache import Live
+from service_manager.mail import notify
 from service_manager.options import ManagerOptions
 from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.plan_jobs import MadePlan, PlanJobs, Planner, Run, inline
 from service_manager.plans.plan_writer import PlanWriter, Written
-from service_manager.requests import ending, notify
-from service_manager.tasks.ledger import Ledger
-from service_manager.tasks.manager_cache import Live
+from service_manager.requests import ending
+from tasks.bag.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
 from tasks.request.document import First
-from tasks.run import tracing
-from tasks.tables import request_operations
-from tasks.tables.request_table import (
+from tasks.requests import request_operations
+from tasks.requests.request_table import (
     GAPS_ON_ROW,
     PhaseCount,
     Preparation,
@@ -26,8 +28,7 @@ from tasks.tables.request_table import (
     RequestRow,
     RequestTable,
 )
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
+from tasks.service import tracing
 
 log = structlog.get_logger("manager.intake")
 

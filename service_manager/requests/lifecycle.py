@@ -7,6 +7,11 @@ from typing import NamedTuple
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import Live, ManagerCache
+from service_manager.dispatch.ready import ReadyTasks
+from service_manager.events.dependents import Dependents, Informed
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_turns import PlanTurns
 from service_manager.plans.plan_writer import Written
@@ -15,17 +20,12 @@ from service_manager.requests import ending
 from service_manager.requests.intake import Intake, recount
 from service_manager.requests.release import Dropping, what_ended
 from service_manager.requests.retrying import Retrying
-from service_manager.tasks.dependents import Dependents, Informed
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import Live, ManagerCache
-from service_manager.tasks.ready import ReadyTasks
+from tasks.bag.model import Phase, RequestOrder, RequestState, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest
 from tasks.errors import FencedError, StoreError
-from tasks.model.model import Phase, RequestOrder, RequestState, State
-from tasks.tables import request_operations
-from tasks.tables.request_table import Rehearsal, RequestRow, RequestTable
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
+from tasks.requests import request_operations
+from tasks.requests.request_table import Rehearsal, RequestRow, RequestTable
 
 log = structlog.get_logger("manager.lifecycle")
 

@@ -13,20 +13,21 @@ from logging import DEBUG, WARNING
 
 import structlog
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.plans import write_fence
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import Live, ManagerCache
+from tasks.bag import transitions, workers
+from tasks.bag.model import State, Task, TaskOutcome
+from tasks.bag.protocol import change_task
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS, shard
+from tasks.bag.task_rows import Interest
+from tasks.bag.transitions import Change
 from tasks.errors import ConflictError, StoreError
-from tasks.model.model import State, Task, TaskOutcome
-from tasks.model.task_keys import SHARDS, shard
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestTable
 from tasks.storage.limits import grouped
 from tasks.storage.store import Insert, Operation, Replace
-from tasks.tables import request_operations, transitions, workers
-from tasks.tables.protocol import change_task
-from tasks.tables.request_table import RequestTable
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.dropping")
 

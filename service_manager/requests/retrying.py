@@ -10,23 +10,24 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import Live, ManagerCache
+from service_manager.events.dependents import Dependents, Informed
 from service_manager.plans import write_fence
 from service_manager.requests.release import Dropping
-from service_manager.tasks.dependents import Dependents, Informed
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import Live, ManagerCache
+from tasks.bag import transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import MissingPolicy, State, Task, TaskOutcome
+from tasks.bag.protocol import change_task
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Edge, Interest
+from tasks.bag.task_table import replace_task
+from tasks.bag.transitions import Change
 from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, State, Task, TaskOutcome
-from tasks.model.task_keys import shard
-from tasks.tables import request_operations, transitions
-from tasks.tables.protocol import change_task
-from tasks.tables.request_table import RequestRow
-from tasks.tables.retrying import Scope, covered
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Edge, Interest
-from tasks.tables.task_table import replace_task
-from tasks.tables.transitions import Change
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
+from tasks.requests.retrying import Scope, covered
 
 log = structlog.get_logger("manager.retrying")
 

@@ -16,10 +16,10 @@ from archives.errors import ArchiveError
 from archives.kinds.coverage import Coverage
 from reprojection.errors import ReprojectionError
 from reprojection.read.outline import LayersSeen
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.holdings import holdings
 from tasks.holdings.holdings import Held, Holdings, day_bits
-from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.holdings")
 

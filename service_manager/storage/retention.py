@@ -11,23 +11,18 @@ from collections.abc import Iterator
 import structlog
 
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
+from tasks.bag import history, transitions
+from tasks.bag.expectation import Times
+from tasks.bag.model import Phase, State, Task
+from tasks.bag.protocol import change_task
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.transitions import Change
 from tasks.errors import FencedError
-from tasks.model.model import Phase, State, Task
-from tasks.model.task_keys import SHARDS
+from tasks.operators.manager_rows import PhaseStore
+from tasks.requests import outbox, request_operations
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import (
-    history,
-    outbox,
-    package_operations,
-    raster_operations,
-    request_operations,
-    transitions,
-)
-from tasks.tables.expectation import Times
-from tasks.tables.manager_rows import PhaseStore
-from tasks.tables.protocol import change_task
-from tasks.tables.runtime import Runtime
-from tasks.tables.transitions import Change
+from tasks.uploads import package_operations, raster_operations
 
 log = structlog.get_logger("manager.retention")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from service_manager.options import ManagerOptions
-from tasks.model.model import Phase, RequestState, Task
-from tasks.tables.expectation import Times
+from tasks.bag.expectation import Times
+from tasks.bag.model import Phase, RequestState, Task
 
 _GB = 1e9
 _HOUR = 3600.0

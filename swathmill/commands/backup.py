@@ -22,12 +22,12 @@ from swathmill.stack import storage
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
 from swathmill.stack.storage import Storage
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.run import backup
-from tasks.run.connect import connect_storage
+from tasks.requests import request_operations
+from tasks.service import backup
+from tasks.service.connect import connect_storage
 from tasks.settings import Settings
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
 
 _EVERY = 500  # rows between two checks of the lease
 

@@ -21,7 +21,7 @@ from swathmill.platform.tcp import AnswerServer
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from tasks.errors import SwathmillError
-from tasks.run.connect import EMBEDDED
+from tasks.service.connect import EMBEDDED
 from tasks.settings import Settings
 
 

@@ -29,7 +29,7 @@ from swathmill.commands.options import (
 from swathmill.commands.paths import output_folder
 from swathmill.commands.target import refused
 from swathmill.console import PlainConsole
-from tasks.run.sources import open_sources
+from tasks.service.sources import open_sources
 from tasks.settings import Settings
 from tasks.storage.blobs import file_digest
 

@@ -168,7 +168,7 @@ def with_some_source(options: StackOptions, say: Callable[[str], None]) -> tuple
         return options, ""
     # They take a while to import, and `swathmill run` needs neither.
     from reprojection.sample.sample import write_sample_archive
-    from tasks.run.sources import SAMPLE
+    from tasks.service.sources import SAMPLE
 
     sample = options.folder.path / SAMPLE
     if options.folder.state().archive != str(sample) and (last := last_archive(options.folder)):

@@ -17,7 +17,7 @@ from swathmill.commands.options import (
 )
 from swathmill.console import PlainConsole
 from swathmill.errors import RefusedError
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 
 IdArgument = Annotated[str, typer.Argument(metavar="REQUEST", help="Request.")]
 

@@ -35,8 +35,8 @@ from swathmill.commands.sharing import (
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.package_kit import Language, checked, write_skeleton
-from tasks.model.packages import PackageError, pack
-from tasks.run.classify import AttemptError
+from tasks.packages.packages import PackageError, pack
+from tasks.service.classify import AttemptError
 
 
 def register(app: typer.Typer) -> None:

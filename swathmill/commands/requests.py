@@ -33,7 +33,7 @@ from swathmill.errors import ArgumentError, RefusedError, StackError
 from swathmill.following import Follower
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView, describe
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import load_request
 
 _LINES = 40  # lines of one list in the terminal

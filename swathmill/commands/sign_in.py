@@ -19,10 +19,10 @@ from swathmill.commands.options import (
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.stack.folder import DataFolder, is_running
+from tasks.accounts import session_table
+from tasks.accounts.token_table import MOST_DAYS, Scope, TokenTable, make_token
+from tasks.bag.runtime import Runtime
 from tasks.settings import Settings
-from tasks.tables import session_table
-from tasks.tables.runtime import Runtime
-from tasks.tables.token_table import MOST_DAYS, Scope, TokenTable, make_token
 
 
 def register(app: typer.Typer) -> None:

@@ -20,12 +20,12 @@ from swathmill.commands.options import (
     print_json,
 )
 from swathmill.console import PlainConsole
-from tasks.model.model import Phase
-from tasks.model.task_keys import SHARDS
+from tasks.bag import history
+from tasks.bag.expectation import Times
+from tasks.bag.model import Phase
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS
 from tasks.settings import Settings
-from tasks.tables import history
-from tasks.tables.expectation import Times
-from tasks.tables.runtime import Runtime
 
 _GB = 1e9
 _NEXT = 10

@@ -8,9 +8,9 @@ from swathmill.commands.backup import open_storage
 from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
 from swathmill.console import PlainConsole
 from swathmill.errors import StackError
+from tasks.bag.runtime import Runtime
+from tasks.operators import row_schema
 from tasks.storage.schema import SCHEMA
-from tasks.tables import row_schema
-from tasks.tables.runtime import Runtime
 
 
 def register(app: typer.Typer) -> None:

@@ -17,7 +17,7 @@ from azure.storage.blob import BlobClient, ContainerClient
 from azure.storage.queue import QueueClient
 
 from swathmill.platform.clients import OneCall
-from tasks.run.azure_clients import SdkClients, sdk_clients
+from tasks.service.azure_clients import SdkClients, sdk_clients
 
 _COLUMN = 64 * 1000  # bytes; a property of a table's row holds 64 KiB at most
 PARTITION = "study"

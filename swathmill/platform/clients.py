@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from tasks.run.classify import classify
+from tasks.service.classify import classify
 
 OneCall = Callable[[], int]
 """One call to the platform; it returns how many bytes it moved."""

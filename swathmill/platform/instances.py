@@ -12,7 +12,7 @@ from typing import Protocol
 from swathmill.errors import StackError
 from swathmill.platform.clients import Call
 from swathmill.platform.rates import Point
-from tasks.model.categories import Category
+from tasks.bag.categories import Category
 
 IMAGE, SIZE = "Ubuntu2204", "Standard_B1s"
 

@@ -29,8 +29,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from swathmill.platform.clients import OneCall
-from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.service.classify import AttemptError
 
 CUSTOMERS, ACCOUNTS, SECURITIES, TRADES = 1000, 5000, 685, 50_000
 _PREFIX = "swathmill_study_"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from swathmill.stack import interruption
 from swathmill.stack.children import Child, ChildSpec
-from tasks.run import exits
+from tasks.service import exits
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

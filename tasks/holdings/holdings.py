@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from archives.kinds.coverage import Square
 from modis.tile import Tile
+from tasks.requests.request_table import ASKED, HELD, HOLDINGS, TABLE
+from tasks.storage import updates
 from tasks.storage.clock import Clock
 from tasks.storage.schema import current, written
 from tasks.storage.store import Entity, Operation, Row, Store, Upsert
-from tasks.tables import updates
-from tasks.tables.request_table import ASKED, HELD, HOLDINGS, TABLE
 
 MOST_PRODUCTS = 1000
 _PART = 60_000  # bytes of a property

@@ -14,7 +14,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from redis import RedisError
 
-from tasks.messages.queues import FIRST
+from tasks.storage.queues import FIRST
 
 TASK = "swathmill.attempt"
 QUEUE = "attempts"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tasks.bag.spec import Comparison, Pair
 from tasks.errors import RequestRefusedError
-from tasks.model.spec import Comparison, Pair
 from tasks.request.document import Compared, Measurements
 from tasks.request.measurements import (
     MeasurementsError,

@@ -31,12 +31,12 @@ from modis.yaml_text import load_yaml
 from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError, refusal_of
-from tasks.model.mail_address import ADDRESS, LONGEST
-from tasks.model.package_reference import NAME, OWNER, PATTERN, PackageReference
-from tasks.model.rasters import REFERENCE, ExactRaster, is_raster
-from tasks.model.requires import RequiresField
+from tasks.packages.package_reference import NAME, OWNER, PATTERN, PackageReference
+from tasks.packages.rasters import REFERENCE, ExactRaster, is_raster
+from tasks.packages.requires import RequiresField
 from tasks.plain_text import NotUtf8Error, decoded
 from tasks.refusal_wording import listed, refusal
+from tasks.request.mail_address import ADDRESS, LONGEST
 from tasks.request.measurements import (
     MeasurementsError,
     needed_text,

@@ -12,9 +12,9 @@ from modis.composites import composite_end
 from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling
 from reprojection.catalogue.layers import LayerKind
 from reprojection.resampling import STATISTICS, TRAITS, MethodTraits
+from tasks.bag.task_keys import canonical
 from tasks.errors import RequestRefusedError
-from tasks.model.rasters import ExactRaster
-from tasks.model.task_keys import canonical
+from tasks.packages.rasters import ExactRaster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
 from tasks.request.steps import Step, steps_of

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from reprojection.catalogue.layers import LayerKind
+from tasks.bag.spec import Band
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Package, layer_labels
-from tasks.model.requires import Requires
-from tasks.model.spec import Band
+from tasks.packages.packages import Package, layer_labels
+from tasks.packages.requires import Requires
 from tasks.request.document import ProductChoice
 from tasks.request.resolved import ResolvedLayer, ResolvedRequest
 from tasks.request.steps import Step

@@ -21,7 +21,7 @@ from reprojection.grid.grids import (
     project_bounds,
 )
 from tasks.errors import RequestRefusedError, refusal_of
-from tasks.model.rasters import is_raster
+from tasks.packages.rasters import is_raster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.regions import region_area
 from tasks.request.vertices import Area

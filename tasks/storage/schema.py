@@ -6,8 +6,8 @@ changed. Raise `SCHEMA` when a kind of row changes, and add the upgrade here, un
 changes is a new property for which the default of its field is right.
 
 While processes of two builds run, the newer ones write rows as the older ones do: storage notes how
-its rows are written (`tasks/tables/row_schema.py`), and each process keeps to that from its start
-on. So with each upgrade comes the way back.
+its rows are written (`tasks/operators/row_schema.py`), and each process keeps to that from its
+start on. So with each upgrade comes the way back.
 """
 
 from collections.abc import Callable, Mapping

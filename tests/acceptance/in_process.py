@@ -9,18 +9,19 @@ from archives.kinds.folder import OutlineReader
 from reprojection.read.isolation import ReadingProcess
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
-from tasks.model.model import Attempt, Phase
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import CollectSpec
+from tasks.bag import protocol
+from tasks.bag.model import Attempt, Phase
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import Request, parse_request
-from tasks.run.sources import open_sources
+from tasks.requests import request_operations, retrying
+from tasks.requests.plan import Plan
+from tasks.requests.request_table import RequestRow
+from tasks.service.sources import open_sources
 from tasks.settings import Settings
 from tasks.storage.blobs import split_blob
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, request_operations, retrying
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.service_manager.shelf import plan
 from tests.worker.mill import run_claimed
 from worker.sandbox.messages import Failed, Succeeded

@@ -14,12 +14,12 @@ import xarray
 
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
-from service_manager.requests.notify import message
+from service_manager.mail.notify import message
 from swathmill.client import Client
 from swathmill.missing_lines import gap_lines, incomplete_lines
-from tasks.model.model import RequestState
-from tasks.model.spec import load_spec
-from tasks.tables import outbox, request_operations
+from tasks.bag.model import RequestState
+from tasks.bag.spec import load_spec
+from tasks.requests import outbox, request_operations
 from tests.acceptance.in_process import OWNER, Work
 from tests.mails import text_of
 from tests.portal.scripted import LivePortal, live_portal

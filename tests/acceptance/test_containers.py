@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.containers import REQUEST
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import parse_request
 from tests.acceptance.containers import ENGINE, in_containers
 

@@ -24,11 +24,11 @@ from reprojection.read.user_source import RasterChoices, RasterFile
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from swathmill.commands.remake.making import remake
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import load_request
-from tasks.tables import raster_operations
+from tasks.requests.plan import Plan
+from tasks.uploads import raster_operations
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 

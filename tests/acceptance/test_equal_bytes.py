@@ -16,7 +16,7 @@ SAMPLE = Path(__file__).parents[2] / "examples" / "sample.yaml"
 # Runs at the start of each process of the stack: it bounds batches, and records their sizes.
 BOUND = """
 import os
-from service_manager.tasks import dispatch
+from service_manager.dispatch import dispatch
 
 choose = dispatch.Dispatch.choose
 

@@ -23,12 +23,12 @@ from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.towers import TOWERS, tower_files
 from swathmill.commands.remake.making import remake
-from tasks.model.categories import Category
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import GroupSpec, MosaicSpec, ReduceSpec, TableSpec
+from tasks.bag.categories import Category
+from tasks.bag.spec import GroupSpec, MosaicSpec, ReduceSpec, TableSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import Time, load_request
 from tasks.request.sites import parse_sites
+from tasks.requests.plan import Plan
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 from worker.sandbox.messages import Failed, Succeeded

@@ -13,12 +13,12 @@ import pytest
 import rasterio
 
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import memory_runtime
 from tasks.storage.blobs import CONTAINERS, GRANULES
 from tasks.storage.clock import ManualClock
 from tasks.storage.file_blobs import FileBlobs
-from tasks.tables.runtime import memory_runtime
 from tests.acceptance.in_process import Work
 from tests.acceptance.mirrors import Mirror, mirror
 from tests.archives.servers import with_damaged_values

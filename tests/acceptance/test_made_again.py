@@ -11,8 +11,8 @@ import pytest
 from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
 from swathmill.commands.remake.making import remake
-from tasks.model.packages import SERIES, SHIPPED, Packages
-from tasks.model.spec import MosaicSpec
+from tasks.bag.spec import MosaicSpec
+from tasks.packages.packages import SERIES, SHIPPED, Packages
 from tasks.request.document import load_request
 from tests.service_manager.shelf import plan
 from tests.worker.mill import Mill

@@ -19,10 +19,10 @@ from reprojection.read.user_raster import convert
 from reprojection.read.user_source import RasterChoices, RasterFile
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.packages import Packages
-from tasks.model.spec import TableSpec
+from tasks.bag.spec import TableSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import load_request, parse_request
-from tasks.tables import raster_operations
+from tasks.uploads import raster_operations
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 

@@ -19,7 +19,7 @@ import rasterio
 import yaml
 
 from swathmill.client import RequestStatus
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tests.acceptance.containers import ENGINE, stack_over
 from tests.acceptance.running import LIMIT, Running, command, started
 from tests.waiting import until

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
+from tasks.requests import request_operations
 from tasks.storage.blobs import split_blob
-from tasks.tables import request_operations
 from tests.acceptance.in_process import Work
 from tests.reprojection.test_partial_loss import without_band, write_day, write_night
 

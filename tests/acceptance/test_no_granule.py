@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from archives.errors import ArchiveError
 from reprojection.sample.hdfeos_write import write_granule
 from swathmill.cli import application
-from tasks.model.categories import Category
-from tasks.model.model import RequestState
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState
 from tests.acceptance.in_process import Work
 from tests.acceptance.mirrors import mirror
 from tests.archives.servers import Act, body

@@ -10,8 +10,8 @@ import rasterio
 
 from reprojection.read.completeness import Completeness, Missing
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.model import Phase, RequestState
-from tasks.tables import request_operations
+from tasks.bag.model import Phase, RequestState
+from tasks.requests import request_operations
 from tests.acceptance.in_process import Work
 from tests.archives.servers import with_damaged_values
 from tests.reprojection.reading_samples import small_tile

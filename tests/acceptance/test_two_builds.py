@@ -22,9 +22,9 @@ from portal.core import tokens
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack import ports
 from swathmill.stack.redis_server import RedisServer
-from tasks.run.connect import connect_storage
+from tasks.bag import workers
+from tasks.service.connect import connect_storage
 from tasks.storage.schema import SCHEMA
-from tasks.tables import workers
 from tests.waiting import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.slow, pytest.mark.integration]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from archives import errors
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 from tests.archives.catalogues import HASTY, QUICK, Cmr
 from tests.archives.cmr_searches import MODERN, archive, found, swaths
 from tests.archives.servers import (

@@ -14,9 +14,9 @@ import structlog
 from archives import errors
 from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
-from tasks.model.categories import Category
-from tasks.run import logs
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service import logs
+from tasks.service.classify import classify
 from tests.archives.downloads import (
     DATA,
     NO_CREDENTIALS,

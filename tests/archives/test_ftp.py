@@ -20,8 +20,8 @@ from archives.fetch.partial import Partial
 from archives.fetch.timing import Timing
 from archives.kinds.ftp import FtpArchive
 from archives.model import GranuleRecord
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 from tests.archives.catalogues import minutes, swath_name
 from tests.archives.ftp_servers import (
     Act,

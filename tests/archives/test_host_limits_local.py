@@ -7,8 +7,8 @@ import pytest
 
 from archives.errors import NoPlaceError
 from archives.fetch.limits import LocalLimits
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 
 
 @dataclass

@@ -13,8 +13,8 @@ from archives import errors
 from archives.formats.geometa import geometa_path, read_geometa
 from archives.formats.layout import archive_set
 from archives.kinds.laads import LaadsArchive
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 from tests.archives.catalogues import (
     TOKEN,
     Json,

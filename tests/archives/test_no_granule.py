@@ -26,8 +26,8 @@ from archives.model import GranuleRecord
 from archives.sources import ArchiveSource, Sources
 from modis.collection import Collection
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 from tests.archives.catalogues import credentials, downloader, web
 from tests.archives.ftp_servers import ftp_server
 from tests.archives.servers import FileServer, Served, file_server, granule, stall

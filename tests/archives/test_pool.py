@@ -10,8 +10,8 @@ from archives import errors
 from archives.fetch.timing import Timing
 from archives.formats.checksums import Cksum
 from archives.kinds.pool import PoolArchive
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 from tests.archives.catalogues import HASTY, QUICK, TOKEN, credentials, downloader, web
 from tests.archives.servers import (
     Act,

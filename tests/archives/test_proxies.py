@@ -15,9 +15,9 @@ from swathmill.cli import application
 from swathmill.client import Client
 from swathmill.diagnosis import Verdict, proxies_finding
 from swathmill.errors import ApiError, RefusedError
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import parse_request
-from tasks.run.classify import classify
+from tasks.service.classify import classify
 from tests.acceptance.in_process import Work
 from tests.acceptance.test_no_granule import DOCUMENT
 from tests.archives.servers import FileServer, file_server

@@ -13,8 +13,8 @@ from archives import errors
 from archives.fetch.timing import Timing
 from archives.formats.checksums import digest
 from archives.kinds.stac import Signing, StacArchive
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.bag.categories import Category
+from tasks.service.classify import classify
 from tests.archives.catalogues import (
     HASTY,
     QUICK,

@@ -8,15 +8,15 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from reprojection.read.completeness import Completeness, Missing
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, TaskOutcome
-from tasks.model.plan import Gap
+from tasks.accounts.group_table import GroupRow, GroupTable
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState, TaskOutcome
+from tasks.bag.task_rows import Interest
 from tasks.request.document import parse_request
+from tasks.requests import request_operations
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount, Preparation
 from tasks.storage.clock import SystemClock
-from tasks.tables import request_operations
-from tasks.tables.group_table import GroupRow, GroupTable
-from tasks.tables.request_table import PhaseCount, Preparation
-from tasks.tables.task_rows import Interest
 from tests.portal.scripted import (
     LivePortal,
     live_portal,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
 from tests.browser.pages import faultless_page
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 

@@ -7,7 +7,7 @@ import pytest
 import s3fs
 from playwright.sync_api import Browser, Route, expect
 
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tests.portal.scripted import live_portal, live_runtime, put_result, set_row, settings
 from tests.portal.submissions import submitted
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, ViewportSize
 
-from service_manager.requests.mail_html import to_html
+from service_manager.mail.mail_html import to_html
 
 pytestmark = pytest.mark.browser
 

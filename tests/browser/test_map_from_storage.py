@@ -6,9 +6,9 @@ import pytest
 from azure.storage.blob import CorsRule
 from playwright.sync_api import Browser, Response
 
-from tasks.model.model import RequestState
-from tasks.run.azure_clients import sdk_clients
-from tasks.run.connect import connect_storage
+from tasks.bag.model import RequestState
+from tasks.service.azure_clients import sdk_clients
+from tasks.service.connect import connect_storage
 from tests.portal.scripted import live_portal, put_result, raster_bytes, set_row, settings
 from tests.portal.submissions import submitted
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
-from tasks.tables import manager_rows, request_operations, restrictions, workers
-from tasks.tables.manager_rows import ManagerRow, PhaseQueue, PhaseStore
-from tasks.tables.request_table import PhaseCount
-from tasks.tables.restrictions import Kind
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import Ask, Hold
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
+from tasks.bag.workers import Ask, Hold
+from tasks.operators import manager_rows, restrictions
+from tasks.operators.manager_rows import ManagerRow, PhaseQueue, PhaseStore
+from tasks.operators.restrictions import Kind
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount
 from tests.browser.pages import faultless_page
 from tests.browser.test_portal_in_browser import UNREADABLE
 from tests.portal.scripted import (

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
+from tasks.operators.manager_lease import Acting, ManagerWatch
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
-from tasks.tables.manager_lease import Acting, ManagerWatch
-from tasks.tables.request_table import PhaseCount, Preparation
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, Preparation
 from tests.browser.pages import faultless_page
 from tests.portal.scripted import (
     LivePortal,

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from shapely.geometry import shape
 from shapely.geometry.base import BaseGeometry
 
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
 from tests.browser.pages import faultless_page
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 
 from reprojection.read.completeness import Completeness, Missing
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tests.browser.pages import faultless_page
 from tests.portal.scripted import (
     LivePortal,

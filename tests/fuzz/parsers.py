@@ -35,7 +35,7 @@ from reprojection.errors import GridError, UnreadableGranuleError
 from reprojection.read.hdf4_data import DamagedStreamError, StoredData
 from reprojection.read.structmetadata import parse_structure
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import MANIFEST, PackageError, load_package
+from tasks.packages.packages import MANIFEST, PackageError, load_package
 from tasks.request.document import load_request
 from tasks.request.measurements import MeasurementsError, read_measurements
 from tasks.request.region_files import RegionFileError, read_region

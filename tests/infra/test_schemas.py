@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel
 
 from swathmill.package_kit import write_group
-from tasks.model.packages import SHIPPED, Package
+from tasks.packages.packages import SHIPPED, Package
 from worker.phases.group import Manifest
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

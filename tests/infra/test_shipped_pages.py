@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.model.packages import SHIPPED, Package, Packages
+from tasks.packages.packages import SHIPPED, Package, Packages
 from tasks.request.document import parse_request
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from modis.yaml_text import TooDeepError, dump_yaml, load_yaml
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import PackageError, load_package
+from tasks.packages.packages import PackageError, load_package
 from tasks.request.document import load_request
 
 ALIASES = "a: &a [x, x]\nb: [*a, *a]\n"

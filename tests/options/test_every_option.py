@@ -20,13 +20,13 @@ from reprojection.read.raster import Raster
 from reprojection.resampling import METHODS
 from reprojection.write.write import read_raster
 from swathmill.commands.remake.making import remake
+from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
 from tasks.errors import RequestRefusedError
-from tasks.model.categories import RULES, Category, Retry
-from tasks.model.packages import Packages, layer_labels
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
+from tasks.packages.packages import Packages, layer_labels
 from tasks.request import target
 from tasks.request.document import UNPLANNED, ProductChoice, Request, parse_request
+from tasks.requests.plan import Plan, PlannedTask
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
 from tests.options.granules import write_granules

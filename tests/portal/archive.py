@@ -12,7 +12,7 @@ from modis.collection import Collection
 from modis.tile import Tile
 from reprojection.read.outline import LayersSeen
 from service_manager.storage.holdings import Job, Teller
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
 
 NOTE = "its valid_range is 'all', which is no range: not used"
 FIRST, LAST = dt.date(2012, 1, 1), dt.date(2012, 4, 30)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, raster_bytes, settings
 
 

@@ -15,8 +15,8 @@ import structlog
 from portal.core import tokens
 from portal.core.tokens import Role
 from service_manager.leader.leadership import Leadership
-from tasks.model.categories import Category
-from tasks.tables import request_operations
+from tasks.bag.categories import Category
+from tasks.requests import request_operations
 from tests.portal.scripted import (
     SECRET,
     LivePortal,

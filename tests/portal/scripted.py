@@ -21,21 +21,28 @@ from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 from reprojection.write.write import write_cog
+from tasks.bag import (
+    history,
+    protocol,
+    task_table,
+    transitions,
+    workers,
+)
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import canonical, digest_of, shard
+from tasks.bag.task_rows import CompletionEvent, Interest
+from tasks.bag.transitions import RetryPolicy
 from tasks.messages.redis_watch import RedisWatch
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
-from tasks.model.plan import Gap
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import canonical, digest_of, shard
+from tasks.requests import request_operations
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount, Preview, RequestRow, RequestTable
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock
 from tasks.storage.store import Insert, Row, Upsert
-from tasks.tables import history, protocol, request_operations, task_table, transitions, workers
-from tasks.tables.request_table import PhaseCount, Preview, RequestRow, RequestTable
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import CompletionEvent, Interest
-from tasks.tables.transitions import RetryPolicy
 from tests.serving import serving_app
 
 SECRET = "s" * 40

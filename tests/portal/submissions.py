@@ -1,8 +1,8 @@
 """What the tests of pages submit: a request, and a form as a browser sends it."""
 
+from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
 
 DOCUMENT = {
     "title": "Leaf <area>",

@@ -10,13 +10,15 @@ import pytest
 from portal.core import acting
 from portal.core.acting import Action, Order
 from portal.core.problems import NotFoundError
-from tasks.model.model import Phase, RequestState
-from tasks.tables import audit, manager_rows, request_operations, restrictions, workers
-from tasks.tables.manager_rows import ManagerRow, PhaseQueue
-from tasks.tables.request_table import PhaseCount
-from tasks.tables.restrictions import Kind, Restriction
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import Ask
+from tasks.bag import workers
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
+from tasks.bag.workers import Ask
+from tasks.operators import audit, manager_rows, restrictions
+from tasks.operators.manager_rows import ManagerRow, PhaseQueue
+from tasks.operators.restrictions import Kind, Restriction
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount
 from tests.portal.scripted import (
     LivePortal,
     put_executions,

@@ -17,17 +17,18 @@ from portal.core.tokens import Role
 from swathmill.client import Client
 from swathmill.errors import RefusedError
 from swathmill.progress import describe
+from tasks.bag import task_table
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import shard
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, State
-from tasks.model.plan import Gap
-from tasks.model.task_keys import shard
 from tasks.request.document import parse_request
+from tasks.requests import request_operations
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount, Preparation, RequestTable
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Upsert
-from tasks.tables import request_operations, task_table
-from tasks.tables.request_table import PhaseCount, Preparation, RequestTable
-from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     SECRET,
     LivePortal,

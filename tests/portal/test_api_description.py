@@ -10,8 +10,8 @@ import pytest
 from portal.core import tokens
 from portal.core.request_schema import request_schema
 from portal.web.openapi import as_openapi_30
+from tasks.bag.runtime import Runtime
 from tasks.request.document import Request
-from tasks.tables.runtime import Runtime
 from tests.portal.fuzz import LEASE, check, furnish
 from tests.portal.scripted import LivePortal, live_portal, put_result, settings
 from tests.portal.submissions import submitted

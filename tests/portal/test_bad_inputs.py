@@ -19,9 +19,9 @@ import yaml
 
 from portal.core import tokens
 from swathmill import cli
+from tasks.bag.runtime import Runtime
 from tasks.holdings import holdings
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
 from tests.portal.archive import StillArchive, telling
 from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM

@@ -20,11 +20,11 @@ from portal.core.problems import BadCallError
 from portal.core.results import ResultFile, ResultIndex, ResultReader
 from swathmill import client as client_of_portal
 from swathmill.client import Client
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import CorruptBlobError
-from tasks.model.model import ArtifactFile
 from tasks.network_hosts import AllowedHosts, read_allowed
 from tasks.storage.blobs import ARTIFACTS
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal, live_portal, put_result, settings
 from tests.portal.submissions import submitted
 

@@ -9,12 +9,13 @@ import pytest
 from portal.core import costs
 from portal.core.costs import Verdict
 from portal.core.executions import executions, parse_filters
-from tasks.model.categories import Category
-from tasks.model.model import Attempt, Phase
-from tasks.tables import manager_rows, task_table
-from tasks.tables.manager_rows import HostQueue, ManagerRow, PhaseQueue, PhaseStore, RefusedMails
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.bag import task_table
+from tasks.bag.categories import Category
+from tasks.bag.model import Attempt, Phase
+from tasks.bag.runtime import Runtime
+from tasks.bag.workers import Hold, WorkerRow
+from tasks.operators import manager_rows
+from tasks.operators.manager_rows import HostQueue, ManagerRow, PhaseQueue, PhaseStore, RefusedMails
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
 from tests.portal.submissions import submitted
 

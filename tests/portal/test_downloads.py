@@ -22,10 +22,10 @@ from portal.core.downloads import (
 )
 from portal.core.problems import GoneError
 from portal.core.results import TAIL, ResultFile, ResultIndex, ResultReader
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import memory_runtime
 from tasks.errors import CorruptBlobError
-from tasks.model.model import ArtifactFile
 from tasks.storage.blobs import Blobs, MemoryBlobs, bytes_digest
-from tasks.tables.runtime import memory_runtime
 
 
 class EndlessBlobs(MemoryBlobs):

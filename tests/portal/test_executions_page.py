@@ -9,12 +9,12 @@ import pytest
 from portal.core import executions
 from portal.core.executions import TOTAL_2010, parse_filters
 from portal.core.problems import BadCallError
-from tasks.model.categories import Category
-from tasks.model.model import Phase
+from tasks.bag import history
+from tasks.bag.categories import Category
+from tasks.bag.history import DayCount
+from tasks.bag.model import Phase
+from tasks.bag.runtime import Runtime
 from tasks.storage.store import BATCH_OPERATIONS, Operation, Upsert
-from tasks.tables import history
-from tasks.tables.history import DayCount
-from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task
 from tests.portal.submissions import submitted
 

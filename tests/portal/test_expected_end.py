@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from portal.core.expected_end import MARGIN, ExpectedEnd, before, expected_end
-from tasks.model.model import Phase, RequestState
-from tasks.tables.history import ClassStatistics
-from tasks.tables.request_table import PhaseCount, Preview, RequestRow
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.workers import Hold, WorkerRow
+from tasks.requests.request_table import PhaseCount, Preview, RequestRow
 
 WORKER = WorkerRow(name="w", host="h", slots=4, started=0.0, beat_at=0.0)
 ROW = RequestRow(

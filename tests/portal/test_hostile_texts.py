@@ -10,13 +10,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service_manager.requests.notify import compose, message
+from service_manager.mail.notify import compose, message
+from tasks.bag.model import RequestState
 from tasks.csv_text import text_cell
-from tasks.model.model import RequestState
-from tasks.model.plan import Gap
+from tasks.operators import audit
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import RequestTable
 from tasks.shown_text import in_one_line
-from tasks.tables import audit
-from tasks.tables.request_table import RequestTable
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, set_row, settings
 from tests.portal.submissions import submitted
 

@@ -12,7 +12,7 @@ from portal.core.results import ResultIndex
 from portal.core.stac import StacIndex, collection, feature
 from reprojection.write.stac import stac_item
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
+from tasks.requests import request_operations
 from tests.portal.scripted import live_runtime, put_result, raster_bytes
 from tests.portal.submissions import DOCUMENT
 

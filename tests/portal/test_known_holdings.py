@@ -10,11 +10,11 @@ from modis.collection import Collection
 from portal.core import holdings as portal_holdings
 from portal.core.holdings import KnownHoldings
 from service_manager.storage.holdings import Teller
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.archive import FIRST, NOTE, StillArchive, inline, layers_of, telling
 from tests.portal.scripted import live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM

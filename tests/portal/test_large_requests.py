@@ -9,17 +9,18 @@ import pytest
 
 from portal.core import results
 from swathmill import Client
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
-from tasks.model.plan import Gap
-from tasks.model.task_keys import canonical, digest_of, shard
+from tasks.bag import task_table
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Phase, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import canonical, digest_of, shard
+from tasks.bag.task_rows import Interest
+from tasks.requests import request_operations
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row, Upsert
-from tasks.tables import request_operations, task_table
-from tasks.tables.request_table import PhaseCount
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
 from tests.portal.scripted import (
     LivePortal,
     live_portal,

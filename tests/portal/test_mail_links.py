@@ -18,16 +18,17 @@ from portal.core import tokens
 from portal.core.identity import COOKIE, READER_COOKIE
 from portal.core.sign_in_mail import ALTOGETHER, PER_ADDRESS, WAITING, SignInDesk
 from portal.core.tokens import Use
-from service_manager.requests.notify import MailServer, Postman, Signing, message
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from service_manager.mail.notify import MailServer, Postman, Signing, message
+from tasks.accounts import reader_links, sign_in_links
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.request.document import parse_request
-from tasks.run import backup, reader_links, sign_in_links
+from tasks.requests import outbox, request_operations, request_table
+from tasks.requests.outbox import Mail
+from tasks.requests.request_table import PhaseCount
+from tasks.service import backup
 from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, request_operations, request_table
-from tasks.tables.outbox import Mail
-from tasks.tables.request_table import PhaseCount
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.mails import text_of
 from tests.portal.scripted import (
     SECRET,

@@ -6,12 +6,12 @@ from typing import get_args
 import pytest
 
 from portal.core import catalogue
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError
-from tasks.model.model import RequestState
 from tasks.request.document import Request
-from tasks.tables import request_operations, request_table
-from tasks.tables.request_table import RequestTable
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations, request_table
+from tasks.requests.request_table import RequestTable
 from tests.portal.scripted import LivePortal, set_row
 from tests.portal.submissions import FORM, submitted
 

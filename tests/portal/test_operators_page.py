@@ -9,15 +9,15 @@ import pytest
 
 from portal.core import board
 from portal.core.board import Board
-from tasks.model.categories import Category
-from tasks.model.model import Phase
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.task_table import RowKind, kind_of
+from tasks.bag.workers import Hold
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
-from tasks.tables import workers
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_table import RowKind, kind_of
-from tasks.tables.workers import Hold
 from tests.portal.scripted import LivePortal, put_executions, put_running_task, put_worker
 from tests.portal.submissions import submitted
 

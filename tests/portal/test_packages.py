@@ -13,10 +13,10 @@ import pytest
 
 from portal.core import packages as core
 from portal.web import context
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
 from tasks.settings import Settings
-from tasks.tables import request_operations
-from tasks.tables.package_table import package_id
-from tasks.tables.runtime import Runtime
+from tasks.uploads.package_table import package_id
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM
 from tests.tasks.package_files import tar_of, upload_of

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from portal.web.pages import STATIC
-from tasks.model.model import RequestState
-from tasks.tables.runtime import Runtime
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_result, set_row
 from tests.portal.submissions import submitted
 

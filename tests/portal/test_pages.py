@@ -7,9 +7,9 @@ import pytest
 from modis.collection import Collection
 from portal.app import CONTENT_SECURITY_POLICY
 from portal.core.quantities import duration_text, size_text, unit_text
+from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT, FORM, submitted
 

@@ -12,13 +12,14 @@ from portal.core import rasters as core
 from processes.reading_rights import can_shut_in
 from reprojection.read import user_raster
 from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError
-from tasks.model.model import RequestState
 from tasks.request.document import parse_request
+from tasks.requests import request_operations
 from tasks.storage.blobs import RASTERS
-from tasks.tables import package_operations, package_table, raster_operations, request_operations
-from tasks.tables.package_table import package_id
-from tasks.tables.runtime import Runtime
+from tasks.uploads import package_operations, package_table, raster_operations
+from tasks.uploads.package_table import package_id
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
 from tests.reprojection.test_isolation import done

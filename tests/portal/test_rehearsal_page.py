@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from tasks.model.model import RequestOrder, RequestState
+from tasks.bag.model import RequestOrder, RequestState
+from tasks.bag.runtime import Runtime
+from tasks.operators import audit
 from tasks.request.document import parse_request
-from tasks.tables import audit, request_operations
-from tasks.tables.request_table import Rehearsal
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import Rehearsal
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
 from tests.tasks.package_files import upload_of

@@ -16,14 +16,14 @@ from portal.core.results import SHORTLY
 from portal.core.sessions import Sessions
 from portal.core.tokens import Person, Role
 from portal.core.traffic import HEADER, TRACE
+from tasks.accounts import reader_links
+from tasks.accounts.token_table import Scope, TokenTable, make_token
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
-from tasks.model.model import RequestState
-from tasks.run import reader_links
+from tasks.requests import request_operations
 from tasks.storage.store import LocalStore, Row
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.token_table import Scope, TokenTable, make_token
 from tests.portal.scripted import (
     SECRET,
     LivePortal,

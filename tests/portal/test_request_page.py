@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 
 from portal.web import request_page
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, TaskOutcome
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest
+from tasks.bag.workers import WorkerRow
 from tasks.request.document import parse_request
-from tasks.tables import request_operations, workers
-from tasks.tables.request_table import PhaseCount, Preparation, Preview
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.workers import WorkerRow
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, Preparation, Preview
 from tests.portal.scripted import (
     LivePortal,
     event_of,

@@ -14,10 +14,10 @@ import pytest
 from azure.storage.blob import BlobClient, BlobServiceClient, UserDelegationKey
 
 from swathmill.client import Client
-from tasks.run.connect import connect_storage
+from tasks.bag.runtime import Runtime
+from tasks.service.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS, Served
 from tasks.storage.signed_links import LinkSigner
-from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     LivePortal,
     live_portal,

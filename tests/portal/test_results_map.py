@@ -24,13 +24,13 @@ from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
 from reprojection.write.write import write_cog
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
-from tasks.model.plan import Gap
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Phase, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_rows import Interest
 from tasks.request.document import parse_request
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import RequestRow
 from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row
 from tests.portal.submissions import DOCUMENT, submitted
 

@@ -5,12 +5,13 @@ import datetime as dt
 import pytest
 
 from swathmill.client import Client
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
+from tasks.operators import audit
 from tasks.request.document import parse_request
-from tasks.tables import audit, request_operations, retrying
-from tasks.tables.request_table import PhaseCount
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations, retrying
+from tasks.requests.request_table import PhaseCount
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, set_row
 from tests.portal.test_api import DOCUMENT
 

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, RequestState, RunUse, TaskOutcome
-from tasks.model.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec, Spec
-from tasks.model.task_keys import shard
+from tasks.bag import protocol, task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, RequestState, RunUse, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Interest
+from tasks.bag.transitions import RetryPolicy
 from tasks.request.document import parse_request
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import ARTIFACTS, artifact_name
-from tasks.tables import protocol, request_operations, task_table, transitions
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.transitions import RetryPolicy
 from tests.portal.scripted import LivePortal, put_interest
 from tests.portal.submissions import DOCUMENT
 

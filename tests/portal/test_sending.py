@@ -6,8 +6,8 @@ import hashlib
 import httpx
 import pytest
 
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
 from tests.portal.scripted import LivePortal, put_result, set_row
 from tests.portal.submissions import submitted
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from service_manager.leader.leadership import Leadership
+from tasks.bag import workers
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.workers import WorkerRow
 from tasks.errors import StorageFullError, StoreError
-from tasks.model.model import RequestState
+from tasks.requests.request_table import PARTITION, TABLE, RequestTable
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Replace
-from tasks.tables import workers
-from tasks.tables.request_table import PARTITION, TABLE, RequestTable
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.workers import WorkerRow
 from tests.portal.scripted import LivePortal, event_of, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
 

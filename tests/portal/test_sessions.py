@@ -8,11 +8,10 @@ import pytest
 from portal.core import sessions, tokens
 from portal.core.identity import COOKIE, READER_COOKIE
 from portal.core.tokens import Use
-from tasks.run import reader_links
+from tasks.accounts import reader_links, session_table
+from tasks.accounts.token_table import Scope, make_token
+from tasks.bag.runtime import memory_runtime
 from tasks.storage.clock import ManualClock
-from tasks.tables import session_table
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.token_table import Scope, make_token
 from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
 

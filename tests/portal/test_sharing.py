@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 from portal.core.identity import READER_COOKIE
-from tasks.model.model import Phase, RequestState
-from tasks.run import reader_links
-from tasks.tables import request_operations
-from tasks.tables.group_table import GroupRow
-from tasks.tables.request_table import PhaseCount, RequestTable
-from tasks.tables.runtime import Runtime
+from tasks.accounts import reader_links
+from tasks.accounts.group_table import GroupRow
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, RequestTable
 from tests.portal.scripted import SECRET, LivePortal, put_result, set_row
 from tests.portal.submissions import DOCUMENT, FORM, submitted
 

@@ -1,8 +1,8 @@
 """The part of a request's page about its sites: series, and the comparison with measurements."""
 
+from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
 from tests.portal.scripted import LivePortal, put_result, set_row
 from tests.portal.submissions import submitted
 

@@ -20,9 +20,9 @@ from pystac_client import Client
 from portal.core import tokens
 from portal.web.standards import CONFORMANCE
 from reprojection.write.stac import stac_item
-from tasks.model.model import RequestState
-from tasks.tables import request_operations
-from tasks.tables.runtime import Runtime
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
+from tasks.requests import request_operations
 from tests.portal.scripted import (
     SECRET,
     LivePortal,

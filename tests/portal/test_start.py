@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from portal import __main__ as process
-from tasks.run import logs
+from tasks.service import logs
 from tests.portal.scripted import SECRET
 
 

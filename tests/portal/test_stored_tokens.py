@@ -9,11 +9,19 @@ import pytest
 from typer.testing import CliRunner
 
 from swathmill.cli import application
-from tasks.run.connect import connect_storage
+from tasks.accounts import token_table
+from tasks.accounts.token_table import (
+    MARK,
+    TABLE,
+    Scope,
+    TokenRow,
+    TokenTable,
+    digest_of,
+    make_token,
+)
+from tasks.bag.runtime import Runtime
+from tasks.service.connect import connect_storage
 from tasks.storage.clock import ManualClock
-from tasks.tables import token_table
-from tasks.tables.runtime import Runtime
-from tasks.tables.token_table import MARK, TABLE, Scope, TokenRow, TokenTable, digest_of, make_token
 from tests.portal.scripted import LivePortal, client_of, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
 

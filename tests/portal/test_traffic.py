@@ -13,11 +13,11 @@ from starlette.routing import Route
 
 from portal.core.metrics import PortalMetrics
 from portal.core.traffic import HEADER, TRACE, Call, Traffic
-from tasks.run import tracing
-from tasks.run.tracing import Link, Span, root_of, trace_of
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.operators.manager_lease import ManagerWatch
+from tasks.service import tracing
+from tasks.service.tracing import Link, Span, root_of, trace_of
 from tasks.storage.clock import ManualClock
-from tasks.tables.manager_lease import ManagerWatch
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
 from tests.waiting import until

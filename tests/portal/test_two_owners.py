@@ -13,8 +13,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from portal.app import _ROUTES
-from tasks.model.categories import Category
-from tasks.tables import request_operations
+from tasks.bag.categories import Category
+from tasks.requests import request_operations
 from tests.portal.scripted import (
     LivePortal,
     client_of,

@@ -14,13 +14,13 @@ from portal.core.kept import Shared
 from portal.core.watching import AT_ONCE, LATE, PAUSE, Followed, Following, RequestWatch
 from portal.web import request_page
 from portal.web.context import Portal, Progress
+from tasks.accounts import reader_links
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
-from tasks.model.model import Phase, RequestState
-from tasks.run import reader_links
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, RequestRow, RequestTable
 from tasks.storage.store import Row
-from tasks.tables import request_operations
-from tasks.tables.request_table import PhaseCount, RequestRow, RequestTable
-from tasks.tables.runtime import Runtime
 from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
 from tests.portal.submissions import submitted
 from tests.waiting import run_async

@@ -11,8 +11,8 @@ import zarr
 
 from portal.core.problems import NotFoundError
 from portal.core.zarr_store import split_address
+from tasks.bag.runtime import Runtime
 from tasks.storage.blobs import ARTIFACTS
-from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_result
 from tests.portal.submissions import submitted
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from service_manager.tasks.dispatch import Dispatch
-from tasks.run import tracing
-from tasks.run.tracing import Span
+from service_manager.dispatch.dispatch import Dispatch
+from tasks.service import tracing
+from tasks.service.tracing import Span
 from tests.service_manager.scene import Scene
 
 

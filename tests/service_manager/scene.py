@@ -3,24 +3,24 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from service_manager.tasks.completion_events import CompletionEvents, Processed
-from service_manager.tasks.dependents import Dependents
-from service_manager.tasks.manager_cache import Live, ManagerCache
+from service_manager.dispatch.manager_cache import Live, ManagerCache
+from service_manager.events.completion_events import CompletionEvents, Processed
+from service_manager.events.dependents import Dependents
+from tasks.bag import protocol, transitions, workers
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, MissingPolicy, RequestState, Task
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Edge, Interest
+from tasks.bag.transitions import Change, RetryPolicy
+from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, MissingPolicy, RequestState, Task
-from tasks.model.spec import Spec
-from tasks.model.task_keys import shard
+from tasks.requests.request_table import RequestRow
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation
-from tasks.tables import protocol, transitions, workers
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import Edge, Interest
-from tasks.tables.transitions import Change, RetryPolicy
-from tasks.tables.workers import RunningAttempt, WorkerRow
 
 ONCE = RetryPolicy(budget=1)
 

@@ -11,10 +11,10 @@ from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.tile import Tile
 from service_manager.planner.plan_stream import PlanStream
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import MosaicSpec
+from tasks.bag.spec import MosaicSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import Request, parse_request
+from tasks.requests.plan import Plan
 from tasks.settings import Settings
 
 LIMITS = Settings()

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from service_manager.tasks.attempt_statistics import (
+from service_manager.dispatch.attempt_statistics import (
     STEPS,
     AttemptProgress,
     AttemptStatistics,
     Usual,
 )
-from tasks.tables.history import ClassStatistics
+from tasks.bag.history import ClassStatistics
 
 
 def learned(*durations: float, samples: int = 3) -> AttemptStatistics:

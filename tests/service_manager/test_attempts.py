@@ -5,22 +5,22 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import WatchedAttempt
+from service_manager.events.sweep import read_running
 from service_manager.fleet.attempts import Attempts
 from service_manager.fleet.machines import DrainOrder
 from service_manager.fleet.monitor import Kill, Verdicts
 from service_manager.options import ManagerOptions
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import WatchedAttempt
-from service_manager.tasks.sweep import read_running
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import shard
+from tasks.bag import history, transitions, workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.transitions import RetryPolicy
+from tasks.bag.workers import Hold, WorkerRow
 from tasks.storage.store import Operation
-from tasks.tables import history, transitions, workers
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.transitions import RetryPolicy
-from tasks.tables.workers import Hold, WorkerRow
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect
 

@@ -13,22 +13,23 @@ from service_manager.leader.leadership import Leadership
 from service_manager.options import ManagerOptions
 from swathmill.commands import backup as command
 from swathmill.stack.azurite import Account, AzuriteServer
+from tasks.bag import protocol
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState, State
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.transitions import RetryPolicy
 from tasks.errors import FencedError
-from tasks.model.categories import Category
-from tasks.model.model import RequestState, State
-from tasks.model.task_keys import SHARDS
-from tasks.run import backup
-from tasks.run.backup import BackupError
-from tasks.run.connect import connect_storage
+from tasks.requests import request_operations, request_table
+from tasks.requests.request_table import RESTORING, request_row
+from tasks.service import backup
+from tasks.service.backup import BackupError
+from tasks.service.connect import connect_storage
 from tasks.storage.blobs import split_blob
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Store, Upsert
-from tasks.tables import protocol, request_operations, request_table
-from tasks.tables.request_table import RESTORING, request_row
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(8)]

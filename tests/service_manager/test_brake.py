@@ -5,29 +5,31 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from service_manager.tasks.brake import Brake, Failure, common_failure
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import Live
-from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, TaskOutcome
-from tasks.model.plan import Plan
-from tasks.model.spec import ReduceSpec, Spec
-from tasks.model.task_keys import shard
-from tasks.request.document import dump_request
-from tasks.storage.store import MergeEntity, Operation, Row, Store
-from tasks.tables import (
-    outbox,
+from service_manager.dispatch.brake import Brake, Failure, common_failure
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import Live
+from tasks.bag import (
     protocol,
-    request_operations,
-    request_table,
-    retrying,
     task_table,
     transitions,
     workers,
 )
-from tasks.tables.task_rows import Interest
-from tasks.tables.workers import WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState, TaskOutcome
+from tasks.bag.spec import ReduceSpec, Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Interest
+from tasks.bag.workers import WorkerRow
+from tasks.errors import StoreError
+from tasks.request.document import dump_request
+from tasks.requests import (
+    outbox,
+    request_operations,
+    request_table,
+    retrying,
+)
+from tasks.requests.plan import Plan
+from tasks.storage.store import MergeEntity, Operation, Row, Store
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import (
     Bench,

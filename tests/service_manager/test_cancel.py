@@ -6,15 +6,16 @@ from dataclasses import replace
 import pytest
 
 from service_manager.options import ManagerOptions
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, RequestState, State, TaskOutcome
-from tasks.model.spec import Spec
+from tasks.bag import protocol
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestOrder, RequestState, State, TaskOutcome
+from tasks.bag.spec import Spec
+from tasks.bag.task_table import RowKind, TaskTable, kind_of
+from tasks.bag.transitions import RetryPolicy
+from tasks.requests import outbox, request_operations, retrying
+from tasks.requests.request_table import RequestRow, RequestTable
+from tasks.requests.retrying import Scope
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import outbox, protocol, request_operations, retrying
-from tasks.tables.request_table import RequestRow, RequestTable
-from tasks.tables.retrying import Scope
-from tasks.tables.task_table import RowKind, TaskTable, kind_of
-from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 NUMBER = 150  # granules, and as many results

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from reprojection.read.completeness import Completeness, Missing
-from service_manager.tasks.causes import empty_rasters, first_cause, found_later, inherited, order
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, State, Task, TaskOutcome
-from tasks.model.spec import Input
-from tasks.tables.task_rows import Interest
+from service_manager.events.causes import empty_rasters, first_cause, found_later, inherited, order
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Phase, State, Task, TaskOutcome
+from tasks.bag.spec import Input
+from tasks.bag.task_rows import Interest
 
 BAD, LOST = Category.BAD_IMAGE_FORMAT, Category.DOWNLOAD_FAILED
 

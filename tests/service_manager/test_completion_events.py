@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.tasks import completion_events
+from service_manager.events import completion_events
+from tasks.bag import history, task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState, State, TaskOutcome
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import shard
+from tasks.bag.transitions import RetryPolicy
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import RequestState, State, TaskOutcome
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import shard
 from tasks.storage.store import Delete, MergeEntity, Operation
-from tasks.tables import history, task_table, transitions
-from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect, mosaic
 

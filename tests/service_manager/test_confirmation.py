@@ -3,8 +3,8 @@
 import pytest
 
 from service_manager.options import ManagerOptions
-from tasks.model.model import RequestOrder, RequestState
-from tasks.tables import outbox, request_operations
+from tasks.bag.model import RequestOrder, RequestState
+from tasks.requests import outbox, request_operations
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 PLAN = plan_of(collect("g"), mosaic("top", collect("g")), outputs={"top": "out"})

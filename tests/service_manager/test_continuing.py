@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from archives.errors import ArchiveError
+from service_manager.mail.notify import compose
 from service_manager.requests.continuing import DAY, Continuing, continued_id, newest_in
-from service_manager.requests.notify import compose
+from tasks.bag.model import RequestOrder, RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import BlobMissingError, StoreError
-from tasks.model.model import RequestOrder, RequestState
 from tasks.request.document import Request, parse_request
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow, RequestTable
 from tasks.storage.clock import ManualClock
-from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow, RequestTable
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.service_manager.shelf import REQUEST, Shelf, tile_granule
 
 FIRST = dt.date(2012, 1, 1)

@@ -5,24 +5,24 @@ from random import Random
 
 import pytest
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import Live, ManagerCache, WatchedAttempt
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor, Verdicts
 from service_manager.options import ManagerOptions
 from service_manager.requests.ending import judge, lacking
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
-from tasks.messages.queues import FIRST
-from tasks.model.categories import Category
-from tasks.model.classes import sized
-from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, TaskOutcome
-from tasks.model.plan import Gap
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import mates
-from tasks.tables.expectation import Times
-from tasks.tables.history import ClassStatistics
-from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.task_rows import Interest, ReadyMarker
-from tasks.tables.workers import Ask, RunningAttempt, WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.classes import sized
+from tasks.bag.expectation import Times
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import ArtifactFile, MissingPolicy, Phase, RequestState, TaskOutcome
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import mates
+from tasks.bag.task_rows import Interest, ReadyMarker
+from tasks.bag.workers import Ask, RunningAttempt, WorkerRow
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount, RequestRow
+from tasks.storage.queues import FIRST
 
 OPTIONS = ManagerOptions(heartbeat=5, lease=30)
 

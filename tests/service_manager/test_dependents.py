@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from service_manager.plans import write_fence
+from tasks.bag import protocol, task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState, State, TaskOutcome
+from tasks.bag.spec import Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Interest
 from tasks.errors import ConflictError
-from tasks.model.categories import Category
-from tasks.model.model import RequestState, State, TaskOutcome
-from tasks.model.spec import Spec
-from tasks.model.task_keys import shard
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.store import Operation, Replace
-from tasks.tables import protocol, task_table, transitions
-from tasks.tables.task_rows import Interest
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect, mosaic
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.tasks import dispatch as module
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.model.model import Phase
-from tasks.tables.restrictions import Kind, Restriction
-from tasks.tables.task_rows import Interest
+from service_manager.dispatch import dispatch as module
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import ManagerCache
+from tasks.bag.model import Phase
+from tasks.bag.task_rows import Interest
+from tasks.operators.restrictions import Kind, Restriction
 from tests.service_manager.test_decisions import cache, family_of, running, sent
 from tests.service_manager.test_restrictions import FETCH, WARP, restrict
 

@@ -7,28 +7,28 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from reprojection.read.completeness import Completeness
+from service_manager.dispatch.manager_cache import Live
 from service_manager.requests import ending
 from service_manager.requests.ending import Verdict
-from service_manager.tasks.manager_cache import Live
-from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import (
+from tasks.bag.categories import Category
+from tasks.bag.model import (
     ArtifactFile,
     MissingPolicy,
     Phase,
     RequestState,
     TaskOutcome,
 )
-from tasks.model.plan import Gap
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.task_rows import Interest
+from tasks.errors import StoreError
 from tasks.request.document import dump_request
-from tasks.run import tracing
-from tasks.run.tracing import Span
+from tasks.requests import outbox, request_operations, request_table
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount, Preparation, RequestRow
+from tasks.service import tracing
+from tasks.service.tracing import Span
 from tasks.storage.blobs import RESULTS
 from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, request_operations, request_table
-from tasks.tables.request_table import PhaseCount, Preparation, RequestRow
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.task_rows import Interest
 from tests.service_manager.test_decisions import crashed, interest
 from tests.service_manager.workbench import document
 

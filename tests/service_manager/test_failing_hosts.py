@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.fleet.failing import ELSEWHERE, IN_A_ROW
 from service_manager.fleet.machines import Machines
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.model.categories import Category
-from tasks.tables.workers import Ask, Hold
+from tasks.bag.categories import Category
+from tasks.bag.workers import Ask, Hold
 from tests.service_manager.test_machines import Judged
 from tests.service_manager.test_slow_machines import OPTIONS, event
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service_manager.dispatch.attempt_statistics import AttemptStatistics
 from service_manager.fleet.machines import Machines
-from service_manager.tasks.attempt_statistics import AttemptStatistics
-from tasks.model.categories import Category
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.history import ClassStatistics
+from tasks.bag.workers import Hold, WorkerRow
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import workers
-from tasks.tables.history import ClassStatistics
-from tasks.tables.workers import Hold, WorkerRow
 from tests.service_manager.test_slow_machines import OPTIONS, Fleet, event
 
 

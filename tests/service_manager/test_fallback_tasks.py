@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from service_manager.tasks import dependents
-from service_manager.tasks.dependents import Dependents
-from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, State, TaskOutcome
-from tasks.model.spec import CollectSpec, Input, MosaicSpec, Spec
-from tasks.model.task_keys import shard
+from service_manager.events import dependents
+from service_manager.events.dependents import Dependents
+from tasks.bag import protocol, task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import MissingPolicy, State, TaskOutcome
+from tasks.bag.spec import CollectSpec, Input, MosaicSpec, Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Edge
+from tasks.bag.transitions import RetryPolicy
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import MergeEntity, Operation, Row
-from tasks.tables import protocol, task_table, transitions
-from tasks.tables.task_rows import Edge
-from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import GRID, collect, mosaic
 

@@ -1,11 +1,11 @@
 """What a request is expected to take, through the manager: similar work is an estimate."""
 
 from portal.core.expected import Expected
-from tasks.model.model import RequestState
-from tasks.model.plan import Plan
-from tasks.model.spec import GridSpec, Input, MosaicSpec
-from tasks.tables import request_operations
-from tasks.tables.request_table import Preview
+from tasks.bag.model import RequestState
+from tasks.bag.spec import GridSpec, Input, MosaicSpec
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan
+from tasks.requests.request_table import Preview
 from tests.service_manager.workbench import Bench, collect, document, plan_of
 
 GRANULES = [collect(f"g{i}") for i in range(3)]

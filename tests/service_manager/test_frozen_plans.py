@@ -15,7 +15,7 @@ from modis.collection import Collection
 from service_manager.planner import listing
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import stored_plan
-from tasks.model.packages import Packages
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.settings import Settings
 from tasks.storage.blobs import PLANS, MemoryBlobs

@@ -5,18 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.events import completion_events
+from service_manager.mail import mail_text
 from service_manager.options import ManagerOptions
-from service_manager.requests import ending, mail_text
-from service_manager.tasks import completion_events
-from tasks.model.categories import Category
-from tasks.model.model import RequestOrder, RequestState
-from tasks.model.task_keys import SHARDS
+from service_manager.requests import ending
+from tasks.accounts import session_table
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestOrder, RequestState
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.task_keys import SHARDS
+from tasks.requests import outbox, request_operations
+from tasks.requests.outbox import Mail
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Delete, Operation
-from tasks.tables import outbox, request_operations, session_table
-from tasks.tables.outbox import Mail
-from tasks.tables.runtime import memory_runtime
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 DIGITS = 96

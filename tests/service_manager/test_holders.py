@@ -10,11 +10,11 @@ import pytest
 
 from service_manager.leader.holders import Holders
 from service_manager.leader.leadership import Leadership
-from tasks.run.connect import connect_storage, embedded_folder
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.operators import manager_lease
+from tasks.service.connect import connect_storage, embedded_folder
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
-from tasks.tables import manager_lease
-from tasks.tables.runtime import Runtime, memory_runtime
 
 LEASE = 30.0
 
@@ -96,7 +96,7 @@ import sys, signal
 from pathlib import Path
 from service_manager.leader.holders import Holders
 from service_manager.leader.leadership import Leadership
-from tasks.run.connect import connect_storage
+from tasks.service.connect import connect_storage
 storage, folder = sys.argv[1:]
 acts = Leadership(connect_storage(storage), 30.0, Holders(Path(folder)))
 assert acts.acquire()

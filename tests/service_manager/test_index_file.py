@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from archives.kinds import folder
-from service_manager.tasks.index_file import IndexFile
+from service_manager.dispatch.index_file import IndexFile
 
 
 def test_a_second_manager_takes_another_index_until_the_first_is_free(tmp_path: Path) -> None:

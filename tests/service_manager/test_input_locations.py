@@ -2,9 +2,9 @@
 
 import pytest
 
-from service_manager.tasks import input_locations
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import ManagerCache
+from service_manager.dispatch import input_locations
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import ManagerCache
 
 
 def locations_of(*hosts: str) -> InputLocations:

@@ -8,23 +8,30 @@ import pytest
 from structlog.testing import capture_logs
 
 from archives.errors import ArchiveError
+from service_manager.dispatch.manager_cache import Live
 from service_manager.options import ManagerOptions
 from service_manager.plans import stored_plan
 from service_manager.plans.plan_writer import Written
 from service_manager.requests.intake import Intake, recount
-from service_manager.tasks.manager_cache import Live
+from tasks.bag import task_table
+from tasks.bag.categories import Category
+from tasks.bag.model import MissingPolicy, Phase, RequestOrder, RequestState, State, TaskOutcome
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, Phase, RequestOrder, RequestState, State, TaskOutcome
-from tasks.model.plan import Gap, Plan, PlannedTask
 from tasks.request.document import Request
-from tasks.run import tracing
-from tasks.run.tracing import Span
+from tasks.requests import outbox, request_operations
+from tasks.requests.plan import Gap, Plan, PlannedTask
+from tasks.requests.request_table import (
+    PhaseCount,
+    Preparation,
+    Rehearsal,
+    RequestRow,
+    RequestTable,
+)
+from tasks.service import tracing
+from tasks.service.tracing import Span
 from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, request_operations, task_table
-from tasks.tables.request_table import PhaseCount, Preparation, Rehearsal, RequestRow, RequestTable
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import Interest
 from tests.service_manager.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
 

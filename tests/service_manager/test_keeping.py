@@ -7,10 +7,10 @@ import pytest
 
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.lease_keeper import LONGEST_ROUND, Keeper, beside_rounds
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import FencedError
+from tasks.operators import manager_lease
 from tasks.storage.clock import ManualClock
-from tasks.tables import manager_lease
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.waiting import until
 
 LEASE = 30.0

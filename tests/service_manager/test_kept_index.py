@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from archives.kinds.folder import FolderArchive
-from service_manager.tasks.kept_index import EVERY, KeptIndex
+from service_manager.dispatch.kept_index import EVERY, KeptIndex
 from tasks.errors import StoreError
 from tasks.storage.blobs import GRANULES, MemoryBlobs
 from tasks.storage.clock import ManualClock
@@ -89,7 +89,7 @@ def test_builds_with_other_schemas_keep_copies_of_their_own(
     mine = Disk(tmp_path / "one", sample_archive, blobs, clock)
     mine.refresh()
     mine.kept.keep()
-    monkeypatch.setattr("service_manager.tasks.kept_index.INDEX_SCHEMA", 99)
+    monkeypatch.setattr("service_manager.dispatch.kept_index.INDEX_SCHEMA", 99)
     other = Disk(tmp_path / "two", sample_archive, blobs, clock)
     other.kept.restore()
     assert not other.path.exists()

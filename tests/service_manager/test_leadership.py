@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from service_manager.leader.leadership import Leadership
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import FencedError, StoreError
+from tasks.operators import manager_lease
+from tasks.operators.manager_lease import Lease
+from tasks.requests import request_table
 from tasks.storage.clock import ManualClock
-from tasks.tables import manager_lease, request_table
-from tasks.tables.manager_lease import Lease
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.service_manager.scene import Meddling
 
 LEASE = 30.0

@@ -2,11 +2,11 @@
 
 from collections import deque
 
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.fleet.leaving import Leaving
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.bag.workers import Hold, WorkerRow
 from tests.service_manager.test_wanted_slots import attempt, event
 
 PATIENCE = 300.0

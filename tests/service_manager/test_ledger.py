@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from service_manager.tasks.ledger import Entry, Ledger
-from tasks.model.model import Phase, TaskOutcome
+from service_manager.dispatch.ledger import Entry, Ledger
+from tasks.bag.model import Phase, TaskOutcome
 
 EVERY = [Entry(*one) for one in product(Phase, (None, *TaskOutcome), (False, True), (False, True))]
 

@@ -8,22 +8,23 @@ import pytest
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
+from service_manager.dispatch import manager_cache
+from service_manager.dispatch.manager_cache import Live
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.requests import ending, lifecycle
 from service_manager.requests.intake import Intake
 from service_manager.requests.lifecycle import Lifecycle
-from service_manager.tasks import manager_cache
-from service_manager.tasks.manager_cache import Live
+from tasks.bag import protocol
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestOrder, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import Spec
+from tasks.bag.task_keys import SHARDS
 from tasks.errors import FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
-from tasks.model.spec import Spec
-from tasks.model.task_keys import SHARDS
-from tasks.tables import protocol, request_operations
-from tasks.tables.request_table import PhaseCount, Preparation, RequestRow
-from tasks.tables.restrictions import Kind, Restriction, Restrictions
-from tasks.tables.runtime import Runtime
+from tasks.operators.restrictions import Kind, Restriction, Restrictions
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, Preparation, RequestRow
 from tests.service_manager.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import Bench, Beside, collect, mosaic, plan_of
 

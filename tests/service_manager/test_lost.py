@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.tasks import lost
-from tasks.model.absence import Absent, Unnamed
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.model.spec import Input, MosaicSpec, ReprojectSpec, Spec
-from tasks.model.task_keys import shard
-from tasks.tables import task_table
+from service_manager.events import lost
+from tasks.bag import task_table
+from tasks.bag.absence import Absent, Unnamed
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.bag.spec import Input, MosaicSpec, ReprojectSpec, Spec
+from tasks.bag.task_keys import shard
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import GRID, collect
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from service_manager.dispatch.attempt_statistics import AttemptProgress, AttemptStatistics
+from service_manager.dispatch.manager_cache import WatchedAttempt
 from service_manager.fleet import machines
 from service_manager.fleet.machines import DrainOrder, Machines
-from service_manager.tasks.attempt_statistics import AttemptProgress, AttemptStatistics
-from service_manager.tasks.manager_cache import WatchedAttempt
-from tasks.model.categories import Category
-from tasks.tables.history import ClassStatistics
-from tasks.tables.workers import Ask, Hold
+from tasks.bag.categories import Category
+from tasks.bag.history import ClassStatistics
+from tasks.bag.workers import Ask, Hold
 from tests.service_manager.test_decisions import running
 from tests.service_manager.test_fair_drain import row
 from tests.service_manager.test_slow_machines import OPTIONS, event

@@ -4,11 +4,11 @@ import re
 from html.parser import HTMLParser
 
 from reprojection.read.completeness import Completeness, Missing
-from service_manager.requests.mail_html import to_html
-from service_manager.requests.mail_text import Failure, RequestSummary, compose
-from tasks.model.categories import Category
-from tasks.model.model import RequestState
-from tasks.model.plan import Gap
+from service_manager.mail.mail_html import to_html
+from service_manager.mail.mail_text import Failure, RequestSummary, compose
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState
+from tasks.requests.plan import Gap
 
 LINK = "https://swathmill.example/requests/r1"
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from service_manager.requests import mail_picture
+from service_manager.mail import mail_picture
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import BlobMissingError, StoreError
 from tasks.storage.clock import ManualClock
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import put_result
 from tests.portal.submissions import submitted
 

@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reprojection.read.completeness import Completeness, Missing
-from service_manager.requests.mail_text import RequestSummary, compose, outcome
-from service_manager.requests.notify import message
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
-from tasks.model.plan import Gap
-from tasks.tables.outbox import Mail
-from tasks.tables.request_table import PhaseCount
-from tasks.tables.task_rows import Interest
+from service_manager.mail.mail_text import RequestSummary, compose, outcome
+from service_manager.mail.notify import message
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Phase, RequestState, TaskOutcome
+from tasks.bag.task_rows import Interest
+from tasks.requests.outbox import Mail
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount
 
 LINK = "http://portal/requests/r1"
 FILE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1_500_000, sha256="0")

@@ -3,17 +3,18 @@
 import pytest
 
 from service_manager.options import ManagerOptions
+from tasks.bag import history, protocol, workers
+from tasks.bag.absence import NAMED, Absent, bounded
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestOrder, RequestState, State
+from tasks.bag.task_table import MARKERS, RowKind, kind_of
+from tasks.bag.transitions import RetryPolicy
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.absence import NAMED, Absent, bounded
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, RequestState, State
-from tasks.model.plan import Gap, Plan
 from tasks.request.document import Request
+from tasks.requests import outbox, request_operations
+from tasks.requests.plan import Gap, Plan
 from tasks.storage.blobs import split_blob
 from tasks.storage.schema import SCHEMA
-from tasks.tables import history, outbox, protocol, request_operations, workers
-from tasks.tables.task_table import MARKERS, RowKind, kind_of
-from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(4)]

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.dispatch import manager_cache
+from service_manager.dispatch.ledger import Entry
+from service_manager.dispatch.manager_cache import Live, ManagerCache, WatchedAttempt
 from service_manager.requests import ending
-from service_manager.tasks import manager_cache
-from service_manager.tasks.ledger import Entry
-from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
-from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, Phase, RequestState, State, TaskOutcome
-from tasks.model.plan import Gap
-from tasks.tables import request_operations
-from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.task_rows import CompletionEvent, Interest, in_effect
+from tasks.bag.categories import Category
+from tasks.bag.model import MissingPolicy, Phase, RequestState, State, TaskOutcome
+from tasks.bag.task_rows import CompletionEvent, Interest, in_effect
+from tasks.requests import request_operations
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import PhaseCount, RequestRow
 
 
 def live(name: str = "r", **more: object) -> Live:

@@ -11,10 +11,10 @@ from service_manager.leader.manager import Manager
 from service_manager.leader.metrics import ManagerMetrics
 from service_manager.leader.service import serve
 from service_manager.leader.watch import Watch
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase
 from tasks.messages.redis_watch import RedisWatch
-from tasks.model.categories import Category
-from tasks.model.model import Phase
-from tasks.tables.manager_rows import RefusedMails
+from tasks.operators.manager_rows import RefusedMails
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]

@@ -7,19 +7,21 @@ import pytest
 
 from service_manager.leader.manager import CLEANING, Manager, SendError
 from service_manager.options import ManagerOptions
+from tasks.bag import protocol, workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestOrder, State
+from tasks.bag.spec import Spec
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.errors import FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, State
-from tasks.model.spec import Spec
-from tasks.model.task_keys import SHARDS
-from tasks.run import tracing
-from tasks.run.tracing import Span
+from tasks.operators import restrictions
+from tasks.operators.manager_rows import PhaseQueue
+from tasks.operators.restrictions import Kind, Restriction
+from tasks.requests import outbox, request_operations
+from tasks.service import tracing
+from tasks.service.tracing import Span
 from tasks.storage import blobs
-from tasks.tables import outbox, protocol, request_operations, restrictions, workers
-from tasks.tables.manager_rows import PhaseQueue
-from tasks.tables.restrictions import Kind, Restriction
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.workers import RunningAttempt, WorkerRow
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(4)]

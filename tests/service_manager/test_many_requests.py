@@ -4,9 +4,9 @@ import pytest
 
 from service_manager.plans import plan_turns
 from service_manager.plans.plan_turns import PlanTurns
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import Request
-from tasks.tables.request_table import RequestRow
+from tasks.requests.request_table import RequestRow
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 NUMBER = 100

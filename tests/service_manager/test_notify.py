@@ -20,17 +20,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
-from service_manager.requests.notify import GIVE_UP, MailServer, Postman, compose, message
+from service_manager.mail.notify import GIVE_UP, MailServer, Postman, compose, message
+from tasks.bag.model import Phase, RequestState, TaskOutcome
+from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
-from tasks.model.model import Phase, RequestState, TaskOutcome
+from tasks.operators.manager_rows import RefusedMails
+from tasks.requests import outbox
+from tasks.requests.outbox import Mail
+from tasks.requests.request_table import RequestRow
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import outbox
-from tasks.tables.manager_rows import RefusedMails
-from tasks.tables.outbox import Mail
-from tasks.tables.request_table import RequestRow
-from tasks.tables.task_rows import Interest
 from tests.mails import text_of
 from tests.waiting import until
 

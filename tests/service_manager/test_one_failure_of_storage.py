@@ -14,16 +14,17 @@ from typing import TypeVar
 
 import pytest
 
+from tasks.bag import history
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import memory_runtime
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import RequestState
+from tasks.requests import outbox, request_operations, retrying
+from tasks.requests.request_table import RequestRow
+from tasks.requests.retrying import Scope
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import history, outbox, request_operations, retrying
-from tasks.tables.request_table import RequestRow
-from tasks.tables.retrying import Scope
-from tasks.tables.runtime import memory_runtime
 from tests.service_manager.test_manager import G, bench, left_over
 from tests.service_manager.workbench import Bench, document
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.dispatch import fresh_tasks
+from service_manager.dispatch.allowance import Allowance, Need
+from service_manager.dispatch.dispatch import _NEAR, Dispatch
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
-from service_manager.tasks import fresh_tasks
-from service_manager.tasks.allowance import Allowance, Need
-from service_manager.tasks.dispatch import _NEAR, Dispatch
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.model import classes
-from tasks.model.model import Phase
-from tasks.model.spec import CollectSpec
-from tasks.tables.manager_rows import HostQueue
-from tasks.tables.restrictions import Restrictions
+from tasks.bag import classes
+from tasks.bag.model import Phase
+from tasks.bag.spec import CollectSpec
+from tasks.operators.manager_rows import HostQueue
+from tasks.operators.restrictions import Restrictions
 from tests.service_manager.test_decisions import cache, family_of, running, sent
 
 HOST = "archive.example.org"

@@ -12,13 +12,14 @@ from service_manager.planner.plan_stream import Planned, PlanStream
 from service_manager.plans import plan_jobs
 from service_manager.plans.plan_jobs import PlanJobs, Planner
 from service_manager.plans.stored_plan import WINDOWS_TOLD, AbandonedError
+from tasks.bag.categories import Category
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
-from tasks.model.categories import Category
-from tasks.model.plan import Gap, Plan, PlannedWindow
 from tasks.request.document import Request
-from tasks.tables import package_operations, raster_operations, request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.requests import request_operations
+from tasks.requests.plan import Gap, Plan, PlannedWindow
+from tasks.requests.request_table import RequestRow
+from tasks.uploads import package_operations, raster_operations
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Beside, collect, document, mosaic, plan_of
 

@@ -11,11 +11,11 @@ import pytest
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter, Written, describe
 from service_manager.plans.result_ranks import result_ranks
-from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import RequestState, State, Task, TaskOutcome
-from tasks.model.plan import PlannedTask
-from tasks.model.spec import (
+from tasks.bag import protocol, task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState, State, Task, TaskOutcome
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import (
     CubeSpec,
     ExtractSpec,
     GroupSpec,
@@ -25,14 +25,14 @@ from tasks.model.spec import (
     Spec,
     TableSpec,
 )
-from tasks.model.task_keys import SHARDS
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_table import TaskTable
+from tasks.bag.transitions import Change
+from tasks.errors import ConflictError, FencedError, StoreError
+from tasks.requests.plan import PlannedTask
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import protocol, task_table, transitions
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_table import TaskTable
-from tasks.tables.transitions import Change
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import GRID, collect, mosaic, plan_of, reduction
 

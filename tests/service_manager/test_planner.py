@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import pytest
 
 from modis.tile import Tile
+from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tasks.requests.plan import Plan
 from tasks.settings import Settings
 from tests.service_manager.shelf import (
     REQUEST,

@@ -8,8 +8,8 @@ import pytest
 
 from archives.model import GranuleRecord
 from modis.collection import Collection
+from tasks.bag.spec import CollectSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.spec import CollectSpec, ReprojectSpec
 from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
 
 FIRE: dict[str, Any] = {

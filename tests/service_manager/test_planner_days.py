@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
 from tests.service_manager.shelf import composites, made, outputs, specs, tile_granule
 
 MONTHLY = {"package": "monthly-mean", "group_by": ["cell", "month"]}

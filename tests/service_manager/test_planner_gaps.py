@@ -5,8 +5,8 @@ import datetime as dt
 from archives.model import Misnamed
 from modis.tile import Tile
 from service_manager.planner.gaps import expected_days, tile_gaps
-from tasks.model.plan import Gap
 from tasks.request.document import ProductChoice, Time
+from tasks.requests.plan import Gap
 from tests.service_manager.shelf import composites, made, outputs, tile_granule
 
 YEAR = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 12, 31))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import shapely
 
-from tasks.model.packages import SHIPPED, Packages
-from tasks.model.spec import GroupSpec, ReduceSpec
+from tasks.bag.spec import GroupSpec, ReduceSpec
+from tasks.packages.packages import SHIPPED, Packages
 from tasks.request.document import parse_request
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites, plan, specs
 

@@ -13,11 +13,11 @@ from modis.tile import Tile
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.planner.reductions import Groups
 from service_manager.plans import stored_plan
+from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tasks.requests.plan import Plan
 from tasks.storage.blobs import MemoryBlobs
 from tests.service_manager.shelf import LIMITS, Shelf, outputs, plan, specs, tile_granule
 

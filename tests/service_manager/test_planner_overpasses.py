@@ -11,10 +11,7 @@ from archives.model import GranuleRecord
 from service_manager.planner.overpasses import overpasses
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import stored_plan
-from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.spec import (
+from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     GroupSpec,
@@ -22,7 +19,10 @@ from tasks.model.spec import (
     ReduceSpec,
     ReprojectSpec,
 )
+from tasks.errors import RequestRefusedError
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tasks.requests.plan import Plan
 from tasks.storage.blobs import MemoryBlobs
 from tests.service_manager.shelf import LIMITS, SWATHS, Shelf, made, outputs, specs, swath_granule
 

@@ -8,13 +8,13 @@ import pytest
 
 from reprojection.catalogue.layers import LayerKind
 from reprojection.catalogue.user_raster import RasterLayer, UserRaster
+from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan
-from tasks.model.rasters import ExactRaster
-from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.packages.packages import Packages
+from tasks.packages.rasters import ExactRaster
 from tasks.request.document import Request, parse_request
 from tasks.request.resolved import resolve
+from tasks.requests.plan import Plan
 from tests.service_manager.shelf import LIMITS, Shelf, plan, specs, tile_granule
 
 SNOW = {"name": "MOD10A1", "collection": "6", "layers": ["NDSI_Snow_Cover"]}

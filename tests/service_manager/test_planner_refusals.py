@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from tasks.bag.spec import GroupSpec, ReduceSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.spec import GroupSpec, ReduceSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.settings import Settings
 from tests.service_manager.shelf import REQUEST, Shelf, composites, made, plan, specs

@@ -8,8 +8,7 @@ import pytest
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
-from tasks.errors import RequestRefusedError
-from tasks.model.spec import (
+from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     ExtractSpec,
@@ -20,6 +19,7 @@ from tasks.model.spec import (
     SitesSpec,
     TableSpec,
 )
+from tasks.errors import RequestRefusedError
 from tests.service_manager.shelf import composites, made, specs, swath_granule, tile_granule
 
 REQUEST: dict[str, Any] = {

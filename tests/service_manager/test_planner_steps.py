@@ -10,11 +10,11 @@ import pytest
 
 from archives.model import GranuleRecord
 from service_manager.plans import rehearsal
+from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.plan import Plan, named_packages
-from tasks.model.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import dump_request, parse_request
+from tasks.requests.plan import Plan, named_packages
 from tests.service_manager.shelf import LIMITS, Shelf, outputs, plan, specs, tile_granule
 
 Make = Callable[..., Plan]

@@ -9,9 +9,9 @@ import pytest
 
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
+from tasks.bag.spec import CollectSpec, Driver, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.spec import CollectSpec, Driver, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tests.service_manager.shelf import LIMITS, SWATHS, Shelf, made, plan, specs, swath_granule
 

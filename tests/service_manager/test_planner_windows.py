@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service_manager.planner.cells import WindowCell, places
-from tasks.model.spec import GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import GroupSpec, MosaicSpec, ReprojectSpec
 from tasks.request.document import parse_request
 from tasks.request.target import Target, target
 from tests.service_manager.shelf import REQUEST, composites, made, specs

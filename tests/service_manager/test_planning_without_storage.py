@@ -1,10 +1,10 @@
 """Storage that fails while a request is planned spends none of the tries to plan it."""
 
 from service_manager.requests.intake import TRIES
+from tasks.bag.model import RequestState
 from tasks.errors import StoreError
-from tasks.model.model import RequestState
-from tasks.model.plan import Plan
 from tasks.request.document import Request
+from tasks.requests.plan import Plan
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GRANULE = collect("g")

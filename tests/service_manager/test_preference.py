@@ -7,20 +7,21 @@ from time import process_time
 
 import pytest
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
+from service_manager.dispatch.preference import LOOK
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from service_manager.tasks.preference import LOOK
-from tasks.messages.queues import FIRST
-from tasks.model.model import ArtifactFile, Phase
-from tasks.model.plan import Plan
-from tasks.model.spec import Spec
+from tasks.bag import protocol, workers
+from tasks.bag.model import ArtifactFile, Phase
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.spec import Spec
+from tasks.bag.workers import RunningAttempt, WorkerRow
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, request_operations, workers
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.workers import RunningAttempt, WorkerRow
+from tasks.storage.queues import FIRST
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
 
 STEP, BEAT = 0.25, 5.0

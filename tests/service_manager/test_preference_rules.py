@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from service_manager.tasks.input_locations import InputLocations
-from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from service_manager.tasks.preference import LOOK, Preference
-from tasks.model.model import Phase
+from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
+from service_manager.dispatch.preference import LOOK, Preference
+from tasks.bag.model import Phase
 
 
 @dataclass

@@ -16,11 +16,11 @@ from modis.box import LonLatBox
 from service_manager.leader.manager import PREPARING, Manager
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
-from tasks.model.model import RequestOrder, RequestState
-from tasks.model.packages import Packages
+from tasks.bag.model import RequestOrder, RequestState
+from tasks.packages.packages import Packages
 from tasks.request.document import Request
-from tasks.tables import request_operations
-from tasks.tables.request_table import Preparation
+from tasks.requests import request_operations
+from tasks.requests.request_table import Preparation
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites
 from tests.service_manager.workbench import Bench
 

@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
+from service_manager.dispatch.dispatch import Dispatch
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.presence import Presence
 from service_manager.leader.watch import Watch
-from service_manager.tasks.dispatch import Dispatch
-from tasks.model.model import Phase
+from tasks.bag.model import Phase
+from tasks.bag.runtime import memory_runtime
+from tasks.operators import manager_rows
+from tasks.operators.manager_rows import RefusedMails
+from tasks.operators.restrictions import TABLE
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import manager_rows
-from tasks.tables.manager_rows import RefusedMails
-from tasks.tables.restrictions import TABLE
-from tasks.tables.runtime import memory_runtime
 from tests.service_manager.scene import Meddling
 from tests.service_manager.test_manager import bench
 

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from service_manager.leader.manager import Manager
 from service_manager.requests import ending
-from tasks.model.categories import Category
-from tasks.model.model import RequestOrder, RequestState, TaskOutcome
+from tasks.bag import protocol, task_table
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestOrder, RequestState, TaskOutcome
+from tasks.requests import request_operations
+from tasks.requests.request_table import RequestRow
 from tasks.storage.store import Delete
-from tasks.tables import protocol, request_operations, task_table
-from tasks.tables.request_table import RequestRow
 from tests.service_manager.workbench import Bench, collect, plan_of
 
 

@@ -4,16 +4,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from service_manager.tasks import completion_events
+from service_manager.events import completion_events
+from tasks.bag import (
+    history,
+    protocol,
+    task_table,
+    transitions,
+)
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestState, TaskOutcome
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_keys import shard
+from tasks.bag.transitions import RetryPolicy
 from tasks.errors import ConflictError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import RequestState, TaskOutcome
-from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import shard
+from tasks.requests import request_table
+from tasks.requests.request_table import REQUEST, RequestRow, request_row
 from tasks.storage.store import Delete, Insert, MergeEntity, Operation, Replace
-from tasks.tables import history, protocol, request_table, task_table, transitions
-from tasks.tables.request_table import REQUEST, RequestRow, request_row
-from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect, mosaic, reduction
 

@@ -5,14 +5,14 @@ from datetime import date
 import pytest
 
 from service_manager.plans import rehearsal
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, RequestState
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import Band, CollectSpec, GroupSpec, Input, ReduceSpec, Spec
-from tasks.tables import outbox
-from tasks.tables import request_operations as operations
-from tasks.tables.protocol import Claimed
-from tasks.tables.request_table import Rehearsal
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestOrder, RequestState
+from tasks.bag.protocol import Claimed
+from tasks.bag.spec import Band, CollectSpec, GroupSpec, Input, ReduceSpec, Spec
+from tasks.requests import outbox
+from tasks.requests import request_operations as operations
+from tasks.requests.plan import Plan, PlannedTask
+from tasks.requests.request_table import Rehearsal
 from tests.service_manager.workbench import Bench, collect
 
 RUNS = (3, 1, 2)  # granules of each run

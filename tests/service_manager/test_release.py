@@ -6,32 +6,30 @@ from functools import partial
 
 import pytest
 
+from service_manager.dispatch.allowance import Need
+from service_manager.dispatch.dispatch import Dispatch, _Task
+from service_manager.dispatch.manager_cache import ManagerCache
+from service_manager.events.sweep import read_running
 from service_manager.plans import write_fence
 from service_manager.requests import release
 from service_manager.requests.release import Dropping, Release, what_ended
-from service_manager.tasks.allowance import Need
-from service_manager.tasks.dispatch import Dispatch, _Task
-from service_manager.tasks.manager_cache import ManagerCache
-from service_manager.tasks.sweep import read_running
-from tasks.errors import FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import RequestOrder, RequestState, State
-from tasks.model.spec import CollectSpec, Spec
-from tasks.model.task_keys import SHARDS, shard
-from tasks.request.document import dump_request
-from tasks.storage import limits
-from tasks.storage.limits import operation_size
-from tasks.storage.store import Delete, Operation
-from tasks.tables import (
-    outbox,
+from tasks.bag import (
     protocol,
-    request_operations,
-    request_table,
     task_table,
     transitions,
     workers,
 )
-from tasks.tables.request_table import RequestTable
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestOrder, RequestState, State
+from tasks.bag.spec import CollectSpec, Spec
+from tasks.bag.task_keys import SHARDS, shard
+from tasks.errors import FencedError, StoreError
+from tasks.request.document import dump_request
+from tasks.requests import outbox, request_operations, request_table
+from tasks.requests.request_table import RequestTable
+from tasks.storage import limits
+from tasks.storage.limits import operation_size
+from tasks.storage.store import Delete, Operation
 from tests.service_manager.scene import ONCE, Scene
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 

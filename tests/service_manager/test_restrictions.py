@@ -5,18 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.dispatch.attempt_statistics import AttemptStatistics
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.ledger import Entry
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.fleet.machines import Machines
 from service_manager.options import ManagerOptions
-from service_manager.tasks.attempt_statistics import AttemptStatistics
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.ledger import Entry
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
+from tasks.bag import workers
+from tasks.bag.model import Phase, RequestOrder, RequestState, TaskOutcome
+from tasks.bag.workers import Ask, Hold, WorkerRow
+from tasks.operators import restrictions
+from tasks.operators.restrictions import Kind, Restriction, Restrictions
+from tasks.requests import request_operations
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import request_operations, restrictions, workers
-from tasks.tables.restrictions import Kind, Restriction, Restrictions
-from tasks.tables.workers import Ask, Hold, WorkerRow
 from tests.service_manager.test_decisions import cache, running, sent
 from tests.service_manager.test_manager import bench
 from tests.service_manager.test_slow_machines import OPTIONS

@@ -8,10 +8,10 @@ import pytest
 
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.result_ranks import place_of, result_ranks
-from tasks.model.packages import SHIPPED, Packages
-from tasks.model.plan import PlannedTask
-from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.packages.packages import SHIPPED, Packages
 from tasks.request.document import First, parse_request
+from tasks.requests.plan import PlannedTask
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites, made
 
 FINE = {"crs": "EPSG:4326", "resolution": 0.004}

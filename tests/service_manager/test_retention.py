@@ -10,14 +10,15 @@ import pytest
 from service_manager.storage import retention
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, RequestState, State
-from tasks.model.task_keys import SHARDS
+from tasks.bag import history, protocol, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestOrder, RequestState, State
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_rows import CompletionEvent
+from tasks.operators.manager_rows import PhaseStore
+from tasks.requests import outbox, request_operations
 from tasks.storage.blobs import ARTIFACTS, GRANULES, artifact_name, split_blob
 from tasks.storage.store import Operation
-from tasks.tables import history, outbox, protocol, request_operations, transitions
-from tasks.tables.manager_rows import PhaseStore
-from tasks.tables.task_rows import CompletionEvent
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 

@@ -8,29 +8,27 @@ from unittest.mock import Mock
 
 import pytest
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import Live
 from service_manager.leader.manager import Manager
 from service_manager.plans import write_fence
 from service_manager.requests.retrying import Retrying
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import Live
+from tasks.bag import protocol, task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import RequestOrder, RequestState, State, TaskOutcome
+from tasks.bag.task_rows import Interest
+from tasks.bag.task_table import TaskTable
 from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import RequestOrder, RequestState, State, TaskOutcome
 from tasks.request.document import dump_request
-from tasks.storage.store import Operation, Row, Store
-from tasks.tables import (
+from tasks.requests import (
     outbox,
-    protocol,
     request_operations,
     request_table,
     retrying,
-    task_table,
-    transitions,
 )
-from tasks.tables.request_table import RequestRow
-from tasks.tables.retrying import NothingToRetryError, Scope
-from tasks.tables.task_rows import Interest
-from tasks.tables.task_table import TaskTable
+from tasks.requests.request_table import RequestRow
+from tasks.requests.retrying import NothingToRetryError, Scope
+from tasks.storage.store import Operation, Row, Store
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import ManagerCache
-from service_manager.tasks.rooms import Rooms
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.tables import protocol
-from tasks.tables.manager_rows import HostQueue
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import ManagerCache
+from service_manager.dispatch.rooms import Rooms
+from tasks.bag import protocol
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.operators.manager_rows import HostQueue
 from tests.service_manager.test_decisions import cache, running, sent
 from tests.service_manager.test_reaction import all_rounds
 from tests.service_manager.workbench import Bench, collect, plan_of

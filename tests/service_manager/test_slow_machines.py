@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from service_manager.dispatch.attempt_statistics import AttemptProgress, AttemptStatistics
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.fleet.machines import Machines
 from service_manager.fleet.monitor import Monitor, Verdicts
 from service_manager.options import ManagerOptions
-from service_manager.tasks.attempt_statistics import AttemptProgress, AttemptStatistics
-from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from tasks.model.categories import Category
-from tasks.model.model import Phase, State
-from tasks.tables.history import ClassStatistics
-from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.time_limits import TimeLimits
-from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import Phase, State
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.time_limits import TimeLimits
+from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
 
 OPTIONS = ManagerOptions(
     heartbeat=5, lease=30, time_limits=TimeLimits(floor=10, ceiling=3600), probe=600

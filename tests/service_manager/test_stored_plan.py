@@ -16,10 +16,10 @@ from service_manager.planner.draft import Line, PlannedRaster
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
 from service_manager.plans import stored_plan
 from service_manager.plans.stored_plan import Frozen, StoredPart
+from tasks.bag.model import Phase
 from tasks.errors import BlobMissingError
-from tasks.model.model import Phase
-from tasks.model.packages import PackageArchive, pack
-from tasks.model.plan import Gap, Plan, PlannedTask, PlannedWindow
+from tasks.packages.packages import PackageArchive, pack
+from tasks.requests.plan import Gap, Plan, PlannedTask, PlannedWindow
 from tasks.storage.blobs import PACKAGES, PLANS, MemoryBlobs
 from tests.service_manager.workbench import collect, mosaic, plan_of
 

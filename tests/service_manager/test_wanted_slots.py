@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 import pytest
 import redis
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.ledger import Entry
+from service_manager.dispatch.manager_cache import Live, ManagerCache, WatchedAttempt
 from service_manager.fleet.wanted_slots import UNKNOWN, WantedSlots
 from service_manager.options import ManagerOptions
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.ledger import Entry
-from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
+from tasks.bag.model import MissingPolicy, Phase, RequestState, State
+from tasks.bag.task_rows import CompletionEvent
 from tasks.messages.wanted_slots import LIST, RedisWantedSlots
-from tasks.model.model import MissingPolicy, Phase, RequestState, State
-from tasks.tables.request_table import RequestRow
-from tasks.tables.task_rows import CompletionEvent
+from tasks.requests.request_table import RequestRow
 
 POLL = 30  # seconds between two looks of KEDA
 STABLE = 300  # seconds: KEDA goes down to the largest number of so long

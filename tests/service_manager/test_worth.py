@@ -6,9 +6,9 @@ import pytest
 
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, kept
 from swathmill.commands.storage import look
-from tasks.model.model import ArtifactFile, Phase, State, Task
-from tasks.tables.expectation import Times
-from tasks.tables.history import ClassStatistics
+from tasks.bag.expectation import Times
+from tasks.bag.history import ClassStatistics
+from tasks.bag.model import ArtifactFile, Phase, State, Task
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GB = 10**9

@@ -6,11 +6,11 @@ import pytest
 
 from service_manager.plans import write_fence
 from service_manager.plans.write_fence import FenceChangedError
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_table import put_fence
+from tasks.bag.transitions import Change
 from tasks.errors import FencedError, StoreError
-from tasks.model.task_keys import SHARDS
 from tasks.storage.store import Insert, Operation, Replace
-from tasks.tables.task_table import put_fence
-from tasks.tables.transitions import Change
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect
 

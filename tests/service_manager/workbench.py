@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_jobs import Job, MadePlan, Run, inline
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.bag import protocol
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
 from tasks.request.document import Request, parse_request
+from tasks.requests import request_operations
+from tasks.requests.plan import Plan, PlannedTask
+from tasks.requests.request_table import RequestRow
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, request_operations
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime, memory_runtime
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 Outcome = Category | None

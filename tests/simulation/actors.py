@@ -9,30 +9,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
+from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.leader import service
 from service_manager.leader.manager import Manager, Recall
 from service_manager.options import ManagerOptions
 from service_manager.storage.retention import Retention
-from service_manager.tasks.manager_cache import ManagerCache
-from tasks.errors import BlobMissingError, ConflictError, FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.classes import archive_host
-from tasks.model.model import ArtifactFile, RequestOrder
-from tasks.model.plan import Plan
-from tasks.model.task_keys import SHARDS, shard
-from tasks.request.document import Request
-from tasks.storage import blobs
-from tasks.tables import (
+from tasks.bag import (
     protocol,
-    request_operations,
-    request_table,
-    retrying,
     task_table,
     transitions,
     workers,
 )
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+from tasks.bag.categories import Category
+from tasks.bag.classes import archive_host
+from tasks.bag.model import ArtifactFile, RequestOrder
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_keys import SHARDS, shard
+from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
+from tasks.errors import BlobMissingError, ConflictError, FencedError, StoreError
+from tasks.request.document import Request
+from tasks.requests import request_operations, request_table, retrying
+from tasks.requests.plan import Plan
+from tasks.storage import blobs
 from tests.simulation.broken import TOOK, BrokenHosts
 from tests.simulation.network import Broker
 from tests.simulation.noise import Noise

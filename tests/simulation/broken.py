@@ -7,7 +7,7 @@ it: only what succeeds on other hosts shows it.
 from dataclasses import dataclass, field
 from random import Random
 
-from tasks.model.categories import Category
+from tasks.bag.categories import Category
 from tests.simulation.world import ViolationError, World
 
 TOOK = 0.1  # seconds of an attempt that fails so

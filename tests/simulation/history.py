@@ -8,23 +8,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
+from service_manager.mail.notify import Postman
 from service_manager.options import ManagerOptions
 from service_manager.requests import continuing
 from service_manager.requests.continuing import Continuing
-from service_manager.requests.notify import Postman
+from tasks.bag import protocol, workers
+from tasks.bag.model import Phase, RequestOrder, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_table import MARKERS, RowKind, kind_of
+from tasks.bag.time_limits import TimeLimits
+from tasks.bag.transitions import RetryPolicy
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import Phase, RequestOrder, State
-from tasks.model.plan import Plan
+from tasks.operators import restrictions
+from tasks.operators.restrictions import Kind, Restriction
 from tasks.request.document import Request, parse_request
+from tasks.requests import outbox, request_operations
+from tasks.requests.plan import Plan
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
-from tasks.tables import outbox, protocol, request_operations, restrictions, workers
-from tasks.tables.restrictions import Kind, Restriction
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_table import MARKERS, RowKind, kind_of
-from tasks.tables.time_limits import TimeLimits
-from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Beside, Client, Script, SimWorker, manager
 from tests.simulation.broken import BrokenHosts
 from tests.simulation.idleness import Idleness

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tasks.model.classes import archive_host
-from tasks.model.model import Phase, RequestState, State, Task
-from tasks.tables import restrictions
-from tasks.tables.restrictions import Kind, Restrictions
-from tasks.tables.workers import Ask
+from tasks.bag.classes import archive_host
+from tasks.bag.model import Phase, RequestState, State, Task
+from tasks.bag.workers import Ask
+from tasks.operators import restrictions
+from tasks.operators.restrictions import Kind, Restrictions
 from tests.simulation.actors import SimWorker
 from tests.simulation.places import Places
 from tests.simulation.watch import Watch

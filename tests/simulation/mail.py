@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from random import Random
 from typing import cast
 
-from service_manager.requests.notify import MailServer
+from service_manager.mail.notify import MailServer
 from tests.simulation.world import Process, World
 
 

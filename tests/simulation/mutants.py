@@ -15,44 +15,42 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from service_manager.dispatch import brake
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.manager_cache import Live, WatchedAttempt
+from service_manager.dispatch.ready import ReadyTasks
 from service_manager.fleet.machines import Machines
 from service_manager.fleet.monitor import Monitor
 from service_manager.leader.leadership import Leadership
+from service_manager.mail.notify import Postman
 from service_manager.plans import plan_writer
 from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.requests import ending, lifecycle, release
 from service_manager.requests.continuing import Continuing, continued_id
-from service_manager.requests.notify import Postman
 from service_manager.storage.retention import Retention
-from service_manager.tasks import brake
-from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.manager_cache import Live, WatchedAttempt
-from service_manager.tasks.ready import ReadyTasks
-from tasks.errors import StoreError
-from tasks.model.categories import RULES, Category, Retry
-from tasks.model.model import ArtifactFile, Attempt, State, Task
-from tasks.model.spec import Spec
-from tasks.request.document import Request
-from tasks.storage.blobs import split_blob
-from tasks.storage.clock import Clock
-from tasks.storage.store import Delete, Operation, Store, Upsert
-from tasks.tables import (
+from tasks.bag import (
     batch,
     history,
-    outbox,
     protocol,
-    request_operations,
-    retrying,
     task_table,
     transitions,
     workers,
 )
-from tasks.tables.request_table import RequestRow
-from tasks.tables.runtime import Runtime, new_id
-from tasks.tables.task_rows import CompletionEvent, Edge, Interest
-from tasks.tables.task_table import RowKind, kind_of
-from tasks.tables.transitions import Change
-from tasks.tables.workers import WorkerRow
+from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.model import ArtifactFile, Attempt, State, Task
+from tasks.bag.runtime import Runtime, new_id
+from tasks.bag.spec import Spec
+from tasks.bag.task_rows import CompletionEvent, Edge, Interest
+from tasks.bag.task_table import RowKind, kind_of
+from tasks.bag.transitions import Change
+from tasks.bag.workers import WorkerRow
+from tasks.errors import StoreError
+from tasks.request.document import Request
+from tasks.requests import outbox, request_operations, retrying
+from tasks.requests.request_table import RequestRow
+from tasks.storage.blobs import split_blob
+from tasks.storage.clock import Clock
+from tasks.storage.store import Delete, Operation, Store, Upsert
 from tests.simulation.history import Mutant, Outcome, simulate
 from tests.simulation.noise_mutants import NOISE_MUTANTS
 from tests.simulation.patching import Undo, patch

@@ -7,12 +7,12 @@ from pathlib import Path
 from random import Random
 
 from service_manager.leader.manager import SendError
+from tasks.bag.runtime import Runtime
+from tasks.bag.task_table import MARKERS, kind_of
 from tasks.errors import ConflictError, StoreError
-from tasks.messages.queues import FIRST, Ack
 from tasks.storage.blobs import MemoryBlobs, StoredBlob
+from tasks.storage.queues import FIRST, Ack
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_table import MARKERS, kind_of
 from tests.simulation.world import Process, World
 
 _LOOK = 0.25  # seconds between two looks for a message, in place of a call that blocks

@@ -2,8 +2,8 @@
 
 import sys
 
+from service_manager.dispatch.ready import ReadyTasks
 from service_manager.fleet.machines import Machines
-from service_manager.tasks.ready import ReadyTasks
 from tests.simulation.history import Mutant
 from tests.simulation.patching import Undo, patch
 

@@ -5,17 +5,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.model.model import Attempt, RequestState, State, Task, TaskOutcome
-from tasks.model.plan import Plan
-from tasks.model.spec import Spec
-from tasks.model.task_keys import SHARDS
+from tasks.bag import history as executions
+from tasks.bag import task_table
+from tasks.bag.model import Attempt, RequestState, State, Task, TaskOutcome
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.spec import Spec
+from tasks.bag.task_keys import SHARDS
+from tasks.bag.task_rows import Interest
+from tasks.bag.task_table import RowKind, kind_of
+from tasks.requests import outbox, request_operations, request_table
+from tasks.requests.plan import Plan
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Row, Store
-from tasks.tables import history as executions
-from tasks.tables import outbox, request_operations, request_table, task_table
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.actors import Client, content
 from tests.simulation.mail import Mailboxes
 from tests.simulation.scenario import Scenario

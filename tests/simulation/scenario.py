@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.requests.plan import Plan, PlannedTask
 
 CELL = "cell"
 """What the names of cells begin with."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import combinations
 
-from tasks.model.model import RequestState, State
+from tasks.bag.model import RequestState, State
 from tests.simulation.actors import Client
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch

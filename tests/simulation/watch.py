@@ -5,15 +5,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.model.categories import Category
-from tasks.model.model import Attempt, Phase, RequestState, State, Task, TaskOutcome
+from tasks.bag import task_table, workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Attempt, Phase, RequestState, State, Task, TaskOutcome
+from tasks.bag.task_rows import Interest
+from tasks.bag.task_table import RowKind, kind_of
 from tasks.request.document import parse_request
+from tasks.requests import outbox, request_table
+from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import outbox, request_table, task_table, workers
-from tasks.tables.request_table import RequestRow
-from tasks.tables.task_rows import Interest
-from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.world import ViolationError, World
 
 _LEGAL = {

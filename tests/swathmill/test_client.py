@@ -15,9 +15,9 @@ from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError, StackError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.storage import embedded
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tasks.request.document import parse_request
-from tasks.run.connect import connect_storage
+from tasks.service.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.file_blobs import FileBlobs
 from tests.archives.servers import Served, file_server, redirect

@@ -9,7 +9,7 @@ import pytest
 from swathmill.client import Client, RequestStatus, ResultFile
 from swathmill.delivery import ResultFetcher
 from swathmill.errors import ApiError
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tests.waiting import until
 
 

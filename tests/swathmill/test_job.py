@@ -18,7 +18,7 @@ from swathmill import AsyncClient, AsyncJob, Client, Job, read_raster
 from swathmill.client import RequestStatus
 from swathmill.errors import ArgumentError, JobFailedError
 from swathmill.job import _date, _lies
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 from tests.portal.scripted import (
     SECRET,
     ScriptedManager,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tasks.model.categories import RULES, Retry
+from tasks.bag.categories import RULES, Retry
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 WORDS = {

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from swathmill.cli import application
 from swathmill.errors import ArgumentError
 from swathmill.package_kit import Language, checked, write_group, write_skeleton
-from tasks.model.packages import PackageError
+from tasks.packages.packages import PackageError
 from tests.tasks.wheels import registry, write_wheel
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from swathmill.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, 
 from swathmill.platform.study import Plan, Study
 from swathmill.platform.tcp import AnswerServer
 from swathmill.stack import ports
-from tasks.model.categories import Category
+from tasks.bag.categories import Category
 from tasks.storage.transfer_shapes import MIB, UP, Cut
 
 QUICK = Plan(clients=(2,), seconds=0.02, blob=20_000, transfers=(3 * MIB,))

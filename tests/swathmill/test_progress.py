@@ -6,7 +6,7 @@ from rich.console import Console
 
 from swathmill.client import PhaseProgress, Preparation, RequestStatus
 from swathmill.progress import ProgressView
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
 
 DAYS = Preparation(done=30, total=120, unit="days")
 TASKS = Preparation(done=5, total=50, unit="tasks")

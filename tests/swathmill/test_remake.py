@@ -26,13 +26,13 @@ from reprojection.read.outline import read_outline
 from reprojection.write.write import open_raster, read_raster, write_cog
 from swathmill import cli
 from swathmill.commands.remake.differences import differences
-from tasks.model.model import ArtifactFile, State
-from tasks.model.packages import Packages
-from tasks.model.spec import MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.bag.model import ArtifactFile, State
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request import target
 from tasks.request.document import parse_request
 from tasks.storage.blobs import split_blob
-from tasks.tables.runtime import Runtime
 from tests.options.granules import write_granules
 from tests.service_manager.shelf import plan
 from tests.worker.mill import Mill

@@ -19,12 +19,12 @@ from swathmill.client import Client, Failure, Gap, PhaseProgress, RequestStatus
 from swathmill.commands.counts import Counts, WindowCounts, lines_of
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState
+from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
-from tasks.tables import request_operations
-from tasks.tables.request_table import PhaseCount, Preparation, Preview, RequestRow
-from tasks.tables.runtime import Runtime
+from tasks.requests import request_operations
+from tasks.requests.request_table import PhaseCount, Preparation, Preview, RequestRow
 from tests.portal.scripted import (
     SECRET,
     LivePortal,

@@ -23,9 +23,9 @@ from swathmill.stack.folder import DataFolder, StackState
 from swathmill.stack.stack import Stack, StackOptions
 from swathmill.stack.storage import embedded
 from swathmill.stack.supervisor import Supervisor
-from tasks.run import exits
-from tasks.run.connect import connect_storage
-from tasks.tables import manager_lease
+from tasks.operators import manager_lease
+from tasks.service import exits
+from tasks.service.connect import connect_storage
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -20,9 +20,10 @@ from swathmill.client import Client
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack, StackOptions
 from swathmill.stack.storage import Storage
+from tasks.bag import workers
 from tasks.request.document import parse_request
+from tasks.requests import outbox
 from tasks.settings import Settings
-from tasks.tables import outbox, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 

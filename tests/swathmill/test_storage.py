@@ -11,7 +11,7 @@ from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack, StackOptions
 from swathmill.stack.storage import Storage
-from tasks.run.connect import connect_storage
+from tasks.service.connect import connect_storage
 from tasks.settings import Settings
 
 

@@ -21,7 +21,7 @@ import yaml
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tasks.run.tracing import root_of, trace_of
+from tasks.service.tracing import root_of, trace_of
 from tests.serving import Quiet, serving
 from tests.waiting import until
 

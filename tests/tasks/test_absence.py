@@ -5,8 +5,8 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.model.absence import NAMED, Absence, Absent, bounded
-from tasks.model.spec import GridSpec, Input, MosaicSpec
+from tasks.bag.absence import NAMED, Absence, Absent, bounded
+from tasks.bag.spec import GridSpec, Input, MosaicSpec
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 

@@ -8,20 +8,25 @@ from itertools import islice
 
 import pytest
 
+from tasks.bag import (
+    batch,
+    protocol,
+    task_table,
+    transitions,
+)
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, State, Task
+from tasks.bag.protocol import Claimed, End
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Interest
+from tasks.bag.transitions import Change, RetryPolicy
 from tasks.errors import ConflictError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, State, Task
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
-from tasks.model.task_keys import shard
 from tasks.storage import limits
 from tasks.storage.limits import operation_size
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Row, Upsert
-from tasks.tables import batch, protocol, task_table, transitions
-from tasks.tables.protocol import Claimed, End
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.transitions import Change, RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 POLICY = RetryPolicy()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.categories import RULES, Category
+from tasks.bag.categories import RULES, Category
 
 TESTS = Path(__file__).parents[1]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tasks.model.model import Phase, TaskOutcome
+from tasks.bag.model import Phase, TaskOutcome
 from tasks.storage.codec import BITS, Codec, Form, cut, in_json
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row

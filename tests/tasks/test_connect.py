@@ -14,9 +14,9 @@ from azure.storage.blob import BlobServiceClient
 from structlog.contextvars import bound_contextvars
 
 from tasks.errors import StoreError
-from tasks.run import azure_clients
-from tasks.run.azure_clients import looks_in_environment, sdk_clients, transport
-from tasks.run.connect import connect_storage
+from tasks.service import azure_clients
+from tasks.service.azure_clients import looks_in_environment, sdk_clients, transport
+from tasks.service.connect import connect_storage
 from tasks.settings import WrongSettingError
 
 PLAIN = "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
@@ -85,8 +85,8 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
 def test_no_process_imports_the_sdk_without_need(module: str, tmp_path: Path) -> None:
     script = f"""
 import sys, {module}
-from tasks.run.connect import connect_storage
-from tasks.tables.request_table import RequestTable
+from tasks.service.connect import connect_storage
+from tasks.requests.request_table import RequestTable
 RequestTable(connect_storage("file:{tmp_path}").store).live()
 print([name for name in sys.modules if name.split(".")[0] == "azure"])
 """

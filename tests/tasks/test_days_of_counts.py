@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from tasks.tables import history
-from tasks.tables.task_rows import CompletionEvent
+from tasks.bag import history
+from tasks.bag.task_rows import CompletionEvent
 
 
 @pytest.fixture(params=["XXX-13", "XXX+11", "UTC"])

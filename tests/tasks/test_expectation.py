@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.model.classes import TaskClass, parse, sized
-from tasks.model.spec import (
+from tasks.bag.classes import TaskClass, parse, sized
+from tasks.bag.expectation import Times, at_octave
+from tasks.bag.history import ClassStatistics
+from tasks.bag.spec import (
     Band,
     CollectSpec,
     CubeSpec,
@@ -18,9 +20,7 @@ from tasks.model.spec import (
     ReduceSpec,
     ReprojectSpec,
 )
-from tasks.tables.expectation import Times, at_octave
-from tasks.tables.history import ClassStatistics
-from tasks.tables.time_limits import TimeLimits
+from tasks.bag.time_limits import TimeLimits
 
 DAY = date(2012, 1, 1)
 TILE = GridSpec(crs="sinusoidal", transform=(231.66, 0, 0, 0, -231.66, 0), width=4800, height=4800)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.bag.categories import Category
 from tasks.errors import BlobNameError, CorruptBlobError, StorageFullError, StoreError
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.service.classify import classify
 from tasks.storage.blobs import ARTIFACTS, GRANULES, PLANS, bytes_digest, file_digest, is_damaged
 from tasks.storage.file_blobs import FileBlobs
 from tests.worker.disks import disk_of

@@ -1,8 +1,8 @@
 """Files of an artifact as rows have them."""
 
 from reprojection.read.completeness import Completeness, Missing
-from tasks.model.model import ArtifactFile
-from tasks.tables.task_rows import NAMED, dump_files, load_files
+from tasks.bag.model import ArtifactFile
+from tasks.bag.task_rows import NAMED, dump_files, load_files
 
 WHOLE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1, sha256="0")
 

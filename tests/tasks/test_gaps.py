@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from reprojection.read.completeness import WHOLE, Completeness, Missing
-from tasks.model.gaps import (
+from tasks.requests.gaps import (
     affected,
     cause_of,
     in_percent,
@@ -13,7 +13,7 @@ from tasks.model.gaps import (
     join_gaps,
     join_results,
 )
-from tasks.model.plan import Gap
+from tasks.requests.plan import Gap
 
 WHY = "not in the archive"
 LAI = "MCD15A2.005/Lai_1km"

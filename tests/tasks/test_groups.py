@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.accounts.group_table import _GROUP, MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
+from tasks.bag.runtime import memory_runtime
+from tasks.requests.request_table import PARTITION, TABLE
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Insert, Operation, Row
-from tasks.tables.group_table import _GROUP, MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
-from tasks.tables.request_table import PARTITION, TABLE
-from tasks.tables.runtime import memory_runtime
 from tests.service_manager.scene import Meddling
 
 ADA, BEN, EVE = "ada@example.org", "ben@example.org", "eve@example.org"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tasks.network_hosts import read_allowed
-from tasks.run import https_fetch
-from tasks.run.https_fetch import AddressRefusedError, fetch
+from tasks.packages import https_fetch
+from tasks.packages.https_fetch import AddressRefusedError, fetch
 
 PUBLIC = "93.184.216.34"
 

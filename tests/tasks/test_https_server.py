@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tasks.network_hosts import AllowedHosts, read_allowed
-from tasks.run.https_fetch import AddressRefusedError, fetch
+from tasks.packages.https_fetch import AddressRefusedError, fetch
 
 HOST = "localhost"
 NOW = dt.datetime.now(dt.UTC)

@@ -5,8 +5,8 @@ from email.utils import parseaddr
 import pytest
 from pydantic import ValidationError
 
-from tasks.model.mail_address import is_address
 from tasks.request.document import Request
+from tasks.request.mail_address import is_address
 from tests.portal.submissions import DOCUMENT
 
 

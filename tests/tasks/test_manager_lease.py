@@ -6,14 +6,14 @@ from unittest.mock import Mock
 import pytest
 
 from service_manager.leader.leadership import Leadership
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import StoreError
+from tasks.operators.manager_lease import ManagerWatch
+from tasks.requests import request_table
+from tasks.requests.request_table import MANAGER
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Delete
-from tasks.tables import request_table
-from tasks.tables.manager_lease import ManagerWatch
-from tasks.tables.request_table import MANAGER
-from tasks.tables.runtime import Runtime, memory_runtime
 
 LEASE = 30.0
 

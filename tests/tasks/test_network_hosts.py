@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.model.packages import Package
 from tasks.network_hosts import Endpoint, read_allowed, read_endpoint
+from tasks.packages.packages import Package
 from tasks.settings import Settings
 
 

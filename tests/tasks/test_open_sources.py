@@ -10,10 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from archives.errors import SourcesSettingError
-from tasks.model.categories import Category
-from tasks.model.spec import CollectSpec
-from tasks.run.classify import AttemptError
-from tasks.run.sources import open_sources
+from tasks.bag.categories import Category
+from tasks.bag.spec import CollectSpec
+from tasks.service.classify import AttemptError
+from tasks.service.sources import open_sources
 from tasks.settings import Settings
 from tests.archives.servers import FileServer, Served, body, file_server, granule, redirect
 from worker.phases.collect import open_archive

@@ -6,23 +6,24 @@ from typing import Any
 
 import pytest
 
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import RequestRefusedError
-from tasks.model.model import RequestState
-from tasks.model.package_reference import PackageReference
-from tasks.model.package_uploads import repack
-from tasks.model.packages import PackageError, Packages, blob_of
+from tasks.packages.package_reference import PackageReference
+from tasks.packages.package_uploads import repack
+from tasks.packages.packages import PackageError, Packages, blob_of
 from tasks.request.document import Request, parse_request
+from tasks.requests import request_operations
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.tables import package_operations, package_table, request_operations
-from tasks.tables.package_operations import (
+from tasks.uploads import package_operations, package_table
+from tasks.uploads.package_operations import (
     ExactPackages,
     NoSuchPackageError,
     PackageConflictError,
     PackagesOf,
 )
-from tasks.tables.package_table import PackageRow, VersionRow, Visibility
-from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.uploads.package_table import PackageRow, VersionRow, Visibility
 from tests.portal.submissions import DOCUMENT
 from tests.tasks.package_files import upload_of
 

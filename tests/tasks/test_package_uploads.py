@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model import package_uploads
-from tasks.model.package_uploads import Upload, repack
-from tasks.model.packages import PackageError, pack, unpack
+from tasks.packages import package_uploads
+from tasks.packages.package_uploads import Upload, repack
+from tasks.packages.packages import PackageError, pack, unpack
 from tests.tasks.package_files import folder_of, manifest, tar_of, upload_of, zip_of
 
 GOOD = ("package.yaml", manifest().encode())

@@ -5,9 +5,9 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec, load_spec
-from tasks.model.task_keys import canonical
+from tasks.bag.patterns import Given, Pattern, grid_texts, quoted, together
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec, load_spec
+from tasks.bag.task_keys import canonical
 
 TEXT = st.text(alphabet=st.sampled_from('ab%s(")\\\n{}é:\u2028,'), max_size=12)
 GRID = GridSpec(crs="EPSG:4326", transform=(0.1, 0, -1e-7, 0, -0.1, 51.2), width=8, height=9)

@@ -8,7 +8,7 @@ import pytest
 from modis.yaml_text import dump_yaml
 from portal.core.documents import decode
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import PackageError, load_package
+from tasks.packages.packages import PackageError, load_package
 from tasks.plain_text import NotUtf8Error, decoded
 from tasks.request.document import load_request
 from tasks.request.region_files import RegionFileError, read_region

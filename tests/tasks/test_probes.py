@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tasks.run.probes import ProbeAnswers, Probes, serve_probes
+from tasks.service.probes import ProbeAnswers, Probes, serve_probes
 from tasks.settings import Settings, WrongSettingError
 
 

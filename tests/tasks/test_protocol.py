@@ -7,9 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import (
+from tasks.bag import (
+    history,
+    protocol,
+    task_table,
+    transitions,
+    workers,
+)
+from tasks.bag.categories import Category
+from tasks.bag.model import (
     ArtifactFile,
     Attempt,
     Phase,
@@ -18,23 +24,16 @@ from tasks.model.model import (
     RunUse,
     State,
 )
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.bag.task_rows import CompletionEvent, Interest
+from tasks.bag.task_table import TaskTable
+from tasks.bag.transitions import RetryPolicy
+from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.request.document import Request, parse_request
+from tasks.requests import outbox, request_operations
+from tasks.requests.request_table import RequestTable
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import (
-    history,
-    outbox,
-    protocol,
-    request_operations,
-    task_table,
-    transitions,
-    workers,
-)
-from tasks.tables.request_table import RequestTable
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import CompletionEvent, Interest
-from tasks.tables.task_table import TaskTable
-from tasks.tables.transitions import RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 GRANULE = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")

@@ -7,21 +7,21 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from portal.core.packages import push
-from tasks.model.package_uploads import Upload, repack
-from tasks.model.packages import PackageError, Packages, blob_of, unpack, unpack_environment
-from tasks.model.python_dependencies import (
+from tasks.bag.runtime import memory_runtime
+from tasks.packages.package_uploads import Upload, repack
+from tasks.packages.packages import PackageError, Packages, blob_of, unpack, unpack_environment
+from tasks.packages.python_dependencies import (
     DeclarationError,
     Needs,
     declared,
     environment_blob,
     read_environment,
 )
-from tasks.run.python_environments import resolve
+from tasks.packages.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.tables import package_operations, package_table
-from tasks.tables.package_operations import PackageConflictError
-from tasks.tables.runtime import memory_runtime
+from tasks.uploads import package_operations, package_table
+from tasks.uploads.package_operations import PackageConflictError
 from tests.tasks.wheels import registry, write_sdist, write_wheel
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.messages.queues import MemoryQueue, RequestQueue
+from tasks.storage.queues import MemoryQueue, RequestQueue
 from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_queue import SqliteQueue
 
@@ -23,7 +23,7 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RequestQue
     else:
         from azure.storage.queue import QueueClient
 
-        from tasks.run.azure_clients import AzureQueue
+        from tasks.service.azure_clients import AzureQueue
 
         connection = request.getfixturevalue("azurite")
         with QueueClient.from_connection_string(connection, "contract") as client:

@@ -6,19 +6,20 @@ from pathlib import Path
 import pytest
 
 from reprojection.catalogue.user_raster import RasterLayer, UserRaster
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import RequestState
-from tasks.model.rasters import blob_of, is_raster
+from tasks.packages.rasters import blob_of, is_raster
 from tasks.request.document import Request, parse_request
+from tasks.requests import request_operations
+from tasks.requests.request_table import REQUEST, RequestTable, request_row
 from tasks.storage.blobs import RASTERS
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row
-from tasks.tables import package_operations, package_table, raster_operations, request_operations
-from tasks.tables.package_operations import PackageConflictError
-from tasks.tables.package_table import RasterVersionRow, package_id
-from tasks.tables.request_table import REQUEST, RequestTable, request_row
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.updates import write
+from tasks.storage.updates import write
+from tasks.uploads import package_operations, package_table, raster_operations
+from tasks.uploads.package_operations import PackageConflictError
+from tasks.uploads.package_table import RasterVersionRow, package_id
 
 
 @pytest.fixture

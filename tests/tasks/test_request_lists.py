@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.model.model import RequestState
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.request.document import parse_request
+from tasks.requests import request_operations, request_table
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
-from tasks.tables import request_operations, request_table
-from tasks.tables.runtime import Runtime, memory_runtime
 
 DOCUMENT = parse_request(
     {

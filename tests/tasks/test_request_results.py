@@ -1,11 +1,12 @@
 """What a request shows as its results."""
 
-from tasks.model.model import Phase, TaskOutcome
-from tasks.model.task_keys import shard
+from tasks.bag import task_table
+from tasks.bag.model import Phase, TaskOutcome
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Interest
+from tasks.requests import request_operations
 from tasks.storage.store import Insert
-from tasks.tables import request_operations, task_table
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.task_rows import Interest
 
 T, FALLBACK, OTHER = "a" * 64, "b" * 64, "c" * 64
 

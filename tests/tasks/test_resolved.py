@@ -8,7 +8,7 @@ import pytest
 from reprojection.catalogue import product
 from service_manager.planner.plan_stream import PlanStream
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
+from tasks.packages.packages import Packages
 from tasks.request import resolved as module
 from tasks.request.document import ProductChoice, Request, parse_request
 from tasks.request.resolved import ResolvedRequest, resolve

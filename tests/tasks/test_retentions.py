@@ -16,14 +16,14 @@ import pytest
 
 from portal.core import tokens
 from portal.core.tokens import Use
-from tasks.run import reader_links, sign_in_links
+from tasks.accounts import reader_links, session_table, sign_in_links
+from tasks.accounts.token_table import Scope, TokenTable, make_token
+from tasks.requests import outbox
+from tasks.requests.outbox import Mail
 from tasks.storage import file_blobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import outbox, session_table
-from tasks.tables.outbox import Mail
-from tasks.tables.token_table import Scope, TokenTable, make_token
 from worker.files import cache, partials, unpacked
 from worker.files.partials import Partials
 
@@ -34,17 +34,17 @@ SERVICE = "tests/service_manager/"
 UNIT = "a unit: nothing is kept for it"
 LISTED = {
     "tasks/messages/celery_app.py::_KEPT": "Redis ends it: the number goes to its EXPIRE",
-    "tasks/run/reader_links.py::LIFETIME": HERE + "test_links_are_good_until_their_end",
-    "tasks/run/reader_links.py::ASKED_LIFETIME": HERE + "test_links_are_good_until_their_end",
-    "tasks/run/sign_in_links.py::LIFETIME": HERE + "test_links_are_good_until_their_end",
+    "tasks/accounts/reader_links.py::LIFETIME": HERE + "test_links_are_good_until_their_end",
+    "tasks/accounts/reader_links.py::ASKED_LIFETIME": HERE + "test_links_are_good_until_their_end",
+    "tasks/accounts/sign_in_links.py::LIFETIME": HERE + "test_links_are_good_until_their_end",
     "tasks/storage/file_blobs.py::_ABANDONED": HERE
     + "test_what_a_killed_writer_left_stays_for_an_hour",
-    "tasks/tables/manager_rows.py::_DAY": SERVICE
+    "tasks/operators/manager_rows.py::_DAY": SERVICE
     + "test_presence.py::test_the_rows_of_managers_that_were_killed_are_deleted_after_a_day",
-    "tasks/tables/outbox.py::KEPT": HERE + "test_a_mail_stays_for_sixty_days",
-    "tasks/tables/restrictions.py::_HOUR": UNIT,
-    "tasks/tables/session_table.py::LONGEST": HERE + "test_an_end_of_one_stays_for_31_days",
-    "tasks/tables/token_table.py::_DAY": HERE + "test_a_token_is_good_until_its_last_second",
+    "tasks/requests/outbox.py::KEPT": HERE + "test_a_mail_stays_for_sixty_days",
+    "tasks/operators/restrictions.py::_HOUR": UNIT,
+    "tasks/accounts/session_table.py::LONGEST": HERE + "test_an_end_of_one_stays_for_31_days",
+    "tasks/accounts/token_table.py::_DAY": HERE + "test_a_token_is_good_until_its_last_second",
     "service_manager/fleet/attempts.py::_FORGOTTEN": SERVICE
     + "test_attempts.py::test_a_row_of_long_ago_is_deleted_though_storage_gave_no_answer",
     "service_manager/leader/metrics.py::_ATTEMPT_SECONDS": UNIT,
@@ -53,7 +53,7 @@ LISTED = {
     + "test_continuing.py::test_it_waits_for_its_end_for_its_days_and_for_later_data",
     "service_manager/requests/continuing.py::PERIOD": SERVICE
     + "test_continuing.py::test_an_hour_is_between_two_looks",
-    "service_manager/requests/notify.py::GIVE_UP": SERVICE
+    "service_manager/mail/notify.py::GIVE_UP": SERVICE
     + "test_notify.py::test_an_old_mail_is_given_up",
     "service_manager/storage/retention.py::_DAY": SERVICE
     + "test_retention.py::test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays",

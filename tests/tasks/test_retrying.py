@@ -5,15 +5,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, TaskOutcome
+from tasks.bag import task_table, transitions
+from tasks.bag.categories import Category
+from tasks.bag.model import Phase, RequestState, TaskOutcome
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.task_rows import Interest
 from tasks.request.document import dump_request
+from tasks.requests import request_operations, request_table, retrying
+from tasks.requests.request_table import PhaseCount, RequestRow
+from tasks.requests.retrying import NothingToRetryError, Scope
 from tasks.storage.clock import ManualClock
-from tasks.tables import request_operations, request_table, retrying, task_table, transitions
-from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.retrying import NothingToRetryError, Scope
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import Interest
 from tests.service_manager.workbench import collect, document
 
 BAD, LOST = Category.BAD_IMAGE_FORMAT, Category.DOWNLOAD_FAILED

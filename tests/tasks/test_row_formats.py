@@ -14,9 +14,14 @@ from typing import Any
 from reprojection.read.completeness import Completeness, Missing
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import write_fence
-from tasks.holdings import holdings
-from tasks.model.categories import Category
-from tasks.model.model import (
+from tasks.bag import (
+    history,
+    task_table,
+    transitions,
+    workers,
+)
+from tasks.bag.categories import Category
+from tasks.bag.model import (
     ArtifactFile,
     Attempt,
     Phase,
@@ -26,22 +31,23 @@ from tasks.model.model import (
     Task,
     TaskOutcome,
 )
-from tasks.model.plan import Gap
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.bag.task_rows import CompletionEvent, Edge, Interest
+from tasks.bag.task_table import RowKind, kind_of
+from tasks.bag.transitions import Change, RetryPolicy
+from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
+from tasks.holdings import holdings
 from tasks.request.document import parse_request
-from tasks.run import backup
+from tasks.requests import outbox, request_operations
+from tasks.requests.outbox import Mail
+from tasks.requests.plan import Gap
+from tasks.requests.request_table import REQUEST, PhaseCount, Preview, RequestRow, RequestTable
+from tasks.service import backup
 from tasks.storage.codec import Codec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Row, Upsert, Value
-from tasks.tables import history, outbox, request_operations, task_table, transitions, workers
-from tasks.tables.outbox import Mail
-from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow, RequestTable
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_rows import CompletionEvent, Edge, Interest
-from tasks.tables.task_table import RowKind, kind_of
-from tasks.tables.transitions import Change, RetryPolicy
-from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 FILE = Path(__file__).with_name("row_formats.json")
 CODECS: dict[RowKind | None, Codec[Any]] = {

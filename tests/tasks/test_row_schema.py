@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tasks.run.connect import connect_storage
+from tasks.bag import workers
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.workers import WorkerRow
+from tasks.operators import row_schema
+from tasks.requests.request_table import PARTITION, TABLE, WRITTEN
+from tasks.service.connect import connect_storage
 from tasks.settings import WrongSettingError
 from tasks.storage import schema
 from tasks.storage.codec import Codec
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row, Upsert
-from tasks.tables import row_schema, workers
-from tasks.tables.request_table import PARTITION, TABLE, WRITTEN
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.workers import WorkerRow
 
 NEXT = SCHEMA + 1
 

@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import StorageFullError, StoreError
-from tasks.run.connect import connect_storage
-from tasks.storage import sqlite_file
+from tasks.service.connect import connect_storage
+from tasks.storage import sqlite_file, updates
 from tasks.storage.clock import SystemClock
 from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_store import SqliteStore
 from tasks.storage.store import Insert, Operation, Row, Upsert
-from tasks.tables import updates
 from tests.worker.disks import disk_of
 
 TABLE = "tasks"

@@ -8,6 +8,7 @@ import pytest
 from azure.data.tables import TableServiceClient
 
 from tasks.errors import ConflictError, StoreError
+from tasks.storage import updates
 from tasks.storage.azure_tables import AzureTables
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
@@ -26,7 +27,6 @@ from tasks.storage.store import (
     Store,
     Upsert,
 )
-from tasks.tables import updates
 
 Make = Callable[[], Store]
 

@@ -18,9 +18,9 @@ from azure.data.tables import (
     UpdateMode,
 )
 
+from tasks.bag.categories import Category
 from tasks.errors import ConflictError, StoreError
-from tasks.model.categories import Category
-from tasks.run.classify import classify
+from tasks.service.classify import classify
 from tasks.storage import table_batch
 from tasks.storage.azure_tables import AzureTables
 from tasks.storage.store import Delete, Entity, Insert, MergeEntity, Operation, Replace, Upsert

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from modis.composites import Counted
-from tasks.model.spec import (
+from tasks.bag.spec import (
     Band,
     CollectSpec,
     CubeSpec,
@@ -22,7 +22,7 @@ from tasks.model.spec import (
     Spec,
     TableSpec,
 )
-from tasks.model.task_keys import SHARDS, canonical, digest_of, family, is_key, shard
+from tasks.bag.task_keys import SHARDS, canonical, digest_of, family, is_key, shard
 
 DAY = dt.date(2012, 1, 1)
 GRID = GridSpec(

@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from tasks.run import telemetry, tracing
-from tasks.run.tracing import Link, Span, root_of, trace_of
+from tasks.service import telemetry, tracing
+from tasks.service.tracing import Link, Span, root_of, trace_of
 from tasks.settings import WrongSettingError
 
 REQUEST = "261124-0123456789"

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.bag import task_table, transitions
+from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.model import ArtifactFile, Attempt, Phase, State, Task, TaskOutcome
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.bag.task_rows import Edge, Interest
+from tasks.bag.task_table import MARKERS, RowKind, TaskTable, kind_of
+from tasks.bag.transitions import Change, RetryPolicy
 from tasks.errors import FencedError
-from tasks.model.categories import RULES, Category, Retry
-from tasks.model.model import ArtifactFile, Attempt, Phase, State, Task, TaskOutcome
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Insert, Operation, Row
-from tasks.tables import task_table, transitions
-from tasks.tables.task_rows import Edge, Interest
-from tasks.tables.task_table import MARKERS, RowKind, TaskTable, kind_of
-from tasks.tables.transitions import Change, RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 SPEC = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")

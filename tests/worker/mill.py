@@ -6,15 +6,15 @@ from pathlib import Path
 
 from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import modis_tile_grid
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
+from tasks.bag import protocol
+from tasks.bag.model import ArtifactFile
+from tasks.bag.protocol import Claimed
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
+from tasks.bag.transitions import RetryPolicy
 from tasks.settings import Settings
 from tasks.storage.blobs import CONTAINERS, split_blob
 from tasks.storage.file_blobs import FileBlobs
-from tasks.tables import protocol
-from tasks.tables.protocol import Claimed
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
 from worker.sandbox.admission import NoRoomError
 from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, Succeeded

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from processes import proctree
+from tasks.bag.model import ArtifactFile, State, Task
+from tasks.bag.spec import GroupSpec, Input, ReduceSpec
 from tasks.messages import celery_app
-from tasks.model.model import ArtifactFile, State, Task
-from tasks.model.packages import pack
-from tasks.model.spec import GroupSpec, Input, ReduceSpec
-from tasks.run.connect import connect
+from tasks.packages.packages import pack
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tests.waiting import until
 from tests.worker.world import World

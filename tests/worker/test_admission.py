@@ -13,8 +13,8 @@ from socket import gethostname
 
 import pytest
 
-from tasks.model.model import RunUse
-from tasks.model.packages import SHIPPED, pack
+from tasks.bag.model import RunUse
+from tasks.packages.packages import SHIPPED, pack
 from tests.worker.mill import Mill
 from tests.worker.test_packages import make
 from tests.worker.test_shipped import group, reduction

@@ -9,10 +9,10 @@ from rasterio.transform import Affine
 
 from reprojection.read.raster import SourceGranule
 from reprojection.write.write import open_raster, read_raster
-from tasks.model.categories import Category
-from tasks.model.packages import Package
-from tasks.model.spec import GridSpec, ReduceSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.spec import GridSpec, ReduceSpec
+from tasks.packages.packages import Package
+from tasks.service.classify import AttemptError
 from worker.phases.adopt import read_here
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reduce import Output, take_outputs

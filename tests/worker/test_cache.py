@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.model import ArtifactFile
+from tasks.bag.model import ArtifactFile
 from tasks.settings import Settings
 from tests.waiting import until
 from worker.files.cache import Cache

@@ -17,9 +17,9 @@ from reprojection.grid.grids import modis_tile_grid
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.soundness import read_whole
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import GridSpec, Input
-from tasks.run.connect import connect
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import GridSpec, Input
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES
 from tests.reprojection.reading_samples import small_tile

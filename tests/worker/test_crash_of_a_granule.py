@@ -5,9 +5,9 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import ReprojectSpec
-from tasks.tables.protocol import Claimed
+from tasks.bag.model import ArtifactFile
+from tasks.bag.protocol import Claimed
+from tasks.bag.spec import ReprojectSpec
 from worker.sandbox.messages import Ended
 from worker.slots.crash import may_be_a_granules
 

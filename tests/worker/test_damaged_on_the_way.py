@@ -17,7 +17,7 @@ from reprojection.read import kept
 from reprojection.read.granule import open_granule
 from reprojection.read.kept import keep_granules, opened
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.spec import CollectSpec
+from tasks.bag.spec import CollectSpec
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.mill import Mill
 from worker.phases import collect as phase

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.categories import Category
-from tasks.model.package_uploads import repack
-from tasks.model.packages import blob_of
-from tasks.model.python_dependencies import environment_blob
-from tasks.model.spec import Input, ReduceSpec
-from tasks.run.python_environments import resolve
+from tasks.bag.categories import Category
+from tasks.bag.spec import Input, ReduceSpec
+from tasks.packages.package_uploads import repack
+from tasks.packages.packages import blob_of
+from tasks.packages.python_dependencies import environment_blob
+from tasks.packages.python_environments import resolve
 from tasks.settings import Settings
 from tests.tasks.wheels import registry, write_wheel
 from tests.worker.mill import Mill

@@ -19,9 +19,9 @@ from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.read.outline import read_outline
 from reprojection.sample.products import write_product
+from tasks.bag.spec import MosaicSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
-from tasks.model.spec import MosaicSpec, ReprojectSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tests.service_manager.shelf import LIMITS, plan
 from tests.worker.mill import Mill

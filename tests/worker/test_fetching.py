@@ -12,10 +12,10 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu import Connection
 
+from tasks.bag.runtime import memory_runtime
 from tasks.messages.celery_app import make_app
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
-from tasks.tables.runtime import memory_runtime
 from worker.files.scratch import Scratch
 from worker.slots.service import _Pulse
 from worker.slots.supervisor import Supervisor

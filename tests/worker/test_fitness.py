@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.run.classify import AttemptError
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from tasks.storage.blobs import CONTAINERS, MemoryBlobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.writable import write_error
-from tasks.tables import workers
 from tests.worker.disks import disk_of
 from tests.worker.test_supervisor import (
     Bench,

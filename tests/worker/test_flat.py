@@ -8,8 +8,8 @@ import pytest
 import rasterio
 
 from swathmill.package_kit import write_group
-from tasks.model.spec import GridSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.spec import GridSpec
+from tasks.service.classify import AttemptError
 from worker.phases.flat import take_flat, write_flat
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.1, 0, 10, 0, -0.1, 50), width=4, height=3)

@@ -18,8 +18,8 @@ from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_gr
 from reprojection.warp import from_tiles
 from reprojection.write.write import read_raster
 from swathmill.commands.target import box_around
-from tasks.model.packages import Packages
-from tasks.model.spec import MosaicSpec
+from tasks.bag.spec import MosaicSpec
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tests.reprojection.reading_samples import START, wrap_up
 from tests.service_manager.shelf import LIMITS, plan

@@ -12,10 +12,10 @@ import rasterio
 from reprojection.reproject import ExtraBand, Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import write_cog
-from tasks.model.categories import Category
-from tasks.model.packages import Packages
-from tasks.model.spec import Band, GroupSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.spec import Band, GroupSpec
+from tasks.packages.packages import Packages
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.mill import grid_spec

@@ -15,9 +15,9 @@ from scipy.ndimage import uniform_filter
 from reprojection.read.raster import Band as RasterBand
 from reprojection.read.raster import Provenance, Raster
 from reprojection.write.write import write_cog
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import pack
-from tasks.model.spec import Band, GridSpec, GroupSpec, Input, ReduceSpec, ReprojectSpec
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import Band, GridSpec, GroupSpec, Input, ReduceSpec, ReprojectSpec
+from tasks.packages.packages import pack
 from tests.worker.mill import Mill
 from worker.phases.netcdf import write_netcdf
 from worker.phases.reproject import grid_of

@@ -11,7 +11,7 @@ import rasterio
 import yaml
 from rasterio import Affine
 
-from tasks.model.packages import load_package
+from tasks.packages.packages import load_package
 from tasks.request.document import parse_request
 from tests.portal.submissions import DOCUMENT
 

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from processes import proctree
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.run.connect import connect
+from tasks.service.connect import connect
 from tasks.settings import Settings
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.world import collect_spec

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tasks.model.categories import Category
-from tasks.model.packages import pack
+from tasks.bag.categories import Category
 from tasks.network_hosts import AllowedHosts, read_allowed
+from tasks.packages.packages import pack
 from tests.worker.mill import Mill
 from tests.worker.test_packages import make
 from tests.worker.test_sandbox import BOUNDS, places, run

@@ -8,9 +8,9 @@ import pytest
 
 from archives.errors import NoPlaceError, NotPublishedError, ServerBusyError, soonest
 from archives.fetch.limits import LocalLimits
+from tasks.bag.spec import CollectSpec
 from tasks.messages import host_limits
-from tasks.model.spec import CollectSpec
-from tasks.run import sources
+from tasks.service import sources
 from tasks.settings import Settings
 from tasks.storage.blobs import MemoryBlobs
 from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed

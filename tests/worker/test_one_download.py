@@ -15,13 +15,13 @@ from archives.model import Fetched, GranuleRecord, Holding, Progress
 from archives.sources import Sources
 from modis.box import LonLatBox
 from service_manager.options import ManagerOptions
-from tasks.model.model import RequestState
-from tasks.model.spec import CollectSpec
+from tasks.bag import protocol
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec
 from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol
-from tasks.tables.runtime import Runtime, memory_runtime
 from tests.archives.downloads import NO_CREDENTIALS
 from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of

@@ -23,8 +23,8 @@ from reprojection.read.outline import read_outline
 from reprojection.read.window_time import WindowTime
 from reprojection.sample.hdfeos_write import write_granule
 from swathmill.commands.remake.making import remake
-from tasks.model.packages import Packages
-from tasks.model.spec import Band, GroupSpec, MosaicSpec
+from tasks.bag.spec import Band, GroupSpec, MosaicSpec
+from tasks.packages.packages import Packages
 from tasks.request import target
 from tasks.request.document import parse_request
 from tests.reprojection.reading_samples import small_tile

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.packages import (
+from tasks.bag.spec import Band
+from tasks.packages.packages import (
     MAX_BYTES,
     PackageError,
     Packages,
@@ -16,7 +17,6 @@ from tasks.model.packages import (
     pack,
     unpack,
 )
-from tasks.model.spec import Band
 from tasks.settings import Settings
 
 

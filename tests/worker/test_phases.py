@@ -16,8 +16,8 @@ from zarr.storage import ZipStore
 
 import worker.phases.cube
 from modis.composites import Counted
-from tasks.model.packages import SHIPPED, load_package, pack
-from tasks.model.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.bag.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.packages.packages import SHIPPED, load_package, pack
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
 from worker.phases.collect import check_granule
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import pack
-from tasks.model.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec, Spec
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec, Spec
+from tasks.packages.packages import pack
 from tasks.storage.blobs import PACKAGES, Blobs, split_blob
 from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area

@@ -16,16 +16,16 @@ from typing import Self
 import pytest
 
 from swathmill.stack import ports
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, State
+from tasks.bag.spec import ReduceSpec
 from tasks.errors import BlobMissingError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, State
-from tasks.model.packages import blob_of
-from tasks.model.spec import ReduceSpec
-from tasks.run.classify import AttemptError
-from tasks.run.connect import connect_storage
+from tasks.packages.packages import blob_of
+from tasks.service.classify import AttemptError
+from tasks.service.connect import connect_storage
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, PACKAGES, MemoryBlobs
-from tasks.tables import workers
 from tests.waiting import until
 from tests.worker.processes import (
     GOOD,

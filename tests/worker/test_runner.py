@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import ReduceSpec
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import ReduceSpec
 from tasks.settings import Settings, WrongSettingError
 from tests.waiting import until
 from worker.files.scratch import Scratch

@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from processes import confine, proctree
-from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from worker.sandbox import sandbox
 from worker.sandbox.confined import run_confined

@@ -13,10 +13,10 @@ import rasterio
 import scipy  # its parts are loaded where they are used
 
 from swathmill.package_kit import try_package
-from tasks.model.packages import SERIES, SHIPPED, Packages, unpack
+from tasks.packages.packages import SERIES, SHIPPED, Packages, unpack
 from tasks.request.document import Time
 from tasks.request.windows import windows
-from tasks.run.classify import AttemptError
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.categories import Category
-from tasks.model.spec import CollectSpec
+from tasks.bag.categories import Category
+from tasks.bag.spec import CollectSpec
 from tests.worker.disks import disk_of
 from tests.worker.mill import Mill
 from tests.worker.world import collect_spec

@@ -15,11 +15,11 @@ import rasterio
 
 import worker.phases.reduce
 from processes import proctree
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import SHIPPED, load_package, pack
-from tasks.model.spec import GroupSpec, Input, ReduceSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import GroupSpec, Input, ReduceSpec
+from tasks.packages.packages import SHIPPED, load_package, pack
+from tasks.service.classify import AttemptError
 from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, grid_spec
 from worker.phases.group import MANIFEST

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from tasks.model.spec import ExtractSpec, Input, SitesSpec, TableSpec
+from tasks.bag.spec import ExtractSpec, Input, SitesSpec, TableSpec
 from tasks.request.sites import COLUMNS, parse_sites, sites_text
 from tests.worker.mill import Mill, leaf_area
 from worker.phases import table as table_phase

@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 from structlog.contextvars import bound_contextvars, clear_contextvars, get_contextvars
 
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Attempt, Phase
-from tasks.model.spec import CollectSpec
-from tasks.run import tracing
-from tasks.run.tracing import Span, attempt_of, root_of, trace_of
+from tasks.bag import protocol
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Attempt, Phase
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.spec import CollectSpec
+from tasks.service import tracing
+from tasks.service.tracing import Span, attempt_of, root_of, trace_of
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol
-from tasks.tables.runtime import memory_runtime
 from tests.worker.world import World
 from worker.files.scratch import Scratch
 from worker.phases.context import STEPS, Spent
@@ -157,7 +157,7 @@ class Pipe:
 def test_calls_of_a_child_and_of_the_commit_name_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients of storage take the name from there (tasks/run/azure_clients.py)."""
+    """Clients of storage take the name from there (tasks/service/azure_clients.py)."""
     named: list[str] = []
 
     def note() -> None:

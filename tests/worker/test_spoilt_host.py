@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.model.spec import CollectSpec
-from tasks.tables import workers
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.bag.spec import CollectSpec
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until
 from tests.worker.disks import disk_of

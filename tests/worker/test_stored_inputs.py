@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import pack
-from tasks.model.spec import GroupSpec, ReduceSpec
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import GroupSpec, ReduceSpec
+from tasks.packages.packages import pack
 from tasks.storage.blobs import ARTIFACTS
 from tests.worker.mill import Mill
 from worker.phases.group import MANIFEST, Manifest, ManifestBand

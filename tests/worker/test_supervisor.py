@@ -10,19 +10,24 @@ from typing import Any
 
 import pytest
 
+from tasks.bag import (
+    protocol,
+    task_table,
+    transitions,
+    workers,
+)
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Phase, RunUse, State
+from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.spec import CollectSpec, GroupSpec, ReduceSpec
+from tasks.bag.task_table import TaskTable
+from tasks.bag.workers import Hold, WorkerRow
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RunUse, State
-from tasks.model.spec import CollectSpec, GroupSpec, ReduceSpec
-from tasks.run import tracing
+from tasks.service import tracing
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import protocol, task_table, transitions, workers
-from tasks.tables.runtime import Runtime, memory_runtime
-from tasks.tables.task_table import TaskTable
-from tasks.tables.workers import Hold, WorkerRow
 from tests.waiting import until
 from tests.worker.world import REQUEST, World
 from worker.files.scratch import Scratch

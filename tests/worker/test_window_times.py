@@ -25,8 +25,8 @@ from reprojection.read.lineage import Lineage
 from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
-from tasks.model.packages import Packages
-from tasks.model.spec import CubeSpec, MosaicSpec
+from tasks.bag.spec import CubeSpec, MosaicSpec
+from tasks.packages.packages import Packages
 from tasks.request import target
 from tasks.request.document import parse_request
 from tests.reprojection.reading_samples import small_tile

@@ -15,12 +15,12 @@ import pytest
 from processes import proctree
 from reprojection.grid.grids import modis_tile_grid
 from reprojection.sample.hdfeos_write import write_granule
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.bag.spec import GridSpec, Input, ReprojectSpec
 from tasks.messages import celery_app
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.model.spec import GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import ARTIFACTS
-from tasks.tables import workers
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until
 from tests.worker.processes import Process, Stack, dead, make_stack

@@ -11,11 +11,11 @@ import pytest
 from processes import proctree
 from reprojection.grid.grids import modis_tile_grid
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.categories import Category
-from tasks.model.model import Attempt, State
-from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec
+from tasks.bag import protocol, transitions, workers
+from tasks.bag.categories import Category
+from tasks.bag.model import Attempt, State
+from tasks.bag.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import split_blob
-from tasks.tables import protocol, transitions, workers
 from tests.archives.servers import without_structure
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from swathmill.stack.redis_server import RedisServer
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.tables import workers
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
 from tests.waiting import until
 from tests.worker.processes import GOOD, Stack, dead, hanging, make_stack, reduction
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from reprojection.sample.hdfeos_write import write_granule
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.model.spec import CollectSpec
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.bag.spec import CollectSpec
+from tasks.bag.task_table import TaskTable
 from tasks.storage.blobs import GRANULES
-from tasks.tables import workers
-from tasks.tables.task_table import TaskTable
 from tests.archives.servers import (
     Act,
     FileServer,

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.spec import CollectSpec
+from tasks.bag.workers import WorkerRow
 from tasks.messages.redis_watch import RedisWatch
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import CollectSpec
-from tasks.run.probes import ProbeAnswers
+from tasks.service.probes import ProbeAnswers
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
-from tasks.tables.runtime import memory_runtime
-from tasks.tables.workers import WorkerRow
 from tests.worker.world import World
 from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess

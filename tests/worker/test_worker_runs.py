@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import redis
 
+from tasks.bag import workers
+from tasks.bag.categories import Category
+from tasks.bag.model import State
+from tasks.bag.task_table import TaskTable
 from tasks.messages import celery_app
-from tasks.messages.queues import FIRST
-from tasks.model.categories import Category
-from tasks.model.model import State
-from tasks.tables import workers
-from tasks.tables.task_table import TaskTable
+from tasks.storage.queues import FIRST
 from tests.waiting import until
 from tests.worker.processes import (
     GOOD,

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.model.model import ArtifactFile, State, Task
-from tasks.model.packages import PackageArchive
-from tasks.model.spec import CollectSpec, Input, Spec
-from tasks.model.task_keys import shard
-from tasks.tables import protocol, transitions
-from tasks.tables.runtime import Runtime
-from tasks.tables.task_rows import Interest
-from tasks.tables.task_table import TABLE, RowKind, insert_task, kind_of
+from tasks.bag import protocol, transitions
+from tasks.bag.model import ArtifactFile, State, Task
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import CollectSpec, Input, Spec
+from tasks.bag.task_keys import shard
+from tasks.bag.task_rows import Interest
+from tasks.bag.task_table import TABLE, RowKind, insert_task, kind_of
+from tasks.packages.packages import PackageArchive
 
 REQUEST = "request-1"
 

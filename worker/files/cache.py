@@ -15,7 +15,7 @@ from io import BufferedRandom
 from pathlib import Path
 
 from processes.locks import locked
-from tasks.model.model import ArtifactFile
+from tasks.bag.model import ArtifactFile
 from tasks.storage.blobs import file_digest
 
 _EVICTION = "evict"  # name of the lock for evictions; others are two digits of a name

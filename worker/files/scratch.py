@@ -9,7 +9,7 @@ import structlog
 from processes.folders import remove_folder
 from processes.locks import try_lock
 from tasks.errors import SwathmillError
-from tasks.run.classify import host_failed
+from tasks.service.classify import host_failed
 
 _log = structlog.get_logger("worker")
 

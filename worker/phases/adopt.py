@@ -18,10 +18,10 @@ from reprojection.read.lineage import StepRecord
 from reprojection.read.raster import Band, Pixels, Provenance, Raster
 from reprojection.write.joined_lineage import LineageJoiner
 from reprojection.write.write import write_cog
-from tasks.model.categories import Category
-from tasks.model.packages import Package
-from tasks.model.spec import ReduceSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.spec import ReduceSpec
+from tasks.packages.packages import Package
+from tasks.service.classify import AttemptError
 from tasks.shown_text import shown
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reproject import grid_of

@@ -17,12 +17,12 @@ from reprojection.errors import UnreadableGranuleError
 from reprojection.read.isolation import run_in_fork
 from reprojection.read.kept import opened
 from reprojection.read.soundness import other_than_named
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.rasters import SOURCE, blob_of
-from tasks.model.spec import CollectSpec
-from tasks.run.classify import AttemptError
-from tasks.run.sources import open_sources
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import CollectSpec
+from tasks.packages.rasters import SOURCE, blob_of
+from tasks.service.classify import AttemptError
+from tasks.service.sources import open_sources
 from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES, RASTERS, file_digest
 from worker.files.partials import Partials

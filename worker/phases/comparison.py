@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.composites import composite_end
-from tasks.model.file_names import file_name, free_name
-from tasks.model.spec import Comparison, Pair
+from tasks.bag.spec import Comparison, Pair
+from tasks.packages.file_names import file_name, free_name
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
 from tasks.request.sites import SiteChoice

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprojection.read.completeness import Completeness, Missing, of_parts
-from tasks.model.spec import (
+from tasks.bag.spec import (
     CubeSpec,
     ExtractSpec,
     GroupSpec,

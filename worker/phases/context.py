@@ -12,10 +12,10 @@ from reprojection.errors import UnreadableGranuleError
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.isolation import run_in_fork
 from reprojection.read.soundness import read_whole
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, RunUse
 from tasks.errors import BlobMissingError, CorruptBlobError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, RunUse
-from tasks.run.classify import AttemptError
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, Blobs, artifact_name, is_damaged, split_blob
 from worker.files.cache import Cache

@@ -8,10 +8,10 @@ from pathlib import Path
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.write.cube import write_cube
 from reprojection.write.write import open_raster
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import CubeSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import CubeSpec
+from tasks.service.classify import AttemptError
 from worker.phases.completeness import completeness_of, without_file
 from worker.phases.context import Context
 

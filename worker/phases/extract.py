@@ -27,11 +27,11 @@ from reprojection.warp.sites import (
     read_sites,
 )
 from reprojection.write.write import open_raster
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import ExtractSpec, SampleSpec, SitesSpec
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import ExtractSpec, SampleSpec, SitesSpec
 from tasks.request.sites import SiteChoice, load_sites
-from tasks.run.classify import AttemptError
+from tasks.service.classify import AttemptError
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.flat import physical

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
-from tasks.model.spec import GridSpec
+from tasks.bag.spec import GridSpec
 from worker.phases.adopt import failed
 from worker.sandbox.reading.read_rasters import MOST_BANDS
 

@@ -24,11 +24,11 @@ from reprojection.read.window_time import WindowTime
 from reprojection.write.joined_lineage import LineageJoiner, Taken
 from reprojection.write.mosaic import inside_polygon
 from reprojection.write.write import open_raster
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import LayerKind, layer_labels
-from tasks.model.spec import Band, GridSpec, GroupSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import Band, GridSpec, GroupSpec
+from tasks.packages.packages import LayerKind, layer_labels
+from tasks.service.classify import AttemptError
 from worker.phases.completeness import completeness_of, without_file
 from worker.phases.context import Context, Tell
 from worker.phases.own_days import by_own_days, differs, outside

@@ -9,10 +9,10 @@ from reprojection.read.raster import Raster
 from reprojection.write.mosaic import mosaic as mosaic_cells
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import MosaicSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import MosaicSpec
+from tasks.service.classify import AttemptError
 from worker.phases.completeness import missing_of, unnamed_of, without_file
 from worker.phases.context import Context
 from worker.phases.reproject import grid_of

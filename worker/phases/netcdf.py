@@ -12,8 +12,8 @@ import rasterio
 from pyproj import CRS
 from rasterio.windows import Window
 
-from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.service.classify import AttemptError
 from worker.phases.flat import physical
 
 _EPOCH = dt.datetime(1970, 1, 1)

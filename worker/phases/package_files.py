@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from socket import gethostname
 
-from tasks.model.categories import Category
-from tasks.model.packages import (
+from tasks.bag.categories import Category
+from tasks.packages.packages import (
     SERIES,
     SHIPPED,
     Packages,
@@ -15,9 +15,9 @@ from tasks.model.packages import (
     unpack,
     unpack_environment,
 )
-from tasks.model.python_dependencies import Environment, environment_blob, read_environment
-from tasks.run.classify import AttemptError
-from tasks.run.python_environments import this_platform, this_python
+from tasks.packages.python_dependencies import Environment, environment_blob, read_environment
+from tasks.packages.python_environments import this_platform, this_python
+from tasks.service.classify import AttemptError
 from tasks.storage.blobs import PACKAGES
 from worker.files.unpacked import Unpacked
 from worker.phases.context import Context

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from reprojection.read.raster import Provenance
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import Package, load_package
-from tasks.model.spec import ReduceSpec
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import ReduceSpec
 from tasks.network_hosts import AllowedHosts, not_allowed, read_endpoint
+from tasks.packages.packages import Package, load_package
 from tasks.request.taking import kinds_taken
-from tasks.run.classify import AttemptError
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from tasks.shown_text import shown
 from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here

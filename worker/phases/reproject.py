@@ -16,10 +16,10 @@ from reprojection.read.raster import Raster, SourceGranule
 from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog
-from tasks.model.model import ArtifactFile
-from tasks.model.rasters import is_raster
-from tasks.model.spec import Driver as Followed
-from tasks.model.spec import GridSpec, ReprojectSpec
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import Driver as Followed
+from tasks.bag.spec import GridSpec, ReprojectSpec
+from tasks.packages.rasters import is_raster
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tasks.model.model import RunUse
+from tasks.bag.model import RunUse
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
 

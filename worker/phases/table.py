@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.model.file_names import file_name, free_name
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import TableSpec
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import TableSpec
+from tasks.packages.file_names import file_name, free_name
 from tasks.request.sites import SiteChoice
 from worker.phases.comparison import write_comparison
 from worker.phases.completeness import completeness_of

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import rasterio
 
-from tasks.model.categories import Category
-from tasks.model.packages import Package
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.packages.packages import Package
+from tasks.service.classify import AttemptError
 from worker.phases.group import MANIFEST, Manifest
 
 

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tasks.run.probes import ProbeAnswers
+from tasks.service.probes import ProbeAnswers
 from worker.pool.runner import Runner
 
 

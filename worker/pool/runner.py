@@ -19,8 +19,8 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 
-from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.service.classify import AttemptError
 from tasks.storage.clock import SystemClock
 from worker.files.scratch import Scratch
 from worker.sandbox.messages import Begun, Ended, Failed, Job, Message, Postponed, Succeeded, encode

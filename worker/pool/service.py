@@ -11,7 +11,7 @@ import structlog
 from pydantic import SecretStr
 
 from tasks.errors import SwathmillError
-from tasks.run import exits, logs
+from tasks.service import exits, logs
 from tasks.settings import Settings, WrongSettingError, read_settings
 from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
@@ -40,7 +40,7 @@ def main() -> int:
         settings = read_settings()
         refuse_secrets(settings)
         refuse_without_kernels()
-        start_forkserver(("tasks.run.azure_clients", *PRELOADED))
+        start_forkserver(("tasks.service.azure_clients", *PRELOADED))
         name = worker_name(settings)
         logs.configure(settings.log_level, process="runner", worker=name)
         confinement = sandbox.report(settings)
@@ -108,7 +108,7 @@ def _listen(settings: Settings, runner: Runner) -> RunnerServer:
     """Listen, and answer probes where the settings ask for it. Raises WrongSettingError."""
     if settings.probe_port:
         # Only where it is used: it takes part of the time in which a process starts.
-        from tasks.run.probes import serve_probes
+        from tasks.service.probes import serve_probes
         from worker.pool.metrics import probe_answers
 
         serve_probes(settings, probe_answers(runner))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from processes import proctree
-from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.service.classify import AttemptError
 from worker.sandbox.sandbox import OWN_PROCESSES, SHARED_MEMORY, Places, SandboxLimits
 
 MOST_FILES = 20_000

@@ -22,7 +22,7 @@ import structlog
 from processes import proctree
 from processes.folders import remove_folder
 from processes.parents import become_subreaper
-from tasks.run.classify import host_failed
+from tasks.service.classify import host_failed
 from worker.sandbox.guard import JOB, KILL, MakeWork, guard, order
 from worker.sandbox.messages import Ended, Message, decode
 

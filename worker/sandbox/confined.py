@@ -21,8 +21,8 @@ from typing import IO, NoReturn
 
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
-from tasks.model.categories import Category
-from tasks.run.classify import AttemptError, host_failed
+from tasks.bag.categories import Category
+from tasks.service.classify import AttemptError, host_failed
 from tasks.shown_text import shown
 from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths

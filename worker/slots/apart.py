@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from reprojection.errors import UnreadableGranuleError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import CollectSpec, ReduceSpec
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import CollectSpec, ReduceSpec
 from tasks.settings import Settings
 from tasks.shown_text import shown
 from worker.files.cache import link_or_copy

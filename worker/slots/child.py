@@ -15,9 +15,9 @@ from pathlib import Path
 import structlog
 
 from archives.errors import NoPlaceError
-from tasks.model.categories import Category
-from tasks.model.spec import ReduceSpec
-from tasks.run.connect import connect
+from tasks.bag.categories import Category
+from tasks.bag.spec import ReduceSpec
+from tasks.service.connect import connect
 from tasks.storage.blobs import Blobs
 from tasks.storage.file_blobs import FileBlobs
 from worker.files.cache import Cache

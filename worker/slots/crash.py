@@ -3,8 +3,8 @@
 import signal
 
 from modis.formats import is_granule_file
-from tasks.model.spec import CollectSpec
-from tasks.tables.protocol import Claimed
+from tasks.bag.protocol import Claimed
+from tasks.bag.spec import CollectSpec
 from worker.sandbox.messages import Ended
 
 _CRASHES = frozenset(

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from tasks.bag import workers
+from tasks.bag.runtime import Runtime
+from tasks.bag.workers import WHY, WorkerRow
 from tasks.errors import StoreError
-from tasks.tables import workers
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import WHY, WorkerRow
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
 _TEND = 0.25  # seconds between two looks at the batches

@@ -96,7 +96,7 @@ class LentBlobs:
         # Only where there are links: the SDK takes part of the time in which a process starts.
         from azure.storage.blob import BlobClient, BlobServiceClient
 
-        from tasks.run.azure_clients import READ_TRIES, transport
+        from tasks.service.azure_clients import READ_TRIES, transport
         from tasks.storage.azure_blobs import AzureBlobs
 
         links = self._links

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.kept import KEPT_BYTES, keep_granules
-from tasks.model.model import ArtifactFile
+from tasks.bag.model import ArtifactFile
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from worker.phases.collect import checked

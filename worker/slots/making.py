@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from reprojection.errors import UnreadableGranuleError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import (
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     ExtractSpec,
@@ -19,7 +19,7 @@ from tasks.model.spec import (
     SitesSpec,
     TableSpec,
 )
-from tasks.run.classify import AttemptError, classify
+from tasks.service.classify import AttemptError, classify
 from worker.phases.collect import collect
 from worker.phases.context import Context
 from worker.phases.cube import cube

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tasks.messages.redis_watch import RedisWatch
-from tasks.run.probes import ProbeAnswers
+from tasks.service.probes import ProbeAnswers
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import EndedAttempt, Supervisor
 

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import ReduceSpec
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import ReduceSpec
 from worker.sandbox.messages import LentFile
 
 PLACE = b"place\n"

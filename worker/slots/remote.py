@@ -15,12 +15,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.packages import blob_of
-from tasks.model.python_dependencies import environment_blob
-from tasks.model.spec import ReduceSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import ReduceSpec
+from tasks.packages.packages import blob_of
+from tasks.packages.python_dependencies import environment_blob
+from tasks.service.classify import AttemptError
 from tasks.storage.blobs import (
     ARTIFACTS,
     PACKAGES,

@@ -6,7 +6,7 @@ from pathlib import Path
 from socket import gethostname
 
 from tasks.errors import SwathmillError
-from tasks.run.connect import embedded_folder
+from tasks.service.connect import embedded_folder
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES, Blobs
 from tasks.storage.file_blobs import FileBlobs

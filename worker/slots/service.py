@@ -18,17 +18,17 @@ from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
 from reprojection.kernels import kernels
+from tasks.bag.runtime import Runtime
+from tasks.bag.spec import ReduceSpec
+from tasks.bag.workers import Hold, WorkerRow
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
-from tasks.messages.queues import FIRST
-from tasks.model.file_names import file_name
-from tasks.model.spec import ReduceSpec
-from tasks.run import exits, logs, telemetry
-from tasks.run.connect import SettingMissingError, connect, storage_modules
+from tasks.packages.file_names import file_name
+from tasks.service import exits, logs, telemetry
+from tasks.service.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, forget_secrets, read_settings
 from tasks.storage import schema
-from tasks.tables.runtime import Runtime
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.storage.queues import FIRST
 from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
@@ -168,7 +168,7 @@ def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
         return
     # Only where it is used: it takes part of the time in which a process starts.
     from tasks.messages.redis_watch import RedisWatch
-    from tasks.run.probes import serve_probes
+    from tasks.service.probes import serve_probes
     from worker.slots.metrics import WorkerMetrics
 
     metrics = WorkerMetrics()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tasks.model.model import Attempt
-from tasks.run.tracing import Span, attempt_of, root_of, span_of, trace_of
+from tasks.bag.model import Attempt
+from tasks.service.tracing import Span, attempt_of, root_of, span_of, trace_of
 
 Step = tuple[str, float, float]  # part, begin and end in POSIX seconds
 _PAUSE = 0.001  # seconds; a shorter stretch between two steps is none of its own

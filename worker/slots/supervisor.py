@@ -16,19 +16,19 @@ from typing import Protocol
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from tasks.bag import protocol, task_table
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile, Phase, RunUse, State
+from tasks.bag.protocol import Claimed
+from tasks.bag.runtime import Runtime
+from tasks.bag.transitions import RetryPolicy
+from tasks.bag.workers import Hold, RunningAttempt
 from tasks.errors import StoreError
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RunUse, State
-from tasks.run import tracing
-from tasks.run.classify import Diagnosis, classify, classify_exit
+from tasks.service import tracing
+from tasks.service.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
 from tasks.shown_text import in_one_line
 from tasks.storage.schema import OtherSchemaError
-from tasks.tables import protocol, task_table
-from tasks.tables.protocol import Claimed
-from tasks.tables.runtime import Runtime
-from tasks.tables.transitions import RetryPolicy
-from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
 from worker.sandbox.guard import LOG_BYTES
 from worker.sandbox.messages import (

@@ -29,10 +29,10 @@ from reprojection.write.mosaic import mosaic
 from reprojection.write.write import Opened, open_raster
 from swathmill.commands.remake.differences import differences
 from swathmill.commands.remake.materials import CannotRemakeError, find_granules, find_packages
-from tasks.model.packages import load_package, unpack
-from tasks.model.python_dependencies import read_environment
-from tasks.model.spec import Band, GridSpec, GroupSpec, Input, ReduceSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.spec import Band, GridSpec, GroupSpec, Input, ReduceSpec
+from tasks.packages.packages import load_package, unpack
+from tasks.packages.python_dependencies import read_environment
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from worker.phases.context import Surroundings
 from worker.phases.group import LINEAGE, MANIFEST, Manifest, write_group

@@ -7,7 +7,7 @@ from pathlib import Path
 from reprojection.read.lineage import StepRecord
 from reprojection.read.raster import SourceGranule
 from swathmill.errors import ArgumentError
-from tasks.model.packages import MANIFEST, PackageError, pack
+from tasks.packages.packages import MANIFEST, PackageError, pack
 from worker.phases.package_files import shipped_packages
 
 _MOST_NAMED = 10

@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from processes import proctree
-from tasks.model.packages import Package
-from tasks.model.spec import GridSpec, ReduceSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.spec import GridSpec, ReduceSpec
+from tasks.packages.packages import Package
+from tasks.service.classify import AttemptError
 from worker.phases.adopt import read_confined
 from worker.phases.flat import take_flat
 from worker.phases.group import Manifest

@@ -23,10 +23,10 @@ from pydantic import SecretStr
 from processes import confine
 from processes.reading_rights import shut_in
 from reprojection.read.completeness import WHOLE
-from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
-from tasks.model.spec import Input, ReprojectSpec
-from tasks.run.classify import AttemptError
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import Input, ReprojectSpec
+from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, CONTAINERS, split_blob
 from tasks.storage.file_blobs import FileBlobs

@@ -1,0 +1,1 @@
+"""Which task is sent next, and what the manager keeps in memory for that."""

@@ -1,0 +1,1 @@
+"""The mails that tell how requests ended."""

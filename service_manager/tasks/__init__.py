@@ -1,1 +1,0 @@
-"""Tasks on their way: dispatched, heard of when they end, and what waits on them."""

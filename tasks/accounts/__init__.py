@@ -1,0 +1,1 @@
+"""Who may do what: tokens, sessions, groups and signed links."""

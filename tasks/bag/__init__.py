@@ -1,0 +1,1 @@
+"""The bag of tasks: specifications, keys, classes, states, protocol, rows and history."""

@@ -1,0 +1,595 @@
+"""What a task makes: one immutable specification per task, from the planner to the worker.
+
+A specification's `identity()` is what its task key is computed from: everything that determines
+the artifact and nothing else (no URL, owner or request).
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import date
+from functools import cache, cached_property
+from typing import Annotated, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from modis.composites import Counted
+from reprojection.read.window_time import WindowTime
+from tasks.bag.absence import NOTHING, Absence, Absent, Unnamed
+from tasks.bag.classes import sized
+from tasks.bag.model import Phase
+from tasks.bag.task_keys import canonical, digest_of, key_of
+
+ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
+
+
+_OVER_NETWORK = ("http", "https", "ftp", "ftps")  # where connections to a host are counted
+_quoted = json.encoder.encode_basestring_ascii
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Input(_Model):
+    """A task this one waits for; `file` picks one file of its artifact, empty: all of them."""
+
+    key: str
+    name: str = ""  # for people and for names in manifests, not part of the identity
+    file: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """What of it is part of an identity, as canonical JSON."""
+        return f"[{_quoted(self.key)},{_quoted(self.file)}]"
+
+
+class GridSpec(_Model):
+    """A grid: CRS text, affine (a, b, c, d, e, f) with x = a*col + b*row + c, columns, rows."""
+
+    crs: str
+    transform: tuple[float, float, float, float, float, float]
+    width: int
+    height: int
+
+    @property
+    def pixels(self) -> int:
+        """Columns times rows."""
+        return self.width * self.height
+
+    def widened(self, pixels: int) -> "GridSpec":
+        """Return the grid with so many pixels more on each side; fewer if it is negative."""
+        a, b, c, d, e, f = self.transform
+        return GridSpec(
+            crs=self.crs,
+            transform=(a, b, c - pixels * (a + b), d, e, f - pixels * (d + e)),
+            width=self.width + 2 * pixels,
+            height=self.height + 2 * pixels,
+        )
+
+    def offset(self, other: "GridSpec") -> tuple[int, int]:
+        """Return the column and row here at which another grid of the same lattice begins."""
+        a, _, c, _, e, f = self.transform
+        return round((other.transform[2] - c) / a), round((other.transform[5] - f) / e)
+
+    def meets(self, other: "GridSpec") -> bool:
+        """Tell whether another grid of the same lattice shares a pixel with this one."""
+        column, row = self.offset(other)
+        return -other.width < column < self.width and -other.height < row < self.height
+
+    @cached_property
+    def text(self) -> str:
+        """The grid as canonical JSON; thousands of tasks share one grid."""
+        return canonical(self.model_dump()).decode("ascii")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, GridSpec):
+        return value.text
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
+    if value == ():
+        return "[]"
+    return canonical(value).decode("ascii")
+
+
+@cache
+def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Return the fields of an identity in their order, each with the text before its value.
+
+    Before them all comes "algorithm", the first by the alphabet.
+    """
+    return tuple((name, f',"{name}":') for name in sorted({*kind.model_fields} - left_out))
+
+
+class _Spec(_Model, ABC):
+    inputs: tuple[Input, ...] = ()
+    missing: tuple[Absent, ...] = ()
+    """What the artifact says it lacks."""
+    missing_unnamed: Unnamed | None = None
+    """How much more it lacks than `missing` may name."""
+
+    phase: ClassVar[Phase]
+    """The phase the task belongs to."""
+
+    @property
+    @abstractmethod
+    def work(self) -> str:
+        """The work without its amount: phase, product, resolution, reduction package."""
+
+    @property
+    @abstractmethod
+    def amount(self) -> int:
+        """How much work it is, in bytes to fetch or pixels to read and write; 0: not known."""
+
+    @property
+    def task_class(self) -> str:
+        """What has one historical mean: the work and its amount, in powers of two."""
+        return sized(self.work, self.amount)
+
+    algorithm: ClassVar[int] = ALGORITHM
+
+    not_identity: ClassVar[frozenset[str]] = frozenset()
+    """Fields that do not determine the artifact."""
+
+    @property
+    def identity(self) -> str:
+        """Return all that determines the artifact, as the text `tasks.keys.canonical` would make.
+
+        Where very many keys are needed, `tasks.patterns` makes them.
+        """
+        values = self.__dict__
+        parts = [f'{{"algorithm":{self.algorithm}']
+        for name, before in _frame(type(self), self.not_identity):
+            value = values[name]
+            if name == "inputs":
+                text = self._inputs
+            else:
+                text = _quoted(value) if value.__class__ is str else _text(value)
+            parts.append(before + text)
+        return "".join(parts) + "}"
+
+    @property
+    def _inputs(self) -> str:
+        return "[" + ",".join([given.text for given in self.inputs]) + "]"
+
+    @property
+    def key(self) -> str:
+        """The task key."""
+        return key_of(self.identity)
+
+    @property
+    def absent_parts(self) -> int:
+        """The number of parts that were expected and are not among the inputs."""
+        return Absence(self.missing, self.missing_unnamed).parts
+
+    def part(self, index: int) -> str:
+        """Return what an input is to the task, as `Absent.part` names it."""
+        return self.inputs[index].name or self.inputs[index].key
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        """Return the same task over fewer or other inputs.
+
+        `kept` maps an index among the present inputs to an input; `lost` says what the others lack.
+        """
+        inputs = tuple(kept[i] for i in sorted(kept))
+        own = Absence(self.missing, self.missing_unnamed)
+        return self.model_copy(update={"inputs": inputs, **own.joined(lost).fields})
+
+
+def _host(url: str) -> str:
+    """Return host and port of an address that is fetched from over the network."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2] if parts.scheme in _OVER_NETWORK else ""
+
+
+class CollectSpec(_Spec):
+    """Fetch one granule into the store.
+
+    The identity is product, collection and granule name, which holds the production time.
+    """
+
+    not_identity: ClassVar[frozenset[str]] = frozenset(
+        {"source", "url", "size", "checksum", "checksum_type"}
+    )
+
+    phase: ClassVar[Phase] = Phase.COLLECTION
+    kind: Literal["collect"] = "collect"
+    product: str
+    collection: str
+    granule: str
+    production: str
+    source: str = ""  # which archive
+    url: str = ""
+    size: int = 0
+    checksum: str = ""
+    checksum_type: str = ""
+
+    @property
+    def work(self) -> str:
+        host = "" if self.source in ("", "folder") else _host(self.url)
+        return f"collection {self.product}.{self.collection}" + (f" from {host}" if host else "")
+
+    @property
+    def amount(self) -> int:
+        return self.size
+
+
+class Driver(_Model):
+    """The layer that another layer of a swath product follows: fields as in its own cells."""
+
+    layer: str
+    resampling: str
+    qa: str = ""
+
+
+class ReprojectSpec(_Spec):
+    """Put one layer of one date's granules onto one cell: one GeoTIFF, `cell.tif`.
+
+    Inputs are the granules' collection tasks, sorted by granule name. With `driver` each pixel is
+    taken from the granule that the driver's pixel is taken from.
+    """
+
+    # 2: numbers in text are read, codes that the catalogue lacked are masked, and rasters name the
+    # convention of scale and offset.
+    # 3: on the tiles' own grid pixels beyond the map's rim are kept.
+    # 4: averages of swaths take every footprint by its area, not 16 x 16 points at most.
+    # 5: averages and spreads of swaths are those of the shares with a value, however small.
+    # 6: rasters hold their lineage, with the digests of granules.
+    # 7: an attribute that is 0 in HDF5 and netCDF counts, such as a fill value.
+    algorithm: ClassVar[int] = 7
+
+    phase: ClassVar[Phase] = Phase.REPROJECTION
+    kind: Literal["reproject"] = "reproject"
+    product: str
+    collection: str
+    layer: str
+    day: date
+    grid: GridSpec
+    resampling: str  # resolved by the planner; "default": by the file's attributes
+    merge: str = "nadir"
+    qa: str = ""  # canonical JSON of the QA rule, or a preset's name
+    mask: bool = True
+    units: Literal["stored", "physical", "brightness"] = "stored"
+    codes: Literal["mask", "keep"] = "mask"
+    extra_bands: tuple[str, ...] = ()
+    day_night: Literal["any", "day", "night"] = "any"
+    driver: Driver | None = None
+    clamp: bool = False
+
+    @property
+    def work(self) -> str:
+        return f"reprojection {self.product}.{self.collection} {abs(self.grid.transform[0]):g}"
+
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels * max(1, len(self.inputs))
+
+
+class MosaicSpec(_Spec):
+    """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region.
+
+    The files are `<name>.tif` and its STAC item `<name>.json`.
+    """
+
+    # The version of all, and 1: the statistics of all pixels.
+    algorithm: ClassVar[int] = ALGORITHM + 1
+
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    kind: Literal["mosaic"] = "mosaic"
+    name: str  # file name without ending
+    grid: GridSpec
+    clip: str = ""  # GeoJSON geometry in longitude/latitude; empty: no clipping
+    day: date | None = None
+
+    @property
+    def work(self) -> str:
+        return f"aggregation mosaic {abs(self.grid.transform[0]):g}"
+
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels
+
+
+class CubeSpec(_Spec):
+    """Put the rasters of one layer of all dates into one file over time.
+
+    The file is `<name>.nc` (CF NetCDF) or `<name>.zarr.zip` (Zarr). `days` runs parallel to
+    `inputs`: it has the first day of each. So does `times`, HH:MM in UTC, where the rasters are of
+    single overpasses; else it is empty.
+    """
+
+    # 2: bounds of windows are their own, and end where the next begins.
+    algorithm: ClassVar[int] = 2
+
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    kind: Literal["cube"] = "cube"
+    name: str  # file name without ending
+    form: Literal["netcdf", "zarr"]
+    grid: GridSpec
+    days: tuple[date, ...]
+    times: tuple[str, ...] = ()
+
+    @property
+    def work(self) -> str:
+        return f"aggregation cube {self.form}"
+
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels * len(self.days)
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        days = tuple(self.days[i] for i in sorted(kept))
+        times = tuple(self.times[i] for i in sorted(kept)) if self.times else ()
+        return super().over(kept, lost).model_copy(update={"days": days, "times": times})
+
+
+class Band(_Model):
+    """One input raster of a group: which layer of which product, on which day, in which cell.
+
+    Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
+    `window` the name of its window and `day` the first day of that; it has no collection. `time` is
+    the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `use` says which
+    dates of it a window takes, as in a request; `weighed`: by its days in the window. `last` is the
+    last day that the plan expected a composite to cover; None: it is not a composite of granules.
+    """
+
+    product: str
+    collection: str
+    layer: str
+    day: date
+    cell: str
+    counted: Counted = Counted()
+    weighed: bool = False
+    window: str = ""
+    time: str = ""
+    use: str = ""
+    last: date | None = None
+
+    @property
+    def when(self) -> str:
+        """The day, of an overpass with its start: 2012-04-13T10:35."""
+        return f"{self.day}T{self.time}" if self.time else self.day.isoformat()
+
+    @property
+    def text(self) -> str:
+        """Name it for people."""
+        if self.window:
+            return f"{self.product} {self.layer} {self.window}"
+        return f"{self.product}.{self.collection} {self.layer} {self.when}"
+
+    @property
+    def of(self) -> tuple[str, str, str, str]:
+        """What it holds, in whichever cell."""
+        return self.product, self.collection, self.layer, self.when
+
+
+class GroupSpec(_Spec):
+    """Group reprojected cells for one run of a reduction.
+
+    The files are `manifest.json` and, for each layer, a GeoTIFF with one band per day, so that the
+    artifact stands alone. `bands` runs parallel to `inputs`.
+
+    `window` is the window's name, `time` has its days; a plan of an earlier build has none. With a
+    `halo` of pixels around the cell, bands of neighbouring cells are among them. With a `region`,
+    GeoJSON in longitude and latitude, there is a mask of it, too.
+    """
+
+    # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
+    # 4: the lineage of the inputs. 5: days and share of each input beside its weight.
+    # 6: the days of the window. 7: inputs count by the dates that their granules state.
+    algorithm: ClassVar[int] = 7
+
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation group"
+    kind: Literal["group"] = "group"
+    group: str  # "r4c-1 2012-01": cell and window
+    cell: str
+    window: str
+    grid: GridSpec | None
+    bands: tuple[Band, ...]
+    halo: int = 0
+    region: str = ""
+    time: WindowTime | None = None
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """Which of the bands are the cell's own."""
+        return tuple(i for i, band in enumerate(self.bands) if band.cell == self.cell)
+
+    @property
+    def amount(self) -> int:
+        if self.grid is None:
+            return 0
+        many = len(self.own) if self.halo else len(self.bands)
+        return self.grid.widened(self.halo).pixels * many
+
+    def part(self, index: int) -> str:
+        return self.bands[index].text
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        if self.halo:  # what lies around a day that the cell itself lacks is of no use
+            days = {self.bands[i].of for i in self.own if i in kept}
+            kept = {i: given for i, given in kept.items() if self.bands[i].of in days}
+        bands = tuple(self.bands[i] for i in sorted(kept))
+        return super().over(kept, lost).model_copy(update={"bands": bands})
+
+
+class ReduceSpec(_Spec):
+    """Run a reduction package over one group. The only input is the group's task."""
+
+    not_identity: ClassVar[frozenset[str]] = frozenset({"pixels"})
+
+    phase: ClassVar[Phase] = Phase.REDUCTION
+    kind: Literal["reduce"] = "reduce"
+    package: str  # name, for people
+    digest: str  # SHA-256 of the package archive, which is the blob packages/<digest>.tar
+    outputs: tuple[str, ...]  # file names the package declares for this group
+    parameters: dict[str, str] = Field(default_factory=dict)
+    pixels: int = 0  # of its group, in all bands
+    least_valid: float = 0.0
+    """The share of its group's pixels that must hold a value; with fewer it is not run."""
+
+    @property
+    def work(self) -> str:
+        text = f"reduction {self.package} {self.digest[:8]}"
+        if not self.parameters:
+            return text
+        return f"{text} {digest_of(canonical(self.parameters).decode('ascii'))[:6]}"
+
+    @property
+    def amount(self) -> int:
+        return self.pixels
+
+
+class SitesSpec(_Spec):
+    """Write down the sites of a request as `sites.json`, which all its extractions take."""
+
+    phase: ClassVar[Phase] = Phase.REPROJECTION
+    work: ClassVar[str] = "extraction sites"
+    kind: Literal["sites"] = "sites"
+    sites: str  # as tasks/request/sites.py formats them
+
+    @property
+    def amount(self) -> int:
+        return len(self.sites)
+
+
+class ExtractSpec(_Spec):
+    """Read layers of one date's granules at sites: one table, `rows.parquet`.
+
+    Inputs are the granules' collection tasks, sorted by granule name, then the sites. `qa` runs
+    parallel to `layers`, and so does `solar_times`: the layers of tiles that say when a pixel was
+    seen; it is empty where no layer has one. `band` is the date's in granules that hold several,
+    else None.
+    """
+
+    # A version above the common one: an attribute that is 0 in HDF5 and netCDF counts.
+    algorithm: ClassVar[int] = ALGORITHM + 1
+
+    phase: ClassVar[Phase] = Phase.REPROJECTION
+    kind: Literal["extract"] = "extract"
+    product: str
+    collection: str
+    layers: tuple[str, ...]
+    qa: tuple[str, ...]
+    mask: bool
+    day: date
+    band: int | None = None
+    solar_times: tuple[str, ...] = ()
+
+    @property
+    def work(self) -> str:
+        return f"extraction {self.product}.{self.collection}"
+
+    @property
+    def amount(self) -> int:
+        return max(1, len(self.inputs) - 1) * len(self.layers)
+
+
+class SampleSpec(_Spec):
+    """Read rasters of one window or date of a raster request at sites: one table, `rows.parquet`.
+
+    Inputs are cells, or runs of a step with one of their rasters each, then the sites. `layers`
+    runs parallel to the rasters. The value stands for the days from `day` to `last`. `time` is the
+    start of the overpass, HH:MM in UTC; empty: of the whole day. `wholes` are the grids of the
+    rasters that the cells are parts of.
+    """
+
+    # The version of all, and 1: pixels on corners are those of the whole raster.
+    algorithm: ClassVar[int] = ALGORITHM + 1
+
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation sample"
+    kind: Literal["sample"] = "sample"
+    product: str
+    collection: str
+    layers: tuple[str, ...]
+    day: date
+    last: date
+    time: str = ""
+    wholes: tuple[GridSpec, ...] = ()
+
+    @property
+    def amount(self) -> int:
+        return len(self.inputs)
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        layers = tuple(layer for i, layer in enumerate(self.layers) if i in kept)
+        return super().over(kept, lost).model_copy(update={"layers": layers})
+
+
+class Pair(_Model):
+    """A layer, and the column of measurements that it is compared with.
+
+    `period` is how many days a composite of it covers; 1 also where the rows say so.
+    """
+
+    product: str
+    collection: str
+    layer: str
+    period: int
+    column: str
+    scale: float
+    offset: float
+    statistic: Literal["mean", "sum"]
+
+
+class Comparison(_Model):
+    """Measurements, and how layers are compared with them; fields as those of a request."""
+
+    table: str
+    pairs: tuple[Pair, ...]
+    time_zone: str
+    join: Literal["auto", "overpass", "day"]
+    tolerance: int
+    least_share: float
+
+
+class TableSpec(_Spec):
+    """Join what was read at sites into `sites.csv` and `sites.parquet`, and plot each layer.
+
+    Inputs are the extractions, then the sites. With a `comparison` there are `comparison.csv` and
+    `comparison.parquet`, statistics and scatter plots, too.
+    """
+
+    # 2: pictures of layers with names alike have names of their own.
+    # 3: texts that a spreadsheet would run have an apostrophe in CSV.
+    algorithm: ClassVar[int] = 3
+
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation table"
+    kind: Literal["table"] = "table"
+    comparison: Comparison | None = None
+
+    @property
+    def amount(self) -> int:
+        return len(self.inputs)
+
+
+Spec = Annotated[
+    CollectSpec
+    | ReprojectSpec
+    | MosaicSpec
+    | CubeSpec
+    | GroupSpec
+    | ReduceSpec
+    | SitesSpec
+    | ExtractSpec
+    | SampleSpec
+    | TableSpec,
+    Field(discriminator="kind"),
+]
+_adapter: TypeAdapter[Spec] = TypeAdapter(Spec)
+
+
+def load_spec(text: str | bytes) -> Spec:
+    """Load a specification from JSON; raise pydantic.ValidationError when it is not one."""
+    return _adapter.validate_json(text)

@@ -1,1 +1,0 @@
-"""What tasks are: states, specifications, keys, failure categories, packages."""

@@ -1,0 +1,121 @@
+"""What operators restrict: a phase or an owner paused or limited, an owner's quota.
+
+One row each in the table `operators`, partition `restrictions`: `kind|subject`. The manager obeys
+them where it sends tasks to workers, and nowhere else: no task changes its state, and what runs
+goes on to its end.
+"""
+
+import datetime as dt
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tasks.bag import history
+from tasks.bag.model import Phase
+from tasks.storage import updates
+from tasks.storage.clock import Clock
+from tasks.storage.codec import Codec, cut
+from tasks.storage.store import Delete, Operation, Row, Store, Upsert
+
+TABLE = "operators"
+PARTITION = "restrictions"
+_WHY = 500  # characters
+_HOUR = 3600.0
+
+
+class Kind(StrEnum):
+    """The kinds of restriction, by the first part of their RowKeys."""
+
+    PAUSE_PHASE = "pause phase"
+    PAUSE_OWNER = "pause owner"
+    LIMIT_PHASE = "limit phase"  # attempts at once, at most
+    LIMIT_OWNER = "limit owner"
+    QUOTA_OWNER = "quota owner"  # hours of one slot in a calendar month, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restriction:
+    """A restriction: what it is, of what, and who set it when and why."""
+
+    kind: Kind
+    subject: str  # a phase or an owner
+    value: float = 0.0
+    by: str = ""
+    since: float = 0.0
+    reason: str = ""
+
+
+_CODEC = Codec(Restriction, "restriction", {"reason": cut(_WHY)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restrictions:
+    """All restrictions, as dispatch obeys them.
+
+    `spent` are the owners whose quota of this month is used up.
+    """
+
+    paused_phases: frozenset[Phase] = frozenset()
+    paused_owners: frozenset[str] = frozenset()
+    phase_limits: Mapping[Phase, int] = field(default_factory=dict)
+    owner_limits: Mapping[str, int] = field(default_factory=dict)
+    spent: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, restrictions: Iterable[Restriction], spent: frozenset[str] = frozenset()
+    ) -> "Restrictions":
+        """Return what dispatch obeys."""
+        by_kind: dict[Kind, dict[str, float]] = {kind: {} for kind in Kind}
+        for one in restrictions:
+            by_kind[one.kind][one.subject] = one.value
+        return cls(
+            paused_phases=frozenset(map(Phase, by_kind[Kind.PAUSE_PHASE])),
+            paused_owners=frozenset(by_kind[Kind.PAUSE_OWNER]),
+            phase_limits={Phase(p): int(n) for p, n in by_kind[Kind.LIMIT_PHASE].items()},
+            owner_limits={owner: int(n) for owner, n in by_kind[Kind.LIMIT_OWNER].items()},
+            spent=spent & frozenset(by_kind[Kind.QUOTA_OWNER]),
+        )
+
+    def stop(self, owner: str) -> bool:
+        """Whether no task of an owner's requests is to be started."""
+        return owner in self.paused_owners or owner in self.spent
+
+
+def load(store: Store) -> list[Restriction]:
+    """Load all restrictions, by kind and subject. Raises StoreError."""
+    return [_CODEC.load(row) for row in store.scan(TABLE, PARTITION, "", "\uffff")]
+
+
+def put(store: Store, restriction: Restriction) -> None:
+    """Set a restriction in place of an earlier one of its kind and subject. Raises StoreError."""
+    row = _row(restriction.kind, restriction.subject)
+    store.transact(TABLE, PARTITION, [Upsert(row=row, entity=_CODEC.dump(restriction))])
+
+
+def lift(store: Store, clock: Clock, kind: Kind, subject: str) -> bool:
+    """Lift a restriction; False when there is none. Raises StoreError."""
+    there = False
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        nonlocal there
+        there = there or found is not None
+        return () if found is None else (Delete(row=found.row, etag=found.etag),)
+
+    updates.update(store, clock, TABLE, PARTITION, _row(kind, subject), change)
+    return there
+
+
+def spent_hours(store: Store, owner: str, now: float) -> float:
+    """Return the hours of one slot that an owner's attempts took in this calendar month.
+
+    Attempts count when they end. Raises StoreError.
+    """
+    today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+    counted = history.executions_between(store, today.replace(day=1), today, owner=owner)
+    return sum(one.seconds for one in counted) / _HOUR
+
+
+def _row(kind: Kind, subject: str) -> str:
+    return f"{kind.value}|{urllib.parse.quote(subject, safe=' .,@')}"

@@ -1,0 +1,1 @@
+"""What users bring: reduction packages, what they need, and rasters."""

@@ -1,1 +1,0 @@
-"""What a process needs to run: connections, logs, sources, categories of errors, backup."""
