@@ -107,7 +107,9 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
 
 
 @pytest.fixture(
-    params=[("light", 1280), ("dark", 360)], ids=["light", "dark, a phone"], scope="module"
+    params=[pytest.param(("light", 1280), marks=pytest.mark.proof), ("dark", 360)],
+    ids=["light", "dark, a phone"],
+    scope="module",
 )
 def page(
     chromium: Browser, portal: tuple[LivePortal, dict[str, str]], request: pytest.FixtureRequest

@@ -14,7 +14,7 @@ from tests.portal.scripted import LivePortal, live_portal, live_runtime, setting
 
 pytestmark = pytest.mark.browser
 
-WIDTHS = (360, 1280)
+WIDTHS = (360, pytest.param(1280, marks=pytest.mark.proof))
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,8 @@ from tests.portal.submissions import submitted
 
 pytestmark = pytest.mark.browser
 
+WIDER = [pytest.param(width, marks=pytest.mark.proof) for width in (768, 1280)]
+
 DOCUMENT = {
     "title": "A rather long title of a request about leaf area over the British Isles",
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
@@ -308,7 +310,7 @@ def test_a_page_that_is_not_seen_follows_nothing(
     ("scheme", "width"),
     [
         ("light", 360),
-        ("dark", 1600),
+        pytest.param("dark", 1600, marks=pytest.mark.proof),
         pytest.param("dark", 360, marks=pytest.mark.proof),
         pytest.param("light", 1600, marks=pytest.mark.proof),
     ],
@@ -363,7 +365,7 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
     context.close()
 
 
-@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("width", [360, *WIDER])
 def test_the_table_of_everybodys_requests_stays_in_its_card(
     chromium: Browser, portal: LivePortal, runtime: Runtime, width: int
 ) -> None:
@@ -380,7 +382,7 @@ def test_the_table_of_everybodys_requests_stays_in_its_card(
     page.close()
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.proof)])
 def test_the_newest_results_come_with_their_pictures_to_an_open_page(
     context: BrowserContext, portal: LivePortal, runtime: Runtime, tmp_path: Path, width: int
 ) -> None:
@@ -457,7 +459,7 @@ def test_a_notice_is_put_in_its_place_only_when_it_has_changed(
     expect(notice).to_contain_text("No service manager is at work")
 
 
-@pytest.mark.parametrize("width", [360, 1800])
+@pytest.mark.parametrize("width", [360, pytest.param(1800, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("address", ["/", "/operations"])
 def test_what_is_told_on_each_page_is_aligned_with_it(
     chromium: Browser, runtime: Runtime, address: str, width: int
