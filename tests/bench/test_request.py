@@ -108,18 +108,27 @@ def test_the_table_of_what_makers_cost_has_the_median_of_pairs() -> None:
     assert makers.table(pairs).splitlines()[-1] == "| median | 11.00 | 10.00 | +10.0% |"
 
 
+IN_CHILD = """
+import os, sys
+from types import SimpleNamespace
+import worker.slots.child as child
+from reprojection.read import kept
+
+said = []
+child.perform = lambda *given: said.append(given)
+apart = child.Apart
+pid = os.fork()
+if pid == 0:
+    given = SimpleNamespace(settings=SimpleNamespace(attempt_memory_gb=4))
+    child.perform("job", given, "tell", "blobs", "begun", "makers")
+    right = said == [("job", given, "tell", "blobs", "begun")] and kept._STORE._bound > 0
+    os._exit(0 if right and child.Apart is apart else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
 def test_children_open_granules_themselves_where_makers_are_measured() -> None:
-    """The other side of what makers cost: without this both sides would be the same."""
-    code = (
-        "import os, sys, worker.slots.child as child\n"
-        "from reprojection.read import kept\n"
-        "from tasks.settings import Settings\n"
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
-        "    no_makers = child.Apart(None, Settings(), 'limits') is None\n"
-        "    os._exit(0 if no_makers and kept._STORE._bound > 0 else 1)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
-    )
+    """Without this both sides would be the same. A worker's test of itself still finds makers."""
     environment = os.environ | makers.IN_CHILD
     environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", IN_CHILD], env=environment, check=True, timeout=120)
