@@ -120,7 +120,7 @@ def test_a_seed_replays_to_the_same_event() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        pytest.param(one, id=one.name, marks=[pytest.mark.proof] if number % 3 or one.noisy else [])
+        pytest.param(one, id=one.name, marks=[pytest.mark.proof] if number not in (0, 9) else [])
         for number, one in enumerate(MUTANTS)
     ],
 )

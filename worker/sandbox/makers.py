@@ -16,6 +16,7 @@ import pickle
 import socket
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -171,7 +172,8 @@ def _become_maker(parent: int, order: bytes, connection: int) -> NoReturn:
 def confine_reader(given: MakerOrder) -> None:
     """Give up for good what a maker has no need of; raise OSError where that fails."""
     work = given.home / WORK
-    os.environ["TMPDIR"] = str(work)
+    # What was used before the fork has found out where temporary files lie.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(work)
     confine.limit("RLIMIT_CORE", 0)
     confine.limit("RLIMIT_DATA", given.memory)
     confine.limit("RLIMIT_FSIZE", given.file_size)
