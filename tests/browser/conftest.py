@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from playwright.sync_api import Browser, BrowserContext, Error, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, expect, sync_playwright
 
 from portal.web.pages import STATIC
 
@@ -17,6 +17,9 @@ def _quiet() -> Iterator[None]:
     with structlog.testing.capture_logs():
         yield
 
+
+# A busy machine takes longer than the five seconds that are the default.
+expect.set_options(timeout=60_000)
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

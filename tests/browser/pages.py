@@ -23,7 +23,7 @@ def faultless_page(
     context.clear_cookies()
     page = context.new_page()
     page.set_viewport_size(ViewportSize(width=width, height=900))
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(60_000)
     complaints: list[str] = []
 
     def hear(said: ConsoleMessage) -> None:
