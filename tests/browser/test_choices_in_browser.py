@@ -56,9 +56,10 @@ def test_a_group_of_layers_is_ticked_at_once(page: Page) -> None:
 
 def test_a_quality_rule_is_chosen_in_words(page: Page, runtime: Runtime) -> None:
     add(page, "MOD11A1")
+    rules = page.locator("#quality")
+    expect(rules.locator("details:not([open])")).to_have_count(2)  # no layer is chosen yet
     page.get_by_role("button", name="LST, day and night").click()
     page.select_option("#qa", label="By choice …")
-    rules = page.locator("#quality")
     expect(rules.locator("details[open]")).to_have_count(2)
     field = rules.locator("details[open]").first.get_by_role("group", name="Mandatory bits 0 to 1")
     field.get_by_role("checkbox").first.check()
