@@ -95,6 +95,7 @@ def test_each_task_is_there_once_and_gaps_are_those_of_a_person(carried: Carried
     ]
 
 
+@pytest.mark.proof
 def test_each_raster_is_made_again_from_the_granules_on(carried: Carried) -> None:
     """By two steps of packages of one's own, shut in, with layers that join in four ways."""
     rasters = [

@@ -37,6 +37,7 @@ def results(name: str, granules: Path, folder: Path) -> list[Path]:
     return files
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_the_sample_request(sample_archive: Path, tmp_path: Path) -> None:
     files = results("sample.yaml", sample_archive, tmp_path)

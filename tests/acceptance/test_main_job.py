@@ -231,6 +231,7 @@ def test_the_same_request_again_makes_nothing_again(
     assert sums[0] == sums[1]
 
 
+@pytest.mark.proof
 def test_an_overlapping_request_makes_what_is_missing(
     leaves: Ran, desk: Desk, granules: Path
 ) -> None:
@@ -252,6 +253,7 @@ def test_an_overlapping_request_makes_what_is_missing(
     assert len(ran.rasters("MCD15A2.005/LaiStdDev_1km")) == 15
 
 
+@pytest.mark.proof
 def test_the_dates_of_a_layer_as_one_cube(leaves: Ran, desk: Desk, granules: Path) -> None:
     document = {
         **LEAVES,
@@ -302,6 +304,7 @@ def test_ten_swaths_of_four_orbits_are_one_map(desk: Desk, granules: Path, mask:
     assert holes.mean() < 0.001
 
 
+@pytest.mark.proof
 def test_bad_granules_leave_the_rest_unharmed(granules: Path, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -332,6 +335,7 @@ def test_bad_granules_leave_the_rest_unharmed(granules: Path, tmp_path: Path) ->
     assert "download failed" in text
 
 
+@pytest.mark.proof
 def test_a_granule_without_geolocation_and_another_product(desk: Desk, granules: Path) -> None:
     document = {
         "products": [
@@ -349,6 +353,7 @@ def test_a_granule_without_geolocation_and_another_product(desk: Desk, granules:
     assert read(path)[1].any()
 
 
+@pytest.mark.proof
 def test_a_layer_that_is_all_fill_is_an_ordinary_result(desk: Desk, granules: Path) -> None:
     document = {
         **AEROSOL,

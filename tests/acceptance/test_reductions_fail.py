@@ -141,6 +141,7 @@ def test_a_package_that_fails_on_import_is_run_a_few_times_and_named(stack: Runn
     assert str(stack.data) not in log
 
 
+@pytest.mark.proof
 def test_a_package_that_fails_for_some_groups_leaves_the_others(stack: Running) -> None:
     found = ended(stack, "some")
     runs = found.status.phases["reduction"].total
@@ -158,6 +159,7 @@ def test_a_package_that_fails_for_some_groups_leaves_the_others(stack: Running) 
     assert cause.partition(": ")[2] in found.page
 
 
+@pytest.mark.proof
 def test_rasters_without_one_valid_pixel_are_told(stack: Running) -> None:
     found = ended(stack, "empty")
     empty = sorted(name for name, share in found.results.items() if share == 0.0)

@@ -198,6 +198,7 @@ def test_a_folder_without_granules_is_told_with_what_to_do(tmp_path: Path) -> No
     assert archive_warning("") == archive_warning("https://example.org/granules") == ""
 
 
+@pytest.mark.proof
 @pytest.mark.integration
 def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

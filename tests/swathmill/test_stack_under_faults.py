@@ -168,6 +168,7 @@ def test_a_manager_that_is_killed_is_followed_by_the_other(watched: Watched) -> 
     watched.until_complete(request)
 
 
+@pytest.mark.proof
 def test_a_manager_that_stalls_is_followed_and_stands_by_when_it_wakes(watched: Watched) -> None:
     watched.until(
         lambda: all(watched.stack.supervisor.child(n).exit_code() is None for n in NAMES),

@@ -188,6 +188,7 @@ def kill_in_the_midst(stack: Stack, process: Process, keys: Sequence[str]) -> No
     )
 
 
+@pytest.mark.proof
 def test_batches_warm_children_and_storage_change_no_byte(
     azurite: str, redis_server: str, tmp_path: Path
 ) -> None:
