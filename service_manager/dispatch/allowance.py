@@ -8,6 +8,7 @@ slot.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from service_manager.dispatch.manager_cache import WatchedAttempt
 from tasks.bag import classes
@@ -32,6 +33,7 @@ class Need:
         return bool(self.host or self.package)
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def of(cls, task_class: str) -> "Need":
         """Return what a class takes."""
         package = classes.parse(task_class).family if classes.package(task_class) else ""
@@ -108,19 +110,29 @@ class Allowance:
             self.packages[need.package] += 1
 
 
-def held_places(
-    running: Iterable[WatchedAttempt], of: Callable[[str], str] = classes.archive_host
-) -> Counter[str]:
-    """Count the places that attempts hold, by host: one for each batch that a slot has claimed.
+def host_of(need: Need) -> str:
+    """Return the archive host that a task fetches from; "" if none."""
+    return need.host
 
-    `of` returns what an attempt of a class holds.
+
+def package_of(need: Need) -> str:
+    """Return the package whose run a task is; "" if none."""
+    return need.package
+
+
+def held_places(running: Iterable[WatchedAttempt], of: Callable[[Need], str]) -> Counter[str]:
+    """Count the places that attempts hold: one for each batch that a slot has claimed.
 
     What waits in a batch counts as well: when it begins, its worker has yet to say so.
+
+    Args:
+        running: The attempts.
+        of: Whose places: `host_of` or `package_of`.
     """
     batches = {
-        (host, one.worker, one.claimed_at)
+        (held, one.worker, one.claimed_at)
         for one in running
-        for host in [of(one.task_class)]
-        if host
+        for held in [of(Need.of(one.task_class))]
+        if held
     }
-    return Counter(host for host, _, _ in batches)
+    return Counter(held for held, _, _ in batches)

@@ -19,7 +19,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from service_manager.dispatch.allowance import Allowance, Need, held_places
+from service_manager.dispatch.allowance import (
+    Allowance,
+    Need,
+    held_places,
+    host_of,
+    package_of,
+)
 from service_manager.dispatch.fresh_tasks import FreshTasks
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import ManagerCache
@@ -423,40 +429,26 @@ class Dispatch:
         """
         if not self._places:
             return []
-        taken = self._taken_places(cache)
-        waiting = self._waiting(cache, lambda need: need.host)
+        taken = self._taken(cache, host_of)
+        waiting = self._waiting(cache, host_of)
         return [
             HostQueue(host=host, places=self._places, waiting=waiting[host])
             for host in sorted(taken)
             if taken[host] >= self._places and waiting[host]
         ]
 
-    def _taken_places(self, cache: ManagerCache) -> Counter[str]:
-        """Count the places of each host: those of messages that are sent, and of what runs."""
-        running = cache.running.values()
-        taken = held_places(one for one in running if one.key not in self._tasks)
-        taken.update(
-            host
-            for ready in self._ready.values()
-            for _, host in {
-                (sent.message, self._tasks[key].need.host) for key, sent in ready.sent.items()
-            }
-            if host
-        )
-        return taken
-
     def no_room(self, cache: ManagerCache, task_class: str, why: str) -> None:
         """Take note that a worker found no room for a run of a package and gave its task back."""
         package = Need.of(task_class).package
         if package:
-            at_work = self._at_work(cache)[package]
+            at_work = self._taken(cache, package_of)[package]
             self._rooms.lacked(package, at_work, why, self._now)
 
     def waiting_for_room(self, cache: ManagerCache) -> list[HostQueue]:
         """List the packages for whose runs there is no more room, with the runs that wait."""
         rooms = self._rooms.limits(self._now, self._slots)
-        taken = self._at_work(cache)
-        waiting = self._waiting(cache, lambda need: need.package)
+        taken = self._taken(cache, package_of)
+        waiting = self._waiting(cache, package_of)
         return [
             HostQueue(
                 host=package.partition(" ")[2],
@@ -477,17 +469,17 @@ class Dispatch:
                     found[of(need)] += number
         return found
 
-    def _at_work(self, cache: ManagerCache) -> Counter[str]:
-        """Count the messages of each package's runs that are sent, and those in a slot."""
+    def _taken(self, cache: ManagerCache, of: Callable[[Need], str]) -> Counter[str]:
+        """Count the places of hosts, or of packages: of sent messages, and of what runs."""
         running = cache.running.values()
-        taken = held_places((one for one in running if one.key not in self._tasks), _package)
+        taken = held_places((one for one in running if one.key not in self._tasks), of)
         taken.update(
-            package
+            held
             for ready in self._ready.values()
-            for _, package in {
-                (sent.message, self._tasks[key].need.package) for key, sent in ready.sent.items()
+            for _, held in {
+                (sent.message, of(self._tasks[key].need)) for key, sent in ready.sent.items()
             }
-            if package
+            if held
         )
         return taken
 
@@ -495,10 +487,10 @@ class Dispatch:
         """Return the places of hosts, and the room of packages, that no attempt holds."""
         running = cache.running.values()
         rooms = self._rooms.limits(self._now, self._slots)
-        held = held_places(running, _package) if rooms else Counter[str]()
+        held = held_places(running, package_of) if rooms else Counter[str]()
         free = {package: max(0, number - held[package]) for package, number in rooms.items()}
         if self._places:
-            held = held_places(running)
+            held = held_places(running, host_of)
             hosts = {need.host for ready in self._ready.values() for need in self._needs(ready)}
             free |= {host: max(0, self._places - held[host]) for host in hosts}
         return free
@@ -506,10 +498,10 @@ class Dispatch:
     def _allowance(self, cache: ManagerCache) -> Allowance:
         allowance = Allowance(cache.restrictions, self._places)
         if self._places:
-            allowance.hosts = self._taken_places(cache)
+            allowance.hosts = self._taken(cache, host_of)
         allowance.rooms = self._rooms.limits(self._now, self._slots)
         if allowance.rooms:
-            allowance.packages = self._at_work(cache)
+            allowance.packages = self._taken(cache, package_of)
         if cache.restrictions.phase_limits:
             sent = (key for ready in self._ready.values() for key in ready.sent)
             allowance.phases.update(
@@ -731,10 +723,6 @@ class _Room:
     def take(self, tasks: int) -> None:
         self.messages -= 1
         self.tasks -= tasks
-
-
-def _package(task_class: str) -> str:
-    return Need.of(task_class).package
 
 
 def _owner(cache: ManagerCache, request: str) -> str:
