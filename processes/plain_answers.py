@@ -9,6 +9,7 @@ import builtins
 import dataclasses
 import importlib
 import json
+import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import Enum
@@ -18,6 +19,7 @@ from typing import Any, cast
 from processes.reading_rights import OURS
 
 _PLAIN = (type(None), bool, int, float, str)
+_QUIET = frozenset(("archives", "modis", "reprojection"))
 _GATHERED: Mapping[str, type] = {one.__name__: one for one in (list, tuple, set, frozenset)}
 
 
@@ -139,11 +141,16 @@ def _value(plain: Any) -> Any:
 
 
 def _class(module: str, name: str) -> type:
-    """Find one of our classes, or what Python has; importing our modules does nothing."""
+    """Find one of our classes, or what Python has.
+
+    Only modules that do nothing when they are imported are imported for it.
+    """
     if module == "builtins":
         return cast("type", getattr(builtins, name))
-    if module.partition(".")[0] in OURS and not module.endswith("__main__"):
-        found = vars(importlib.import_module(module))[name]
+    package = module.partition(".")[0]
+    if package in OURS:
+        where = importlib.import_module(module) if package in _QUIET else sys.modules.get(module)
+        found = vars(where).get(name)
         if isinstance(found, type) and found.__module__ == module:
             return found
     raise BadAnswerError(f"{module}.{name} is not taken")

@@ -150,6 +150,14 @@ def test_nothing_is_imported_that_is_not_ours() -> None:
     assert "antigravity" not in sys.modules
 
 
+def test_nothing_is_imported_that_acts_when_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module uses all libraries, and freezes what is in memory."""
+    monkeypatch.delitem(sys.modules, "worker.slots.frozen", raising=False)
+    with pytest.raises(BadAnswerError):
+        load(hostile("record", "worker.slots.frozen", "A", {}))
+    assert "worker.slots.frozen" not in sys.modules
+
+
 def test_a_record_is_made_without_its_constructor(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise AssertionError
