@@ -73,8 +73,8 @@ class Codec(Generic[T]):
         forms: Mapping[str, Form] | None = None,
         apart: Mapping[str, Callable[[Row], object]] | None = None,
     ) -> None:
-        self._cls = cls
-        self._kind = kind
+        self.of = cls
+        self.kind = kind
         own = {each.name: each for each in fields(cls)}
         found = {"etag": lambda row: row.etag, **(apart or {})}
         self._apart = {name: read for name, read in found.items() if name in own}
@@ -103,7 +103,7 @@ class Codec(Generic[T]):
         for name, write in self._writes:
             if name in entity:
                 entity[name] = write(entity[name])
-        return outgoing(self._kind, entity)
+        return outgoing(self.kind, entity)
 
     def load(self, row: Row) -> T:
         """Return the value of a row.
@@ -113,13 +113,13 @@ class Codec(Generic[T]):
             KeyError: the row lacks a property whose field has no default, or names no member of
                 an enumeration.
         """
-        entity = {**self._absent, **current(self._kind, row)}
+        entity = {**self._absent, **current(self.kind, row)}
         values = {
             name: entity[name] if read is None else read(entity[name]) for name, read in self._reads
         }
         for name, read_off in self._apart.items():
             values[name] = read_off(row)
-        return self._cls(**values)
+        return self.of(**values)
 
 
 def _form(hint: Any) -> Form:
