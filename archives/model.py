@@ -103,7 +103,7 @@ class GranuleRecord:
 
     @property
     def key(self) -> tuple[str, str, str, Tile | str | None]:
-        """What editions of one granule have in common."""
+        """The name that editions of one granule have in common."""
         place: Tile | str | None = self.tile
         if place is None and (name := parse_granule_name(self.name)) is not None:
             place = name.other_tile or None

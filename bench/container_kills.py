@@ -77,7 +77,7 @@ class Hosts:
         return f"{self.mark}-{name}"
 
     def ready(self, name: str) -> bool:
-        """Whether a container's process says that it is ready."""
+        """Tell whether a container's process says that it is ready."""
         return answers(self.ports[name])
 
     def restart(self, name: str) -> None:
@@ -122,7 +122,7 @@ class Hosts:
         self.requests.append(answer.json()["id"])
 
     def under_way(self) -> bool:
-        """Whether the latest request has tasks done and others left."""
+        """Tell whether the latest request has tasks done and others left."""
         found = self.state(self.requests[-1])
         done = sum(int(one["done"]) for one in found.get("phases", {}).values())
         return found.get("state") == "running" and done > 0

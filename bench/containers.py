@@ -135,7 +135,7 @@ def do(engine: list[str], *words: str) -> str:
 
 
 def answers(port: int) -> bool:
-    """Whether the process with this probe is ready."""
+    """Tell whether the process with this probe is ready."""
     with suppress(httpx.HTTPError):
         return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).is_success
     return False

@@ -49,7 +49,7 @@ class Case:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the reader failed in a way it does not name."""
+        """True if the reader failed in a way it does not name."""
         return self.outcome.startswith("FAULT")
 
 

@@ -75,7 +75,7 @@ class Cost:
 
     @property
     def met(self) -> bool:
-        """Whether the goals are met, if there are any."""
+        """True if the goals are met, if there are any."""
         cpu = self.portal_ms + self.storage_ms
         return (self.goal_ms is None or cpu < self.goal_ms) and (
             self.goal_sent is None or self.sent < self.goal_sent

@@ -99,7 +99,7 @@ class Result:
 
     @property
     def ratios(self) -> tuple[float, float]:
-        """How many times faster than rasterio, by wall clock and by CPU time."""
+        """The speed relative to rasterio, by wall clock and by CPU time."""
         return (
             self.rasterio.wall_s / self.ours.wall_s,
             self.rasterio.cpu_s / self.ours.cpu_s,
@@ -237,7 +237,7 @@ def peak_memory(case: Case, side: str, threads: int, layers: Path) -> float:
 
 
 def save_layers(folder: Path, sources: list[SourceTile], mosaic: NDArray[np.int16]) -> None:
-    """What `measure_peak` loads."""
+    """Return what `measure_peak` loads."""
     np.save(folder / "mosaic.npy", mosaic)
     for number, source in enumerate(sources):
         for band, pixels in enumerate(source.bands):
@@ -245,7 +245,7 @@ def save_layers(folder: Path, sources: list[SourceTile], mosaic: NDArray[np.int1
 
 
 def measure_peak(case: Case, side: str, threads: int, folder: Path) -> float:
-    """What this process comes to, above what it has at the start."""
+    """Return what this process comes to, above what it has at the start."""
     before = peak_mib()
     whole, target = whole_grid(case), target_grid(case)
     if side == "ours":

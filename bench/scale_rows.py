@@ -64,7 +64,7 @@ class GeneratedStore:
         return f"{shard}{i * _SPAN // self.each:011x}{rest}"
 
     def number(self, key: str) -> int | None:
-        """Which of the large request's tasks a key names."""
+        """Return which of the large request's tasks a key names."""
         shard = key[:1]
         if shard not in SHARDS:
             return None

@@ -5,7 +5,7 @@
 A fleet works through a bag of tasks of three classes with lognormal durations. Each worker is, for
 hours at a time, 4 to 12 times slower than it should be; how often is set so that under the plain 4x
 rule 16% of the executions are hit: their worker is slow at some time while they run. What decides
-is the product's own `service_manager.monitor.Monitor`, which sees what it sees in service:
+is the product's own `service_manager.fleet.monitor.Monitor`, which sees what it sees in service:
 heartbeats, progress, ended attempts. Machine time is all seconds of all attempts, those killed
 included, over the seconds that the tasks would have taken on machines that are never slow.
 """

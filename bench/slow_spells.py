@@ -37,7 +37,7 @@ class Spells:
         return cls(starts=starts, factors=factors)
 
     def factor(self, at: float) -> float:
-        """How many times slower than usual."""
+        """Return how many times slower than usual."""
         return self.factors[bisect_right(self.starts, at) - 1]
 
     def spans(self, start: float) -> Iterator[tuple[float, float, float]]:
@@ -49,11 +49,11 @@ class Spells:
             i += 1
 
     def slow_between(self, start: float, end: float) -> bool:
-        """Whether it was slow at some time."""
+        """Tell whether it was slow at some time."""
         return any(factor > 1.0 for begin, _, factor in self.spans(start) if begin < end)
 
     def ends(self, start: float, work: float) -> float:
-        """When work begun at `start` ends."""
+        """Return when work begun at `start` ends."""
         for begin, end, factor in self.spans(start):
             if work * factor <= end - begin:
                 return begin + work * factor

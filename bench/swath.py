@@ -70,7 +70,7 @@ class Row:
 
     @property
     def ratios(self) -> tuple[float, float] | None:
-        """How many times faster than the peer, by wall clock and by CPU time."""
+        """The speed relative to the peer, by wall clock and by CPU time."""
         if self.theirs is None:
             return None
         return self.theirs.wall_s / self.ours.wall_s, self.theirs.cpu_s / self.ours.cpu_s

@@ -78,7 +78,7 @@ class Counted(NamedTuple):
 
 
 def _leap_day_follows(start: date) -> bool:
-    """Whether a 29 February lies in the year that begins on a day."""
+    """Tell whether a 29 February lies in the year that begins on a day."""
     year = start.year if start <= date(start.year, 2, 28) else start.year + 1
     return isleap(year)
 

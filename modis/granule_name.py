@@ -46,7 +46,7 @@ class GranuleName:
 
     @property
     def is_swath(self) -> bool:
-        """Whether the name is of a 5-minute swath: those bear no tile."""
+        """True if the name is of a 5-minute swath: those bear no tile."""
         return self.tile is None and not self.other_tile
 
 

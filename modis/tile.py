@@ -92,12 +92,12 @@ class Tile(NamedTuple):
 
     @property
     def on_grid(self) -> bool:
-        """Whether h is 0 to 35 and v is 0 to 17."""
+        """True if h is 0 to 35 and v is 0 to 17."""
         return 0 <= self.h < TILES_ACROSS and 0 <= self.v < TILES_DOWN
 
     @property
     def on_earth(self) -> bool:
-        """Whether a part of the tile is on the Earth: tiles in the map's corners are not."""
+        """True if a part of the tile is on the Earth: tiles in the map's corners are not."""
         x = 10.0 * min(abs(self.col), abs(self.col + 1))
         cosine = math.cos(math.radians(10.0 * min(abs(self.row), abs(self.row + 1))))
         return self.on_grid and 180.0 - x / max(cosine, 1e-12) > 1e-9

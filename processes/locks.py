@@ -64,7 +64,7 @@ def shared(path: Path) -> Iterator[None]:
 
 
 def _is_at(path: Path, lock: BufferedWriter) -> bool:
-    """Whether the file was not removed between opening and locking it."""
+    """Tell whether the file was not removed between opening and locking it."""
     try:
         return path.stat().st_ino == os.fstat(lock.fileno()).st_ino
     except FileNotFoundError:

@@ -46,7 +46,7 @@ class Guide(Protocol):
         ...
 
     def home(self, name: str) -> str:
-        """Where else in the document a field of this name belongs; empty: nowhere."""
+        """Return where else in the document a field of this name belongs; empty: nowhere."""
         ...
 
 
@@ -241,7 +241,7 @@ def _of_another_branch(fault: _Fault, found: Sequence[_Fault], document: object)
 
 
 def _for_its_parts(fault: _Fault, found: Sequence[_Fault]) -> bool:
-    """Whether a list counts as too short only because what is in it is wrong."""
+    """Tell whether a list counts as too short only because what is in it is wrong."""
     depth = len(fault.path)
     return fault.kind == "too_short" and any(
         len(other.path) > depth and other.path[:depth] == fault.path for other in found

@@ -182,7 +182,7 @@ def _ordered(affected: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _affects(affected: Mapping[str, Any], version: str) -> bool:
-    """Whether a version is listed, or lies in a range: from one event on until the next."""
+    """Tell whether a version is listed, or lies in a range: from one event on until the next."""
     if version in affected.get("versions", ()):
         return True
     spans = _ordered(affected)

@@ -52,7 +52,7 @@ class Credentials:
 
     @property
     def given(self) -> bool:
-        """Whether a token is set."""
+        """True if a token is set."""
         return bool(self._token.get_secret_value())
 
     def headers(self, url: str) -> Mapping[str, str]:

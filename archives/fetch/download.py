@@ -96,8 +96,8 @@ class Downloader:
     ) -> Fetched:
         """Download the file to `to` from the first of the URLs that provides it.
 
-        `size` is in bytes, 0 if the catalogue does not say. `checksum_type` is a kind of
-        `archives.checksums`; an unknown kind is not checked. The bytes received so far stay beside
+        `size` is in bytes, 0 if the catalogue does not say. `checksum_type` is a kind of hash that
+        `Partial` knows; an unknown kind is not checked. The bytes received so far stay beside
         `to` in `<to>.part` for the next call, from any process.
 
         Raises:

@@ -38,7 +38,7 @@ class Files(Protocol):
 
     @property
     def near(self) -> bool:
-        """Whether opening a file costs almost nothing."""
+        """True if opening a file costs almost nothing."""
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
         """Yield every granule file with its stamp."""
@@ -71,7 +71,7 @@ class LocalFiles:
 
     @property
     def absent(self) -> bool:
-        """Whether the folder is not there (any more)."""
+        """True if the folder is not there (any more)."""
         return not self._path.is_dir()
 
     def _require(self) -> None:

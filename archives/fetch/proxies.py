@@ -39,7 +39,7 @@ class Exemption:
     port: int | None = None
 
     def covers(self, host: str, port: int) -> bool:
-        """Whether a host needs no proxy by this entry."""
+        """Tell whether a host needs no proxy by this entry."""
         if self.port not in (None, port):
             return False
         if self.host == "*":

@@ -33,7 +33,7 @@ class Listed:
 
     @property
     def is_swath(self) -> bool:
-        """Whether its name is that of a swath granule."""
+        """True if its name is that of a swath granule."""
         parts = parse_granule_name(self.name)
         return parts is not None and parts.is_swath
 

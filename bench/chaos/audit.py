@@ -42,13 +42,13 @@ def runtime_of(folder: DataFolder) -> Runtime:
 
 
 def sweep(runtime: Runtime) -> int:
-    """What the manager's own sweep does in the course of an hour or two, at once."""
+    """Return what the manager's own sweep does in the course of an hour or two, at once."""
     retention = Retention(runtime, wait=0.0)
     return sum(retention.collect(shard) for _ in range(2) for shard in SHARDS)
 
 
 def is_settled(runtime: Runtime) -> bool:
-    """Whether no task is ready, running or waits for another try, and no event is unprocessed."""
+    """Tell whether no task is ready, running or to be retried, and no event unprocessed."""
     for shard in SHARDS:
         tasks = runtime.tasks
         if tasks.ready(shard, 1) or any(tasks.begun(shard, 1)) or tasks.events(shard, 1):

@@ -98,7 +98,7 @@ class ApartHost(Host):
         return host
 
     def unready(self) -> str:
-        """What `/readyz` says is wrong; "" for nothing."""
+        """Return what `/readyz` says is wrong; "" for nothing."""
         try:
             with urllib.request.urlopen(f"http://{self.address}:{PORT}/readyz", timeout=5):
                 return ""

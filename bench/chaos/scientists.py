@@ -36,7 +36,7 @@ class Errand:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended and is fully read."""
+        """True if it has ended and is fully read."""
         return bool(self.state) and RequestState(self.state).ended
 
 
@@ -75,7 +75,7 @@ class Scientists:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing more is submitted and all has ended."""
+        """True if nothing more is submitted and all has ended."""
         return self._still.is_set() and not self.live()
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Scientists:
         self._thread.join()
 
     def live(self) -> list[Errand]:
-        """What has not ended."""
+        """Return what has not ended."""
         return [errand for errand in list(self.errands) if not errand.ended]
 
     def _go_on(self) -> None:

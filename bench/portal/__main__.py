@@ -183,7 +183,7 @@ class Bench:
         return total
 
     def _ended(self, names: Sequence[str]) -> bool:
-        """Whether all have ended; RuntimeError if one is not complete."""
+        """Tell whether all have ended; RuntimeError if one is not complete."""
         rows = self._rows(names)
         for row in rows:
             if row.state.ended and row.state is not RequestState.COMPLETE:

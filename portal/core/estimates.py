@@ -46,7 +46,7 @@ class Estimate:
 def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
     """Check a request by its document and say what it would make.
 
-    Raises RequestRefusedError, which names the field, as `tasks.checks.check_request` does.
+    Raises RequestRefusedError, which names the field, as `tasks.request.checks.check_request` does.
     """
     check_request(resolved, limits)
     request, made = resolved.request, resolved.target

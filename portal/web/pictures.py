@@ -23,7 +23,10 @@ SAMPLED = 512
 
 _KEPT_BYTES = 32 * 10**6
 _AT_ONCE = 2
-_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as in `reprojection.picture`
+_SHOWN = (
+    2.0,
+    98.0,
+)  # percentiles at the ends of the colour scale, as in `reprojection.write.picture`
 
 
 @dataclass(frozen=True, kw_only=True)

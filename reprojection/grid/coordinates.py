@@ -190,7 +190,7 @@ class Coordinates:
 
     @cached_property
     def shares_lattice(self) -> bool:
-        """Whether the target's pixels are pixels of MODIS tiles, the sources of this space."""
+        """True if the target's pixels are pixels of MODIS tiles, the sources of this space."""
         grid, space = self.grid, self.space
         if not (is_modis_sinusoidal(space.crs) and is_modis_sinusoidal(grid.crs)):
             return False
@@ -203,7 +203,7 @@ class Coordinates:
 
     @cached_property
     def is_rowwise(self) -> bool:
-        """Whether each target row is a straight line along one source row."""
+        """True if each target row is a straight line along one source row."""
         upright = self.grid.is_upright and self.grid.transform[0] > 0
         source_round = is_modis_sinusoidal(self.space.crs)
         lonlat = is_plain_lonlat(self.grid.crs) and (

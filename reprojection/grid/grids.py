@@ -109,7 +109,7 @@ class Grid:
 
     @property
     def is_upright(self) -> bool:
-        """Whether rows and columns run along the CRS axes."""
+        """True if rows and columns run along the CRS axes."""
         return self.transform[1] == 0.0 and self.transform[3] == 0.0
 
     @property

@@ -69,7 +69,7 @@ def no_places(companion: str) -> str:
 
 
 def is_by_granule(why: str) -> bool:
-    """Whether this reason was found in a granule, and is no failure of a task."""
+    """Tell whether this reason was found in a granule, and is no failure of a task."""
     return why.startswith((_NO_LAYER, _ALL_FILL, _NO_PLACES))
 
 

@@ -49,7 +49,7 @@ class Chunks:
 
     @property
     def is_read_here(self) -> bool:
-        """Whether all filters are known here."""
+        """True if all filters are known here."""
         return set(self.filters) <= {_DEFLATE, _SHUFFLE}
 
     def read(self, descriptor: int, item: h5py.Dataset, start: Index, count: Index) -> Values:

@@ -37,7 +37,7 @@ def look_up(values: Array, table: Reasons) -> Reasons:
 
 
 def join(also: Reasons, why: Reasons) -> None:
-    """Where `why` is 0, set it to `also`; both are contiguous and of one shape."""
+    """Set `why` to `also` where it is 0; both are contiguous and of one shape."""
     work = kernels.function("mask_join", _JOIN)
     if work is None:
         np.copyto(why, also, where=why == 0)

@@ -231,7 +231,7 @@ def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[
 
 
 def has_fields(granule: Granule, name: str) -> bool:
-    """Whether the bit fields of a layer are known."""
+    """Tell whether the bit fields of a layer are known."""
     entry = _entry(granule, name)
     return entry is not None and bool(entry.bits)
 

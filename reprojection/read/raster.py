@@ -44,7 +44,7 @@ class Band:
     Bands of role "data" and "class" hold the layer's values. "count" bands hold the number of
     granules with a value at the pixel; "source" bands hold the number of the granule that gave the
     value (1 is the first of `Provenance.granules`, 0 none); "reason" bands hold a
-    `reprojection.qa.Reason`.
+    `reprojection.read.qa.Reason`.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Band:
 
     @property
     def is_index(self) -> bool:
-        """Whether the band holds counts or numbers of things, and so is never empty."""
+        """True if the band holds counts or numbers of things, and so is never empty."""
         return self.role in ("count", "source", "reason")
 
     def empty(self, nodata: float | int | None) -> float | int:

@@ -97,7 +97,7 @@ class GridInfo:
 
     @property
     def is_geographic(self) -> bool:
-        """Whether rows and columns run along parallels and meridians, in degrees."""
+        """True if rows and columns run along parallels and meridians, in degrees."""
         return self.projection in ("GCTP_GEO", "HE5_GCTP_GEO")
 
     @property

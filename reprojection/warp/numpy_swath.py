@@ -42,7 +42,7 @@ def nearest_in_numpy(
     target_lon: Floats,
     candidates: Bools | None = None,
 ) -> Index:
-    """Find the footprint each target sees, or -1: see `reprojection.swath.nearest`."""
+    """Find the footprint each target sees, or -1: see `reprojection.warp.swath.nearest`."""
     x, y, z = unit_vectors(lat, lon)
     radii = squared_radii(x, y, z, scan_lines, cap).ravel()
     points = np.stack([x.ravel(), y.ravel(), z.ravel()])

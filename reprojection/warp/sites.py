@@ -349,17 +349,17 @@ class _Spots:
 
     @property
     def of_nine(self) -> Whole:
-        """Which of `pixels` the nine pixels inside are."""
+        """The indices in `pixels` of the nine pixels inside."""
         return self._pixels[1][0]
 
     @property
     def of_own(self) -> Whole:
-        """Which of `pixels` the sites' own pixels are."""
+        """The indices in `pixels` of the sites' own pixels."""
         return self._pixels[1][1]
 
     @property
     def of_areas(self) -> Mapping[int, Whole]:
-        """Which of `pixels` lie in each polygon."""
+        """The indices of the `pixels` in each polygon."""
         return dict(zip(self.areas, self._pixels[1][2:], strict=True))
 
     @cached_property

@@ -72,7 +72,7 @@ class WarpTask:
 
     @property
     def turn(self) -> Turn | None:
-        """How many source columns run around the Earth."""
+        """The number of source columns around the Earth."""
         return Turn.of(self.space)
 
     def by_window(self, chunk: Chunk) -> NDArray[np.uint8]:

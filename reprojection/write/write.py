@@ -1,7 +1,7 @@
 """Write rasters to Cloud Optimized GeoTIFF, and read them back.
 
-Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON, the metadata of
-a band of classes their names; a file does not depend on when or where it was written.
+Layout: `reprojection.write.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON, the
+metadata of a band of classes their names; a file does not depend on when or where it was written.
 """
 
 import contextlib

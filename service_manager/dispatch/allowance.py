@@ -29,7 +29,7 @@ class Need:
 
     @property
     def scarce(self) -> bool:
-        """Whether it may have to wait for a place or for room."""
+        """True if it may have to wait for a place or for room."""
         return bool(self.host or self.package)
 
     @classmethod
@@ -58,24 +58,24 @@ class Allowance:
 
     @property
     def idle(self) -> bool:
-        """Whether no phase is restricted, no host is full, and no package lacks room."""
+        """True if no phase is restricted, no host is full, and no package lacks room."""
         restricted = self.restrictions.paused_phases or self.restrictions.phase_limits
         return not restricted and not self.full and not any(map(self._lacks_room, self.rooms))
 
     @property
     def full(self) -> bool:
-        """Whether all places of some host are taken."""
+        """True if all places of some host are taken."""
         return bool(self.places) and any(n >= self.places for n in self.hosts.values())
 
     def _lacks_room(self, package: str) -> bool:
         return self.packages[package] >= self.rooms[package]
 
     def paused(self, phase: Phase | None) -> bool:
-        """Whether a phase is paused."""
+        """Tell whether a phase is paused."""
         return phase in self.restrictions.paused_phases
 
     def passes(self, need: Need) -> bool:
-        """Whether one more task may be sent."""
+        """Tell whether one more task may be sent."""
         if need.host and self.places and self.hosts[need.host] >= self.places:
             return False
         if need.package in self.rooms and self._lacks_room(need.package):
@@ -86,7 +86,7 @@ class Allowance:
         return not self.paused(need.phase) and (limit is None or self.phases[need.phase] < limit)
 
     def left(self, owner: str) -> bool:
-        """Whether one more task of an owner may be sent."""
+        """Tell whether one more task of an owner may be sent."""
         limit = self.restrictions.owner_limits.get(owner)
         return limit is None or self.owners.get(owner, 0) < limit
 

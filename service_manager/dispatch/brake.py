@@ -38,7 +38,7 @@ class Failure:
 
     @property
     def told(self) -> str:
-        """Why another run is not begun, and how to go on."""
+        """The reason why no other run is begun, and how to go on."""
         return (
             f"{self.message} (not run, because the first {FIRST} runs failed with this error: mend "
             "the package and retry the request when it has ended)"
@@ -113,7 +113,7 @@ class Brake:
         return bool(stopped)
 
     def _useless(self, key: str, failures: Mapping[str, Failure]) -> bool:
-        """Whether a task is a run of a reduction that would fail for all its requests."""
+        """Tell whether a task is a run of a reduction that would fail for all its requests."""
         entries = [self._cache.requests[request].ledger.get(key) for request in failures]
         if not any(entry is not None and entry.phase is Phase.REDUCTION for entry in entries):
             return False
@@ -152,7 +152,7 @@ class Brake:
         return found
 
     def _asked_for(self, live: Live, task: Task) -> bool:
-        """Whether a request asks for a run that failed before.
+        """Tell whether a request asks for a run that failed before.
 
         The request's row is read after the task, whose row changes when a retry is carried out: a
         manager that stalled meanwhile stops nothing that another one has started again.

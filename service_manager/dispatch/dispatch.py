@@ -354,7 +354,7 @@ class Dispatch:
                     yield key, other
 
     def overtaken(self, cache: ManagerCache) -> bool:
-        """Whether what waits on the queue is no longer in fair order.
+        """Tell whether what waits on the queue is no longer in fair order.
 
         It is not when a request has nothing there and should go before one that has several
         messages: their tasks are to be chosen again.
@@ -701,7 +701,7 @@ class _Look:
     farthest: dict[str, int]
 
     def finishes(self, request: str, task: _Task) -> bool:
-        """Whether a task goes before what its request has on the queue, and nobody else has any.
+        """Tell whether a task goes before what its request alone has on the queue.
 
         It puts a result together, or goes on with what is, and later results are on the queue.
         """

@@ -59,7 +59,7 @@ class _Table:
         self.taken = 0  # removed ones included
 
     def find(self, low: int, high: int) -> int:
-        """Where a key is, or the free place where it belongs."""
+        """Return where a key is, or the free place where it belongs."""
         states, lows, highs = self.states, self.low, self.high
         mask = len(states) - 1
         place = low & mask
@@ -142,7 +142,7 @@ class Ledger:
 
     @property
     def failed(self) -> bool:
-        """Whether some entry was not made."""
+        """True if some entry was not made."""
         return any(entry.outcome not in (None, TaskOutcome.DONE) for entry, _ in self.counts())
 
     def _state(self, key: str) -> int:

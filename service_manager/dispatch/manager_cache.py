@@ -39,17 +39,17 @@ class Live:
 
     @property
     def fails(self) -> bool:
-        """Whether it is to fail, because it asked to when anything is missing."""
+        """True if it is to fail, because it asked to when anything is missing."""
         return self.policy is MissingPolicy.FAIL and self.ledger.failed
 
     @property
     def leaving(self) -> bool:
-        """Whether its interests in unfinished tasks are being withdrawn."""
+        """True if its interests in unfinished tasks are being withdrawn."""
         return self.row.state is RequestState.CANCELLING or self.fails
 
     @property
     def dispatchable(self) -> bool:
-        """Whether its tasks may be sent to workers."""
+        """True if its tasks may be sent to workers."""
         return not self.row.paused and not self.leaving and not self.stopped
 
     @property
@@ -58,7 +58,7 @@ class Live:
         return self.ledger.pending
 
     def wants(self, key: str) -> bool:
-        """Whether it waits for the outcome of a task."""
+        """Tell whether it waits for the outcome of a task."""
         entry = self.ledger.get(key)
         return entry is not None and not entry.outcome
 
@@ -179,7 +179,7 @@ class WatchedAttempt:
 
     @property
     def in_hand(self) -> bool:
-        """Whether its slot works at it, as far as is known; it may wait in a batch instead."""
+        """True if its slot works at it, as far as is known; it may wait in a batch instead."""
         return not self.place if self.begun is None else self.begun
 
 

@@ -54,7 +54,7 @@ class Preference:
         return next((key for key in islice(keys, LOOK) if not self.host(key)), "")
 
     def alike(self, key: str, other: str) -> bool:
-        """Whether two tasks are best run on the same host."""
+        """Tell whether two tasks are best run on the same host."""
         return self.host(key) == self.host(other)
 
     def give(self, keys: Sequence[str]) -> None:

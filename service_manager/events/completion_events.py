@@ -246,7 +246,7 @@ class CompletionEvents:
         return task if task is not None and task.state is State.FAILED else None
 
     def _unrecorded(self, event: CompletionEvent, request: str, outcome: TaskOutcome) -> bool:
-        """Whether an outcome must be recorded for a request that is not in the cache.
+        """Tell whether an outcome must be recorded for a request that is not in the cache.
 
         The request is not loaded yet, or it has ended and lists files that were made again since.
         """
@@ -289,7 +289,7 @@ class CompletionEvents:
         self._again.add(number)
 
     def _as_read(self, number: str, record: "_Record") -> bool:
-        """Whether the event of a record that was refused is there as it was read.
+        """Tell whether the event of a record that was refused is there as it was read.
 
         If not, another manager has processed it, or a call of ours whose answer was lost; a retry
         may have cleared the outcomes since.

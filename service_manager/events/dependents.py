@@ -88,7 +88,7 @@ class Dependents:
         return informed
 
     def _awaited(self, event: CompletionEvent) -> bool:
-        """Whether dependents may come later, in a plan that is being written."""
+        """Tell whether dependents may come later, in a plan that is being written."""
         found = [self._find(request) for request in event.interests]
         return any(
             live is not None and not live.leaving and live.row.state is not RequestState.RUNNING
@@ -161,7 +161,7 @@ class Dependents:
         return task.state if task else None
 
     def _wanted(self, task: Task) -> bool:
-        """Whether a live request has an interest in it; if not, its dependent is dropped soon."""
+        """Tell whether a live request wants it; if not, its dependent is dropped soon."""
         found = [self._find(request) for request in task.interests]
         return any(live is not None and not live.leaving for live in found)
 

@@ -139,7 +139,7 @@ class Attempts:
         self._strays = listed
 
     def _stray(self, attempt: workers.RunningAttempt) -> bool:
-        """Whether nobody waits for an attempt any more; a commit may be under way just now."""
+        """Tell whether nobody waits for an attempt any more; a commit may be under way just now."""
         task = self._runtime.tasks.task(attempt.key)
         return task is not None and (task.claim != attempt.claim or task.state is State.CANCELLED)
 

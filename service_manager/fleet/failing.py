@@ -38,7 +38,7 @@ class _Row:
 
 
 def speaks(event: CompletionEvent) -> bool:
-    """Whether the end of an attempt says something of its host."""
+    """Tell whether the end of an attempt says something of its host."""
     if event.category is None:
         return True
     retry = RULES[event.category].retry

@@ -119,17 +119,17 @@ class _Machine:
 
     @property
     def takes(self) -> bool:
-        """Whether it takes work where the manager lets it."""
+        """True if it takes work where the manager lets it."""
         return not (self.leaving or self.unfit or self.failing)
 
     def meet(self, attempt: _Attempt, task_class: str) -> bool:
-        """Whether an attempt may speak of this worker: it had warmed up before it began."""
+        """Tell whether an attempt may speak of this worker: it had warmed up before it began."""
         warm = self.ended[task_class] > 0 and self.ended.total() >= self.slots
         return self.attempts.setdefault(attempt, warm)
 
     @property
     def slow_now(self) -> bool:
-        """Whether it is held for slowness."""
+        """True if it is held for slowness."""
         return self.hold is not Hold.NONE and not self.asked and not self.failing
 
     @property
@@ -240,7 +240,7 @@ class Machines:
         return 1 if hold is Hold.PROBE else worker.slots
 
     def slow(self, worker: str) -> bool:
-        """Whether a worker is held: how long its attempts take says nothing of their class."""
+        """Tell whether a worker is held: how long its attempts take says nothing of their class."""
         machine = self._machines.get(worker)
         return machine is not None and machine.hold is not Hold.NONE
 
@@ -253,7 +253,7 @@ class Machines:
 
     @property
     def holding(self) -> bool:
-        """Whether a worker is held for its slowness."""
+        """True if a worker is held for its slowness."""
         return any(m.slow_now for m in self._machines.values())
 
     def ended(
@@ -348,7 +348,7 @@ class Machines:
             self._succeeded.popitem(last=False)
 
     def _known_elsewhere(self, task_class: str, host: str) -> bool:
-        """Whether enough attempts of a class have succeeded on other hosts than this one."""
+        """Tell whether enough attempts of a class have succeeded on other hosts than this one."""
         found = self._succeeded.get(task_class, Counter[str]())
         elsewhere = sum(
             number for worker, number in found.items() if self._machines[worker].host != host
@@ -358,7 +358,7 @@ class Machines:
     def _noise(
         self, task_class: str, seconds: float, usual: Usual, known: ClassStatistics | None
     ) -> bool:
-        """Whether a time is longer than usual by so little that it says nothing."""
+        """Tell whether a time is longer than usual by so little that it says nothing."""
         over = seconds - usual.seconds
         return over > 0 and (over < _NOISE or self._statistics.total(task_class, known) < _TOTAL)
 
@@ -463,7 +463,7 @@ class Machines:
         return [m for m in self._machines.values() if m.hold is Hold.NONE and m.takes]
 
     def _enough(self, free: Sequence[_Machine]) -> bool:
-        """Whether so many may do the work alone: a quarter of the slots, one worker at least."""
+        """Tell whether so many may work alone: a quarter of the slots, one worker at least."""
         total = sum(m.slots for m in self._machines.values() if m.takes)
         return sum(m.slots for m in free) >= (1 - _DRAINED) * total
 
@@ -487,7 +487,7 @@ class Machines:
         statistics: Mapping[str, ClassStatistics],
         now: float,
     ) -> bool:
-        """Whether to move an attempt from a slow machine to another one.
+        """Tell whether to move an attempt from a slow machine to another one.
 
         True when the work left takes longer than the whole attempt elsewhere, or longer than its
         time limit allows.
@@ -512,7 +512,7 @@ class Machines:
         return True
 
     def _counts(self, key: str, deviation: float, machine: _Machine) -> bool:
-        """Whether a slow attempt of this task is evidence against its machine.
+        """Tell whether a slow attempt of this task is evidence against its machine.
 
         It is not when the task was slow on other machines, too. Slowness on a machine that is held
         says nothing about the task.

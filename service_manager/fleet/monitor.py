@@ -86,7 +86,7 @@ class Monitor:
         self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
 
     def lost(self, worker: str, now: float, since: float = 0.0) -> bool:
-        """Whether a worker has been silent for `since`, and longer than it goes on by itself."""
+        """Tell whether a worker is silent for `since`, and longer than it goes on by itself."""
         heard = self._beats.at(worker)
         return heard is None or now - heard > max(self._silence, since)
 

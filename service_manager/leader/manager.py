@@ -200,7 +200,7 @@ class Manager:
 
     @property
     def stored(self) -> tuple[tuple[PhaseStore, ...], int]:
-        """What is kept in storage, by phase, and how many shards were looked at for it."""
+        """The files kept in storage, by phase, and how many shards were looked at for it."""
         return self._retention.stored()
 
     @property

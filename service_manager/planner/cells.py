@@ -222,7 +222,7 @@ def _area_rings(area: Area) -> Iterator[Ring]:
 
 
 def _meets(window: Grid, area: Area) -> bool:
-    """Whether a window and a region share a point, to about a pixel."""
+    """Tell whether a window and a region share a point, to about a pixel."""
     lon, lat = _samples(window, 0.0)
     inside = shapely.contains_xy(area, lon, lat) | shapely.contains_xy(area, lon + 360.0, lat)
     if inside.any():

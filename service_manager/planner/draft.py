@@ -102,7 +102,7 @@ class Draft:
         self.rasters.append(made)
 
     def compares(self, product: str, collection: str, layer: str) -> bool:
-        """Whether a layer, or the output of a step, is compared with measurements."""
+        """Tell whether a layer, or the output of a step, is compared with measurements."""
         return (product, collection, layer) in self.compared
 
     def expect(self, more: int) -> None:

@@ -55,7 +55,7 @@ class WindowLacks:
         return tiled[0].layout.place_tiles if tiled else ()
 
     def has_none_by_calendar(self, wanted: ProductLayers) -> bool:
-        """Whether no date of a product begins in the window, whatever the archive has."""
+        """Tell whether no date of a product begins in the window, whatever the archive has."""
         return wanted.join.use == "same-day" and not self._days[wanted.number]
 
     def at(self, place: int, made: Iterable[tuple[int, date]]) -> list[Lack]:

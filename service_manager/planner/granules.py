@@ -60,7 +60,7 @@ def nothing_found(
     unseen: Sequence[ProductChoice] = (),
     box: LonLatBox | None = None,
 ) -> RequestRefusedError:
-    """Why a request matches no granule, and what the archive has.
+    """Return why a request matches no granule, and what the archive has.
 
     `box` is where granules were searched, everywhere by default.
     `unseen` are the rasters of users of which nothing was found.
@@ -127,7 +127,7 @@ def nothing_found(
 
 
 def _anywhere(request: Request, choice: ProductChoice, archive: Archive) -> bool:
-    """Whether there are granules in the time span, wherever they lie."""
+    """Tell whether there are granules in the time span, wherever they lie."""
     span = request.time
     return any(True for _ in archive.search(choice.name, choice.collection, span.start, span.end))
 
@@ -144,7 +144,7 @@ def _of_other_half(
 
 
 def is_lit(record: GranuleRecord, choice: ProductChoice) -> bool:
-    """Whether a granule has pixels of the half of the day asked for, as far as is known."""
+    """Tell whether a granule has pixels of the half of the day asked for, as far as is known."""
     said = record.day_night.strip().lower()
     return choice.day_night == "any" or said not in ("day", "night") or said == choice.day_night
 

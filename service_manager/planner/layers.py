@@ -125,7 +125,7 @@ class Layout:
 
 
 def _overlap(one: Grid, other: Grid) -> bool:
-    """Whether two grids of a lattice share a pixel."""
+    """Tell whether two grids of a lattice share a pixel."""
     half = 0.5 * one.transform[0]
     west, south, east, north = one.bounds
     left, bottom, right, top = other.bounds
@@ -169,12 +169,12 @@ class ProductLayers(ResolvedProduct):
 
     @property
     def by_overpass(self) -> bool:
-        """Whether each overpass of a day is by itself."""
+        """True if each overpass of a day is by itself."""
         return self.choice.overpasses == "all" and self.geometry == "swath"
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
-        """How far each layer's kernel looks."""
+        """The reach of each layer's kernel."""
         return tuple((layer.reach, layer.whole_pixel) for layer in self.layers)
 
 

@@ -60,7 +60,7 @@ class Locator:
         self._swaths.clear()
 
     def touches(self, record: GranuleRecord) -> bool:
-        """Whether a granule is in any place; it is located first where it has not been."""
+        """Tell whether a granule is in any place; it is located first where it has not been."""
         self.look_up((record,))
         return bool(self.of(record, (0.0, False)))
 

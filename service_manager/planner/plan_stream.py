@@ -161,7 +161,7 @@ class PlanStream:
 
     @property
     def identity(self) -> str:
-        """What is planned, whoever asks: equal for requests that equal listings plan equally."""
+        """The plan, whoever asks: equal for requests that equal listings plan equally."""
         asked = self.request.model_dump(
             mode="json",
             exclude={
@@ -177,7 +177,7 @@ class PlanStream:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the scientist should know; all of it once the stretches are planned."""
+        """The notes for the scientist; all of them once the stretches are planned."""
         passed = (
             f"{one.product}: {self._overpasses[one.number]:,} overpasses, each by itself."
             for one in self._wanted

@@ -113,7 +113,7 @@ class _Course:
         return self._firsts[self.asked - len(self.windows)]
 
     def is_ready(self, window: Window, before: date | None) -> bool:
-        """Whether all that a window may take has been seen before a day, or planned."""
+        """Tell whether all that a window may take has been seen before a day, or planned."""
         if before and any(join.waits_for(window) >= before for join in self.joins):
             return False
         return all(pick.window.name in pick.course.closed for pick in self.picks(window))
@@ -132,7 +132,7 @@ class _Course:
 
     @property
     def note(self) -> str:
-        """Which windows are run, for the scientist."""
+        """The windows that are run, for the scientist."""
         if not self.run:
             return ""
         first, last = self.run[0], self.run[-1]
@@ -191,18 +191,18 @@ class Groups:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which windows are run, for the scientist."""
+        """The windows that are run, for the scientist."""
         return tuple(filter(None, (course.note for course in self._courses)))
 
     def is_certain(self, wanted: ProductLayers) -> bool:
-        """Whether every date of a product choice that a window may take is used by one."""
+        """Tell whether every date of a product choice that a window may take is used by one."""
         return not wanted.join.chooses and any(
             course.chosen.requires.dates == "any" and course.chosen.taken(wanted)
             for course in self._courses
         )
 
     def takes(self, wanted: ProductLayers) -> bool:
-        """Whether a step takes a layer of a product choice."""
+        """Tell whether a step takes a layer of a product choice."""
         return any(course.chosen.taken(wanted) for course in self._courses)
 
     def add(self, wanted: ProductLayers, day: date, last: date, made: Iterable[Made]) -> None:

@@ -95,7 +95,7 @@ class SitesPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which sites the rasters do not cover, for the scientist."""
+        """The sites that the rasters do not cover, for the scientist."""
         if not self._outside:
             return ()
         named = ", ".join(self._outside[:_NAMED])

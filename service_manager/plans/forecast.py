@@ -43,11 +43,11 @@ class _Sample:
             self.bytes_there.update(sizes)
 
     def done(self, kind: str, count: int) -> int:
-        """How many of the tasks of a class are there."""
+        """Return how many of the tasks of a class are there."""
         return round(count * self.there[kind] / self.seen[kind]) if self.seen[kind] else 0
 
     def left(self, kind: str, count: int) -> int:
-        """How many of the bytes of a kind are not."""
+        """Return how many of the bytes of a kind are not."""
         seen = self.bytes_seen[kind]
         return round(count * (1 - self.bytes_there[kind] / seen)) if seen else count
 

@@ -254,7 +254,7 @@ class PlanWriter:
         )
 
     def _stale(self, step: _Step, before: Task | None) -> bool:
-        """Whether an input's event may have been processed before this task could be notified.
+        """Tell whether an input's event may have been processed before this task could be notified.
 
         A task that waits for no input any more was left as it is, while nobody wanted it.
         """

@@ -67,7 +67,7 @@ class StoredPart:
 
     @property
     def outcome(self) -> PlanOutcome:
-        """What is known without the tasks; BlobMissingError when the blob is gone."""
+        """The part that is known without the tasks; BlobMissingError when the blob is gone."""
         if self._outcome is None:
             head = zlib.decompressobj(wbits=_GZIP)
             found = _HEAD.validate_json(head.decompress(self.blobs.get_bytes(PLANS, self.name)))
@@ -211,7 +211,7 @@ def _read(text: bytes) -> _Manifest:
 
 
 def begun(blobs: Blobs, request: str) -> int:
-    """How many stretches of a request's plan have been stored by all its runs."""
+    """Return how many stretches of a request's plan have been stored by all its runs."""
     return sum(1 for _ in blobs.names(PLANS, f"{request}/"))
 
 

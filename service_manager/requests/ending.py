@@ -111,7 +111,7 @@ def judge(
 
 
 def cancelled(counted: RequestRow) -> Verdict:
-    """How a request ends that was cancelled once its tasks had begun."""
+    """Return how a request ends that was cancelled once its tasks had begun."""
     counts = counted.phases.values()
     tasks, left = sum(c.total for c in counts), sum(c.cancelled for c in counts)
     return Verdict(
@@ -306,7 +306,7 @@ def _reason(interest: Interest) -> str:
 
 
 def _incomplete(made: Sequence[Interest], failed: Sequence[Interest]) -> str:
-    """How many results were made without some of their inputs."""
+    """Return how many results were made without some of their inputs."""
     count = sum(any(file.completeness != WHOLE for file in interest.files) for interest in made)
     if not count:
         return (
@@ -320,7 +320,7 @@ def _failed_run(interest: Interest) -> bool:
 
 
 def _cause(failed: Sequence[Interest], phases: Mapping[Phase, PhaseCount]) -> str:
-    """Why tasks failed by themselves, to go on with."""
+    """Return why tasks failed by themselves, to go on with."""
     runs = phases.get(Phase.REDUCTION, PhaseCount()).total
     cause = first_cause(failed, runs)
     if len(cause) > _LONGEST:  # the gaps and failures have it whole
@@ -329,7 +329,7 @@ def _cause(failed: Sequence[Interest], phases: Mapping[Phase, PhaseCount]) -> st
 
 
 def _inherited_cause(interests: Sequence[Interest]) -> str:
-    """Why tasks lacked an input that had been there, to go on with."""
+    """Return why tasks lacked an input that had been there, to go on with."""
     without = (TaskOutcome.SUPERSEDED, TaskOutcome.GAP)
     cause = next((w.message for w in interests if w.outcome in without and w.message), "")
     return f": {cause}" if cause else ""

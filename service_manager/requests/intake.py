@@ -292,7 +292,7 @@ class Intake:
         return request_operations.change_request(self._runtime, row.id, frozen_plan)
 
     def _much(self, ready: MadePlan) -> str:
-        """Why a request waits for confirmation; empty when it does not."""
+        """Return why a request waits for confirmation; empty when it does not."""
         options, found = self._options, ready.preview
         said = []
         if ready.plan.counts.tasks > options.confirm_tasks:

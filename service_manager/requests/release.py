@@ -164,7 +164,7 @@ class Dropping:
         return transitions.drop(task, self._request, past)
 
     def _is_past(self, request: str, key: str) -> bool:
-        """Whether a request got its end of a task, and needs no other.
+        """Tell whether a request got its end of a task, and needs no other.
 
         It has ended, or it is being withdrawn and keeps the outcome that was recorded for it.
         """

@@ -125,7 +125,7 @@ class Retrying:
         order[key] = None
 
     def _held_up(self, task: Task) -> bool:
-        """Whether a task waits on inputs, or is recorded as lacking one for a running request.
+        """Tell whether a task waits on inputs, or is recorded as lacking one for a running request.
 
         Another request may have had that input made since, and the task may then have failed
         itself.
@@ -249,7 +249,7 @@ class Retrying:
         return {task.fallback: task.key for task in found if task is not None and task.fallback}
 
     def _superseded(self, key: str) -> bool:
-        """Whether a task is superseded.
+        """Tell whether a task is superseded.
 
         If it is not, its row is changed, so that a manager that is about to supersede it reads the
         present state again.

@@ -193,7 +193,7 @@ class Retention:
 
 
 def _of_use(task: Task | None, claim: str, blob: str) -> bool:
-    """Whether a blob is the artifact's, or may become so.
+    """Tell whether a blob is the artifact's, or may become so.
 
     Fencing tokens never come back, so a claim that is not the row's own can commit no more.
     """

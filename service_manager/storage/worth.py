@@ -91,7 +91,7 @@ class Kept:
         return self.size / _GB * policy.storage * max(0.0, now - since) / _MONTH
 
     def worth(self, policy: Policy, now: float) -> float:
-        """How much more making it again costs than keeping it has; below 0: not worth it."""
+        """Return how much more making it again costs than keeping it has; below 0: not worth it."""
         return self.remake(policy) - self.spent(policy, now)
 
     def density(self, policy: Policy) -> float:
@@ -108,7 +108,7 @@ class Kept:
         return worth > 0, self.density(policy) if policy.quota else worth, self.made, self.key
 
     def why(self, policy: Policy, now: float) -> Why:
-        """Why it is kept, or that it is not."""
+        """Return why it is kept, or that it is not."""
         if any(not wanting.ended for wanting in self.wanted):
             return Why.NEEDED
         if any(now - wanting.ended < policy.results for wanting in self.wanted):
@@ -130,7 +130,7 @@ def kept(task: Task, times: Times, wanted: Sequence[Wanting]) -> Kept:
 
 
 def ended(state: RequestState, when: float) -> float:
-    """When a request ended, 0 while it has not: `Wanting.ended`."""
+    """Return when a request ended, 0 while it has not: `Wanting.ended`."""
     return max(when, 1.0) if state.ended else 0.0
 
 

@@ -20,7 +20,7 @@ class WindowCounts(BaseModel):
 
 
 class Counts(BaseModel):
-    """The counts of a dry run as the portal answers them (`portal.answers.PreviewAnswer`)."""
+    """The counts of a dry run as the portal answers them (`PreviewAnswer`)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -22,7 +22,7 @@ class Point:
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What the measurement is of."""
+        """The subject of the measurement."""
         return self.experiment, self.operation, self.size, self.clients
 
 

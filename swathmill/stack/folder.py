@@ -82,7 +82,7 @@ class DiskUse:
 
     @property
     def lacking(self) -> str:
-        """What a pause for lack of disk space waits for; empty if it may end.
+        """The room that a pause for lack of disk space waits for; empty if it may end.
 
         It may at 10 % below the quota and at twice the least free space.
         """

@@ -48,12 +48,12 @@ class GroupRow:
 
     @property
     def reference(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return f"{self.owner}/{self.name}"
 
     @property
     def key(self) -> str:
-        """What the rows of requests call it."""
+        """The name that the rows of requests use."""
         return self.name if self.shared_name else f"{self.name}.{updates.hashed(self.owner)}"
 
 
@@ -105,7 +105,7 @@ class GroupTable:
         return sorted(found, key=lambda row: (row.name, row.owner))
 
     def has(self, key: str, person: str) -> bool:
-        """Whether somebody is in a group."""
+        """Tell whether somebody is in a group."""
         found = self.find(key) if key and person else None
         return found is not None and person in found.everyone
 

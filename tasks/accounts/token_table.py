@@ -60,7 +60,7 @@ class TokenRow:
 
     @property
     def id(self) -> str:
-        """What tells it from the others of its owner; it is no secret."""
+        """The identity of it among its owner's; it is no secret."""
         return self.digest[:_SHOWN]
 
 

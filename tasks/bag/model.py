@@ -29,7 +29,7 @@ class State(StrEnum):
 
     @property
     def live(self) -> bool:
-        """Whether the task may still run."""
+        """True if the task may still run."""
         return self in (State.WAITING, State.READY, State.RUNNING)
 
 
@@ -121,7 +121,7 @@ class Task:
 
     @property
     def alone(self) -> bool:
-        """Whether it goes into no batch, because its latest attempt failed or was lost.
+        """True if it goes into no batch, because its latest attempt failed or was lost.
 
         Then only this task is charged when it takes its worker down with it.
         """
@@ -192,7 +192,7 @@ class RequestState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether the request will not change any more."""
+        """True if the request will not change any more."""
         return self not in (
             RequestState.SUBMITTED,
             RequestState.PLANNING,
@@ -212,5 +212,5 @@ class RequestState(StrEnum):
 
     @property
     def unplanned(self) -> bool:
-        """Whether the request has not ended and its plan is not made yet."""
+        """True if the request has not ended and its plan is not made yet."""
         return self in (RequestState.SUBMITTED, RequestState.PLANNING)

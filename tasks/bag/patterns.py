@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
     @classmethod
     def of(cls, key: str, name: str, file: str = "") -> "Given":
-        """Return an input in the form of `tasks.spec.Input`."""
+        """Return an input in the form of `tasks.bag.spec.Input`."""
         chosen = quoted(file)
         return cls(
             f'["{key}",{chosen}]', f'{{"key":"{key}","name":{quoted(name)},"file":{chosen}}}'

@@ -41,7 +41,7 @@ class Input(_Model):
 
     @cached_property
     def text(self) -> str:
-        """What of it is part of an identity, as canonical JSON."""
+        """The part of it that belongs to an identity, as canonical JSON."""
         return f"[{_quoted(self.key)},{_quoted(self.file)}]"
 
 
@@ -127,11 +127,11 @@ class _Spec(_Model, ABC):
     @property
     @abstractmethod
     def amount(self) -> int:
-        """How much work it is, in bytes to fetch or pixels to read and write; 0: not known."""
+        """The amount of work, in bytes to fetch or pixels to read and write; 0: not known."""
 
     @property
     def task_class(self) -> str:
-        """What has one historical mean: the work and its amount, in powers of two."""
+        """The class that has one historical mean: the work and its amount, in powers of two."""
         return sized(self.work, self.amount)
 
     algorithm: ClassVar[int] = ALGORITHM
@@ -141,9 +141,9 @@ class _Spec(_Model, ABC):
 
     @property
     def identity(self) -> str:
-        """Return all that determines the artifact, as the text `tasks.keys.canonical` would make.
+        """Return all that determines the artifact, as `task_keys.canonical` would write it.
 
-        Where very many keys are needed, `tasks.patterns` makes them.
+        Where very many keys are needed, `tasks.bag.patterns` makes them.
         """
         values = self.__dict__
         parts = [f'{{"algorithm":{self.algorithm}']
@@ -367,7 +367,7 @@ class Band(_Model):
 
     @property
     def of(self) -> tuple[str, str, str, str]:
-        """What it holds, in whichever cell."""
+        """The contents, in whichever cell."""
         return self.product, self.collection, self.layer, self.when
 
 
@@ -401,7 +401,7 @@ class GroupSpec(_Spec):
 
     @property
     def own(self) -> tuple[int, ...]:
-        """Which of the bands are the cell's own."""
+        """The bands that are the cell's own."""
         return tuple(i for i, band in enumerate(self.bands) if band.cell == self.cell)
 
     @property

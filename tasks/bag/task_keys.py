@@ -116,5 +116,5 @@ SHARDS = "0123456789abcdef"
 
 
 def is_key(text: str) -> bool:
-    """Whether a text has the form of a task key."""
+    """Tell whether a text has the form of a task key."""
     return len(text) == 64 and set(text) <= set(SHARDS)

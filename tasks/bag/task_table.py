@@ -244,7 +244,7 @@ def put_fence(request: str, *, is_open: bool) -> Upsert:
 
 
 def holds(files: Sequence[ArtifactFile]) -> bool:
-    """Whether a task's row can name these files (about 200)."""
+    """Tell whether a task's row can name these files (about 200)."""
     return len(dump_files(files)) <= PROPERTY_BYTES
 
 
@@ -349,7 +349,7 @@ def ended_attempt(row: Row) -> tuple[str, int] | None:
 
 
 def returned(event: CompletionEvent) -> bool:
-    """Whether an event says that a task that was claimed is ready again."""
+    """Tell whether an event says that a task that was claimed is ready again."""
     return event.row.rpartition("|")[2].startswith("b")
 
 

@@ -69,7 +69,7 @@ class RetryPolicy:
 
     @property
     def most(self) -> float:
-        """What no delay is beyond."""
+        """The longest delay."""
         return max(2 * self.ceiling, self.longest)
 
 

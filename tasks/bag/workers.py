@@ -91,12 +91,12 @@ class WorkerRow:
 
     @property
     def able(self) -> bool:
-        """Whether its machine can work: its self-test passes, and it does not fail everything."""
+        """True if its machine can work: its self-test passes, and it does not fail everything."""
         return not self.unfit and not self.failing
 
     @property
     def needed(self) -> bool:
-        """Whether it is slow, and takes attempts because too few other slots are free."""
+        """True if it is slow, and takes attempts because too few other slots are free."""
         return self.hold is Hold.NONE and bool(self.hold_why)
 
 

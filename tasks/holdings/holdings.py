@@ -72,7 +72,7 @@ class Held(_Part):
         )
 
     def has_days(self, start: dt.date, end: dt.date) -> bool:
-        """Whether there are granules in an inclusive span of days."""
+        """Tell whether there are granules in an inclusive span of days."""
         before, _ = self.nearest(start, end)
         return before is not None and before >= start
 

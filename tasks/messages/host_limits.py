@@ -103,7 +103,7 @@ class RedisLimits:
 
     @contextmanager
     def place(self, host: str) -> Iterator[None]:
-        """As `archives.limits.HostLimits.place`."""
+        """As `archives.fetch.limits.HostLimits.place`."""
         lease = uuid.uuid4().hex
         try:
             wait_for_place(

@@ -30,7 +30,7 @@ class RedisWatch:
 
     @property
     def silent(self) -> bool:
-        """Whether that is longer than a start or a short delay of Redis takes."""
+        """True if that is longer than a start or a short delay of Redis takes."""
         return self.silence > SILENT
 
     @property

@@ -61,7 +61,7 @@ class Acting:
 
     @property
     def without_workers(self) -> bool:
-        """Whether work waits and no worker comes, for longer than a fleet takes to begin."""
+        """True if work waits and no worker comes, for longer than a fleet takes to begin."""
         return self.acts and self.starved >= PATIENCE
 
 
@@ -121,7 +121,7 @@ class ManagerWatch:
                 self.look()
 
     def look(self) -> Acting:
-        """Whether a manager acts. Raises StoreError."""
+        """Tell whether a manager acts. Raises StoreError."""
         with self._lock:
             now = self._runtime.clock.monotonic()
             if self._seen is None or now - self._looked >= _KEPT_SECONDS:

@@ -79,7 +79,7 @@ class Restrictions:
         )
 
     def stop(self, owner: str) -> bool:
-        """Whether no task of an owner's requests is to be started."""
+        """Tell whether no task of an owner's requests is to be started."""
         return owner in self.paused_owners or owner in self.spent
 
 

@@ -140,7 +140,7 @@ class Resources(_Model):
 
     @property
     def declares_disk(self) -> bool:
-        """Whether `output_gb` is the package's own number, not the default."""
+        """True if `output_gb` is the package's own number, not the default."""
         return "output_gb" in self.model_fields_set
 
 

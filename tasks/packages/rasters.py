@@ -51,7 +51,7 @@ class ExactRaster:
 
     @property
     def collection(self) -> str:
-        """What stands in place of a collection; it tells versions apart, whoever owns them."""
+        """The text in place of a collection; it tells versions apart, whoever owns them."""
         return f"sha256-{self.digest[:16]}"
 
     @property

@@ -33,7 +33,7 @@ def check_request(resolved: ResolvedRequest, limits: Settings) -> None:
 
     A product that the catalogue does not know is let through, and so is a layer that its entry does
     not list and that no other collection of the product has: what the archive's granules have is
-    held against them by `tasks.held`, and when granules are read.
+    held against them by `tasks.holdings.held`, and when granules are read.
 
     Raises:
         RequestRefusedError: naming the first offending field, what is wrong and what to do.
@@ -224,7 +224,7 @@ def check_bands(
 
 
 def is_listed(known: Product, layer: str) -> bool:
-    """Whether the catalogue says of a layer that the product has it."""
+    """Tell whether the catalogue says of a layer that the product has it."""
     return known.layer(layer) is not None or split_index(layer)[0] in known.listed
 
 

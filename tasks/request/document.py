@@ -170,7 +170,7 @@ class ProductChoice(_Document):
         return self
 
     def is_same_product(self, other: "ProductChoice") -> bool:
-        """Whether another choice is of the same product and half of the day."""
+        """Tell whether another choice is of the same product and half of the day."""
         mine = self.name, self.collection, self.day_night
         return mine == (other.name, other.collection, other.day_night)
 
@@ -304,7 +304,7 @@ class Season(_Document):
     last: DayOfYear = Field(alias="to")
 
     def holds(self, day: dt.date) -> bool:
-        """Whether a day lies in the season."""
+        """Tell whether a day lies in the season."""
         name = f"{day:%m-%d}"
         if self.first <= self.last:
             return self.first <= name <= self.last
@@ -344,11 +344,11 @@ class Time(_Document):
 
     @property
     def days(self) -> int:
-        """How many days there are, both ends included."""
+        """The number of days, both ends included."""
         return sum((last - first).days + 1 for first, last in self.pieces)
 
     def holds(self, day: dt.date) -> bool:
-        """Whether a day is among those asked for."""
+        """Tell whether a day is among those asked for."""
         return self.start <= day <= self.end and (self.every is None or self.every.holds(day))
 
     @cached_property

@@ -69,7 +69,7 @@ class Join:
 
     @property
     def chooses(self) -> bool:
-        """Whether a window takes one date among several, instead of all that belong to it."""
+        """True if a window takes one date among several, instead of all that belong to it."""
         return self.use in ("nearest", "previous", "static")
 
     def composites(self, days: Iterable[date]) -> dict[date, date]:
@@ -77,7 +77,7 @@ class Join:
         return {day: composite_end(day, self.period) for day in days}
 
     def wants(self, day: date, last: date | None = None) -> bool:
-        """Whether a window may take a date, whose composite covers the days until `last`."""
+        """Tell whether a window may take a date, whose composite covers the days until `last`."""
         match self.use:
             case "same-day":
                 return self.span.holds(day)

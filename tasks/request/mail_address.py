@@ -9,5 +9,5 @@ LONGEST = 254
 
 
 def is_address(text: str) -> bool:
-    """Whether mail can be sent to a text as it stands."""
+    """Tell whether mail can be sent to a text as it stands."""
     return len(text) <= LONGEST and re.fullmatch(ADDRESS, text) is not None

@@ -71,7 +71,7 @@ class Series:
 
     @property
     def step(self) -> timedelta | None:
-        """What one value stands for, or the usual distance of two; None if they are irregular."""
+        """The time one value stands for, or the usual distance of two; None if irregular."""
         lengths = Counter(end - one for one, end in zip(self.start, self.end, strict=True))
         if lengths and timedelta() not in lengths:
             return lengths.most_common(1)[0][0]
@@ -213,7 +213,7 @@ class _Table:
 
     @property
     def names_sites(self) -> bool:
-        """Whether a column names the site of each row."""
+        """True if a column names the site of each row."""
         return self._site_column(self._head()[2]) is not None
 
     def write(self, out: io.StringIO, columns: Sequence[str], first: date, last: date) -> None:

@@ -119,12 +119,12 @@ def read_region(data: bytes, name: str = "") -> ReadRegion:
 
 
 def is_notation(text: str) -> bool:
-    """Whether a text is a polygon in a notation of its own: WKT, or the XML of KML."""
+    """Tell whether a text is a polygon in a notation of its own: WKT, or the XML of KML."""
     return text.lstrip().startswith("<") or bool(_WKT.match(text))
 
 
 def names_file(text: str) -> bool:
-    """Whether a text is the name of a file with its suffix, not a region or a table itself."""
+    """Tell whether a text is the name of a file with its suffix, not a region or a table itself."""
     plain = text.strip()
     one_line = "\n" not in plain and not plain.startswith("{") and not is_notation(plain)
     return one_line and bool(PurePath(plain).suffix)

@@ -288,7 +288,7 @@ def _method(
 
 
 def _merge(request: Request, entry: LayerEntry | None) -> str:
-    """How a layer's swaths are merged: classes and bit fields have no mean."""
+    """Return how a layer's swaths are merged: classes and bit fields have no mean."""
     if entry is None or entry.kind is LayerKind.CONTINUOUS:
         return request.merge
     return "nadir" if request.merge == "mean" else request.merge

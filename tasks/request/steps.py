@@ -26,11 +26,11 @@ class Step:
     field: str
 
     def takes_layer(self, choice: int, layer: str) -> bool:
-        """Whether it takes a layer of a product choice."""
+        """Tell whether it takes a layer of a product choice."""
         return layer in self.layers.get(choice, ())
 
     def takes_output(self, step: int, output: str) -> bool:
-        """Whether it takes an output of an earlier step."""
+        """Tell whether it takes an output of an earlier step."""
         if step not in self.outputs:
             return False
         names = self.outputs[step]

@@ -33,11 +33,11 @@ class StepPackage:
 
     @property
     def requires(self) -> Requires:
-        """What one run must have: the step's own word, or the package's."""
+        """The least that one run must have: the step's own word, or the package's."""
         return self.step.reduction.requires or self.package.requires
 
     def takes(self, choice: int, layer: ResolvedLayer) -> bool:
-        """Whether it takes a layer of a product choice.
+        """Tell whether it takes a layer of a product choice.
 
         A layer that the catalogue does not describe is judged when its granules are read.
         """

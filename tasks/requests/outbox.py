@@ -44,7 +44,7 @@ class Mail:
 
     @property
     def id(self) -> str:
-        """What tells this mail from others: request, kind and addressee."""
+        """The identity of this mail: request, kind and addressee."""
         return updates.hashed(f"{self.request} {self.kind} {self.to}")
 
     @property

@@ -78,7 +78,7 @@ class Scope:
         return cls(category=named, task=task, task_class=task_class)
 
     def covers(self, interest: Interest) -> bool:
-        """Whether an interest with a failure in it is meant; of a class, `covered` tells which."""
+        """Tell whether an interest with a failure is meant; of a class, `covered` tells which."""
         if interest.outcome not in (TaskOutcome.FAILED, TaskOutcome.GAP, TaskOutcome.SUPERSEDED):
             return False
         if self.task:
@@ -153,7 +153,7 @@ class Reach:
 
     @property
     def tasks(self) -> int:
-        """How many tasks have failed so, each counted once."""
+        """The number of tasks that have failed so, each counted once."""
         return len(frozenset().union(*(one.tasks for one in (*self.running, *self.ended))))
 
 

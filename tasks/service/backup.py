@@ -174,7 +174,7 @@ def restore(store: Store, content: Blobs, clock: Clock, file: Path) -> Totals:
 
 
 def absent_artifacts(store: Store, content: Blobs) -> int:
-    """How many tasks are DONE whose blobs are not all in storage."""
+    """Return how many tasks are DONE whose blobs are not all in storage."""
     absent = 0
     for number in SHARDS:
         there = {
@@ -223,7 +223,7 @@ def _markers(number: str, task: Task) -> Iterator[Row]:
 
 
 def _is_later(row: Row, seen: Mapping[str, tuple[int, bool]]) -> bool:
-    """Whether an attempt ended after its task was read."""
+    """Tell whether an attempt ended after its task was read."""
     ended = task_table.ended_attempt(row)
     if ended is None:
         return False

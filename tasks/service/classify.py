@@ -67,7 +67,7 @@ class Diagnosis:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice what to do about it."""
         return RULES[self.category].remedy
 
 
@@ -211,7 +211,7 @@ def _decisive(error: BaseException) -> tuple[BaseException, Category] | None:
 
 
 def _is_of_user_code(error: BaseException) -> bool:
-    """Whether a reduction's own program failed, as those say who watched it."""
+    """Tell whether a reduction's own program failed, as those say who watched it."""
     return isinstance(error, AttemptError) and error.category in _OF_USER_CODE
 
 
@@ -236,7 +236,7 @@ def _category(error: BaseException) -> Category | None:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether an error is that of a full disk, by its type or errno; its words are a stranger's.
+    """Tell whether an error is that of a full disk, by type or errno; words are a stranger's.
 
     Only where a library of rasters says no errno, its own words count.
     """

@@ -17,7 +17,7 @@ _NO_TOKEN = "none"  # a key vault keeps no empty secrets
 
 
 def is_sample(settings: Settings) -> bool:
-    """Whether granules come from the data folder's sample archive: synthetic values."""
+    """Tell whether granules come from the data folder's sample archive: synthetic values."""
     place = settings.archive
     if settings.sources or not place or "://" in place:
         return False

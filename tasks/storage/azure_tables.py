@@ -1,7 +1,7 @@
 """The store on Azure Tables (or Azurite), by the Azure SDK.
 
 Reads are repeated by the SDK. Writes are not: a write that was resent after it took effect comes
-back as a conflict, so the caller reads the row and decides (`tasks.updates`).
+back as a conflict, so the caller reads the row and decides (`tasks.storage.updates`).
 """
 
 from collections.abc import Iterator, Sequence

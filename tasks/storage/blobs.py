@@ -95,7 +95,7 @@ class Blobs(Protocol):
         ...
 
     def exists(self, container: str, name: str) -> bool:
-        """Whether there is such a blob."""
+        """Tell whether there is such a blob."""
         ...
 
     def size(self, container: str, name: str) -> int:

@@ -54,7 +54,7 @@ class _Verified:
     at: float
 
     def holds(self, stat: os.stat_result, trusted: float) -> bool:
-        """Whether it is the checksum of the file that has these properties now."""
+        """Tell whether it is the checksum of the file that has these properties now."""
         same = (self.changed_ns, self.size) == (stat.st_mtime_ns, stat.st_size)
         return same and time.monotonic() - self.at < trusted
 

@@ -38,7 +38,7 @@ def check_key(key: str) -> None:
 
 
 def can_be_key(key: str) -> bool:
-    """Whether a row could have this key: what callers name may be anything."""
+    """Tell whether a row could have this key: what callers name may be anything."""
     try:
         check_key(key)
     except ValueError:

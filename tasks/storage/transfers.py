@@ -145,7 +145,7 @@ class _Pieces:
 
     @property
     def tries(self) -> int:
-        """How often a call is made before it is cut or given up."""
+        """The number of tries of a call before it is cut or given up."""
         return _TRIES_BEFORE_CUT if self.size > SMALLEST_PIECE else _TRIES
 
     def cut(self, broke: int) -> bool:

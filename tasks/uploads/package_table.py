@@ -62,7 +62,7 @@ class PackageRow:
 
     @property
     def id(self) -> str:
-        """What tells this package from all others."""
+        """The identity of this package among all."""
         return package_id(self.owner, self.name)
 
 

@@ -110,7 +110,7 @@ class Measured:
 
     @property
     def is_daily(self) -> bool:
-        """Whether a value stands for a day or more."""
+        """True if a value stands for a day or more."""
         return self.step is not None and self.step >= timedelta(days=1)
 
     def nearest(self, times: Times) -> tuple[Whole, Floats]:

@@ -230,7 +230,7 @@ class Context(Surroundings):
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether every value of a granule can be read."""
+    """Tell whether every value of a granule can be read."""
     try:
         _read_apart(path)
     except UnreadableGranuleError:

@@ -119,7 +119,7 @@ def _lock(held: ExitStack, path: Path) -> bool:
 
 
 def _fits(share: Share, others: tuple[Share, ...], disk: Path) -> bool:
-    """Whether a run fits beside others. What they have written is not told from what they will."""
+    """Tell whether a run fits beside others, as if they had written nothing yet."""
     memory = share.memory + sum(one.memory for one in others)
     wanted = share.disk + sum(one.disk for one in others)
     total = machine_memory()

@@ -132,7 +132,7 @@ class _Watch:
 
     @property
     def over(self) -> bool:
-        """Whether the attempt in hand has used too much memory."""
+        """True if the attempt in hand has used too much memory."""
         return self.peak > self.memory_limit
 
     def run(self) -> Ended:

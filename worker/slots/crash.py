@@ -21,7 +21,7 @@ _CRASHES = frozenset(
 
 
 def may_be_a_granules(claimed: Claimed, ended: Ended) -> bool:
-    """Whether an attempt that ended so without a report may have crashed on a granule."""
+    """Tell whether an attempt that ended so without a report may have crashed on a granule."""
     if ended.exit_code not in _CRASHES or ended.over_memory:
         return False
     if isinstance(claimed.spec, CollectSpec):

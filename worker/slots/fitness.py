@@ -32,12 +32,12 @@ class Fitness:
 
     @property
     def fit(self) -> bool:
-        """Whether attempts may begin."""
+        """True if attempts may begin."""
         return self.tested and not self.why
 
     @property
     def unready(self) -> str:
-        """Why no attempt may begin; "" if one may."""
+        """The reason why no attempt may begin; "" if one may."""
         return self.why or ("" if self.tested else "it has not tested itself yet")
 
     def failed(self, why: str) -> None:
@@ -62,7 +62,7 @@ class Fitness:
         self._failures = self._unknown = 0
 
     def is_due(self, *, held: bool) -> bool:
-        """Whether to test now; `held` says that the manager holds the worker."""
+        """Tell whether to test now; `held` says that the manager holds the worker."""
         return (held or not self.fit) and self.clock.monotonic() >= self._due
 
     def found(self, fault: str) -> None:

@@ -28,12 +28,12 @@ class Lease:
 
     @property
     def fresh(self) -> bool:
-        """Whether anything new may begin."""
+        """True if anything new may begin."""
         return self.silence < (1 - _MARGIN) * self.seconds
 
     @property
     def over(self) -> bool:
-        """Whether the manager may count the worker as lost: whatever runs is rejected."""
+        """True if the manager may count the worker as lost: whatever runs is rejected."""
         return self.silence > self.seconds
 
     @property

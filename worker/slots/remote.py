@@ -232,7 +232,7 @@ class RemoteAttempt:
         return said.model_copy(update={"healing": healing})
 
     def _is_lost(self, file: ArtifactFile) -> bool:
-        """Whether storage has lost a file, or keeps it damaged."""
+        """Tell whether storage has lost a file, or keeps it damaged."""
         return stored_digest(self._pool.blobs, file.blob) != file.sha256
 
 

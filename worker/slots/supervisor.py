@@ -227,7 +227,7 @@ class Supervisor:
                 self._write(batch)
 
     def _stops(self, batch: _Batch) -> bool:
-        """Whether a batch begins no further task."""
+        """Tell whether a batch begins no further task."""
         if batch.stopped or self.draining or self.hold is Hold.DRAINED or not self._able():
             return True
         return self.hold is Hold.PROBE and batch.begun > 0
@@ -298,7 +298,7 @@ class Supervisor:
             self._log.info("tasks given back", tasks=len(back))
 
     def takes(self) -> bool:
-        """Whether another attempt may begin: not without a fresh lease and a self-test passed."""
+        """Tell whether another attempt may begin: with a fresh lease and a self-test passed."""
         if self.draining or self.hold is Hold.DRAINED or not self._able():
             return False
         return self.hold is Hold.NONE or not self._batches
@@ -333,7 +333,7 @@ class Supervisor:
             )
 
     def busy(self) -> bool:
-        """Whether any task is claimed."""
+        """Tell whether any task is claimed."""
         return bool(self._batches)
 
     def kill(self, claim: str, order: AttemptOrder, by: str = "") -> None:
