@@ -65,3 +65,7 @@ class ChoiceRefusedError(ReprojectionError):
 
 class RangeExcludesAllError(ChoiceRefusedError):
     """Every value of a layer lies outside the valid range that the file itself gives."""
+
+
+class KernelsAbsentError(ReprojectionError):
+    """The compiled kernels are not there, or of another version; the message says what to do."""

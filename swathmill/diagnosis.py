@@ -18,6 +18,7 @@ from archives.errors import ArchiveError
 from archives.fetch.answers import bare_url
 from archives.fetch.proxies import Proxies
 from archives.make_sources import parse_chains, source_name
+from reprojection.errors import KernelsAbsentError
 from reprojection.kernels import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs, storage
@@ -115,19 +116,19 @@ def _compiler() -> Finding:
 def kernels_finding() -> Finding:
     """Say whether the C kernels are there."""
     try:
-        there = kernels.available()
+        kernels.library()
+    except KernelsAbsentError:
+        return Finding(
+            subject="kernels",
+            verdict=Verdict.FAULT,
+            found="absent or of another version: nothing is reprojected, and workers do not start",
+            remedy=kernels.REMEDY,
+        )
     except OSError as error:
         return Finding(
             subject="kernels",
             verdict=Verdict.FAULT,
             found=f"cannot be loaded: {error}",
-            remedy=kernels.REMEDY,
-        )
-    if not there:
-        return Finding(
-            subject="kernels",
-            verdict=Verdict.FAULT,
-            found="absent: reprojection is slow (numpy), and workers do not start",
             remedy=kernels.REMEDY,
         )
     return Finding(subject="kernels", verdict=Verdict.GOOD, found="compiled and loaded")

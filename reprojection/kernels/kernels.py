@@ -1,17 +1,17 @@
-"""Load the C kernels as Python callables; `available()` tells whether the library was found.
+"""Load the C kernels as Python callables; without them nothing is read or reprojected.
 
 The library is built from `csrc` (`setup.py`) and loaded with ctypes, so that every call releases
-the GIL. SWATHMILL_KERNELS names another library (one with sanitizers, for example), or is `none` to
-use the numpy versions.
+the GIL. SWATHMILL_KERNELS names another library: one with sanitizers, for example.
 """
 
 import ctypes
-import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from reprojection.errors import KernelsAbsentError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,6 @@ REMEDY = (
 
 _VERSION = 8
 _LIBRARY = Path(__file__).with_name("libkernels.so")
-_log = logging.getLogger(__name__)
 
 CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | type[ctypes.c_void_p]
 
@@ -33,37 +32,31 @@ _LETTERS: dict[str, CType] = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ct
 
 
 @lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the loaded library, or None (said once in the log, with what to do)."""
-    chosen = os.environ.get("SWATHMILL_KERNELS", "")
-    if chosen == "none":
-        return None
-    path = Path(chosen) if chosen else _LIBRARY
-    if path.is_file():
-        loaded = ctypes.CDLL(str(path))
-        if loaded.swathmill_kernels_version() == _VERSION:
-            return loaded
-        _log.warning("%s is of another version and is not used", path)
-    _log.warning("the C kernels are absent: reprojection uses numpy and is slow. %s", REMEDY)
-    return None
+def library() -> ctypes.CDLL:
+    """Return the loaded library.
 
-
-def available() -> bool:
-    """Tell whether the C kernels can be used; otherwise callers use the numpy versions."""
-    return library() is not None
+    Raises:
+        KernelsAbsentError: it is not there, or of another version.
+        OSError: the machine's loader refuses it.
+    """
+    path = Path(os.environ.get("SWATHMILL_KERNELS") or _LIBRARY)
+    if not path.is_file():
+        raise KernelsAbsentError(f"the C kernels are absent. {REMEDY}")
+    loaded = ctypes.CDLL(str(path))
+    if loaded.swathmill_kernels_version() != _VERSION:
+        raise KernelsAbsentError(f"the C kernels {path} are of another version. {REMEDY}")
+    return loaded
 
 
 def function(
     name: str, argtypes: Sequence[CType], restype: CType | None = None
-) -> Callable[..., Any] | None:
-    """Return the kernel with this name and these argument types; None if the library is absent.
+) -> Callable[..., Any]:
+    """Return the kernel with this name and these argument types.
 
-    Pointers are `ctypes.c_void_p`: pass `address(array)`. Raises AttributeError for a name the
-    library does not export, which is a programming error.
+    Pointers are `ctypes.c_void_p`: pass `address(array)`. Raises KernelsAbsentError without the
+    library, and AttributeError for a name that it does not export, which is a programming error.
     """
     loaded = library()
-    if loaded is None:
-        return None
     if name not in vars(loaded):
         made = loaded[name]
         made.argtypes = list(argtypes)
@@ -76,12 +69,9 @@ def function(
 def by_letters(name: str, signature: str, restype: CType | None = None) -> Callable[..., Any]:
     """Return the kernel with this name by its arguments' letters: p pointer, i integer, d double.
 
-    Only for callers that have asked `available()`: raises RuntimeError if the library is absent.
+    Raises as `function` does.
     """
-    found = function(name, [_LETTERS[letter] for letter in signature], restype)
-    if found is None:
-        raise RuntimeError("the C kernels vanished after they were found")
-    return found
+    return function(name, [_LETTERS[letter] for letter in signature], restype)
 
 
 def address(array: "NDArray[np.generic] | None") -> int | None:

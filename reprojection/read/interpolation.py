@@ -1,6 +1,6 @@
-"""Interpolate coarse geolocation onto finer pixels, scan by scan, in numpy.
+"""Interpolate coarse geolocation onto finer pixels, scan by scan.
 
-This is the reference for the C kernel. Each axis is a small table of Lagrange weights: up to four
+Each axis is a small table of Lagrange weights: up to four
 coarse elements for each fine one, never from another scan. Latitude and longitude are interpolated
 as unwrapped degrees; scans that come within 20 degrees of a pole are interpolated as 3-D vectors,
 because degrees vary too strongly there.
@@ -95,7 +95,7 @@ def interpolate_values(
     if rows.is_identity and columns.is_identity:
         return coarse
     along, across = axis_weights(rows), axis_weights(columns)
-    return _apply(coarse.astype(np.float64), along, across).astype(np.float32)
+    return apply(coarse.astype(np.float64), along, across).astype(np.float32)
 
 
 def interpolate_positions(
@@ -105,7 +105,6 @@ def interpolate_positions(
 
     Longitudes are returned in [-180, 180]. `out` may hold two C-contiguous arrays of that shape to
     write into, both float64 or both float32 (rounded from the float64 result; error at most 0.9 m).
-    The C kernels do the work if they are built.
     """
     if rows.is_identity and columns.is_identity and out is None:
         return lat, lon
@@ -113,24 +112,8 @@ def interpolate_positions(
     if out is None:
         shape = (rows.fine, columns.fine)
         out = np.empty(shape), np.empty(shape)
-    if not _fill_in_c(lat, lon, rows, along, across, out):
-        out[0][...], out[1][...] = positions_in_numpy(lat, lon, rows, along, across)
+    _fill(lat, lon, rows, along, across, out)
     return out
-
-
-def positions_in_numpy(
-    lat: Floats, lon: Floats, rows: AxisMap, along: Weights, across: Weights
-) -> tuple[Floats, Floats]:
-    """Interpolate positions in numpy: the reference that the C kernel must equal."""
-    out_lat = np.empty((rows.fine, len(across.first)))
-    out_lon = np.empty_like(out_lat)
-    per, groups, lines = rows.scans
-    for scan in range(groups):
-        coarse = slice(scan * per, (scan + 1) * per)
-        fine = slice(scan * lines, rows.fine if scan == groups - 1 else (scan + 1) * lines)
-        part = Weights(first=along.first[fine] - scan * per, weights=along.weights[fine])
-        out_lat[fine], out_lon[fine] = _scan_positions(lat[coarse], lon[coarse], part, across)
-    return out_lat, out_lon
 
 
 _KERNEL_TYPES = (
@@ -147,13 +130,11 @@ _KERNEL_TYPES = (
 )
 
 
-def _fill_in_c(
+def _fill(
     lat: Floats, lon: Floats, rows: AxisMap, along: Weights, across: Weights, out: Positions
-) -> bool:
+) -> None:
     kernel = kernels.function("swathmill_geolocate", _KERNEL_TYPES)
     room = kernels.function("swathmill_geolocate_scratch", (ctypes.c_int64,) * 3, ctypes.c_int64)
-    if kernel is None or room is None:
-        return False
     per, groups, lines = rows.scans
     columns, coarse_columns = len(across.first), lat.shape[1]
     for array in out:
@@ -172,31 +153,9 @@ def _fill_in_c(
         POLAR_LATITUDE,
         *(at(scratch), int(out[0].dtype == np.float32), at(out[0]), at(out[1])),
     )
-    return True
 
 
-def _scan_positions(
-    lat: Floats, lon: Floats, along: Weights, across: Weights
-) -> tuple[Floats, Floats]:
-    known = ~np.isnan(lat)
-    if known.any() and np.abs(lat[known]).max() > POLAR_LATITUDE:
-        return _through_vectors(lat, lon, along, across)
-    reference = lon[known][0] if known.any() else 0.0
-    unwrapped = (lon - reference + 540.0) % 360.0 - 180.0
-    return _apply(lat, along, across), wrap(_apply(unwrapped, along, across) + reference)
-
-
-def _through_vectors(
-    lat: Floats, lon: Floats, along: Weights, across: Weights
-) -> tuple[Floats, Floats]:
-    phi, lam = np.radians(lat), np.radians(lon)
-    x = _apply(np.cos(phi) * np.cos(lam), along, across)
-    y = _apply(np.cos(phi) * np.sin(lam), along, across)
-    z = _apply(np.sin(phi), along, across)
-    return np.degrees(np.arctan2(z, np.hypot(x, y))), wrap(np.degrees(np.arctan2(y, x)))
-
-
-def _apply(coarse: Floats, along: Weights, across: Weights) -> Floats:
+def apply(coarse: Floats, along: Weights, across: Weights) -> Floats:
     """Interpolate across first, on the few coarse lines, then along."""
     columns = np.zeros((coarse.shape[0], len(across.first)))
     for tap in range(across.taps):
@@ -205,8 +164,3 @@ def _apply(coarse: Floats, along: Weights, across: Weights) -> Floats:
     for tap in range(along.taps):
         out += columns[along.first + tap] * along.weights[:, tap, None]
     return out
-
-
-def wrap(lon: Floats) -> Floats:
-    """Wrap longitudes into [-180, 180)."""
-    return np.where((lon >= 180.0) | (lon < -180.0), (lon + 180.0) % 360.0 - 180.0, lon)

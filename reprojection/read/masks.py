@@ -1,4 +1,4 @@
-"""Look values up in tables of all values, and fill pixels that are empty: in C or in numpy."""
+"""Look values up in tables of all values, and fill pixels that are empty."""
 
 import ctypes
 
@@ -29,8 +29,6 @@ def look_up(values: Array, table: Reasons) -> Reasons:
     """
     held = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
     work = kernels.function("mask_look_up", _LOOK_UP, ctypes.c_int32)
-    if work is None:
-        return np.asarray(table[held], np.uint8)
     out = np.empty(values.shape, np.uint8)
     work(held.itemsize, address(held), held.size, address(table), address(out))
     return out
@@ -39,17 +37,12 @@ def look_up(values: Array, table: Reasons) -> Reasons:
 def join(also: Reasons, why: Reasons) -> None:
     """Set `why` to `also` where it is 0; both are contiguous and of one shape."""
     work = kernels.function("mask_join", _JOIN)
-    if work is None:
-        np.copyto(why, also, where=why == 0)
-        return
     work(address(also), also.size, address(why))
 
 
 def filled(values: Array, why: Reasons, wanted: int, fill: float | int) -> Array:
     """Copy pixels, with `fill` where `why` is not `wanted`; the result is contiguous."""
     work = kernels.function("mask_fill", _FILL, ctypes.c_int32)
-    if work is None:
-        return np.where(why == wanted, values, values.dtype.type(fill))
     held, empty = np.ascontiguousarray(values), np.array([fill]).astype(values.dtype)
     reasons, out = np.ascontiguousarray(why), np.empty(values.shape, values.dtype)
     about = (held.itemsize, address(held), held.size, address(reasons), wanted)

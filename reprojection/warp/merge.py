@@ -142,7 +142,7 @@ class Merger:
 
         `values`, `why` and `zenith` are those of all footprints, flat.
         """
-        if self.merge not in _RULES or not kernels.available():
+        if self.merge not in _RULES:
             at = np.flatnonzero(seen >= 0)
             seen = seen[at]
             self.add(at, values[seen], why[seen], zenith[seen])

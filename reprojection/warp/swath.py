@@ -15,7 +15,7 @@ wrong coordinate could claim half of the map. Real footprints are far smaller th
 `search="valid"` looks only among footprints with a value; this does not change radii.
 
 The rule does not depend on the grid's extent: a pixel gets the same footprint in any cell, with any
-number of threads, and in C (kernels/csrc/swath.c) as in numpy.
+number of threads (kernels/csrc/swath.c).
 """
 
 import ctypes
@@ -26,13 +26,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets
 from reprojection.kernels import kernels
 from reprojection.kernels.kernels import address
 from reprojection.kernels.threads import share
 from reprojection.read.geolocation import Geolocation
-from reprojection.warp.numpy_swath import nearest_in_numpy
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -88,10 +86,6 @@ def nearest(
     """
     if not swath.cap > 0.0:
         return np.full(targets.shape, -1, np.int32)
-    if not kernels.available():
-        return nearest_in_numpy(
-            swath.lat, swath.lon, swath.scan_lines, swath.cap, targets.lat, targets.lon, candidates
-        )
     return _nearest_in_c(swath, targets, candidates, threads)
 
 
@@ -172,8 +166,6 @@ def _vectors_at(
     lat: Floats, lon: Floats, rows: npt.NDArray[np.int_], cols: npt.NDArray[np.int_]
 ) -> Floats:
     at = np.ix_(rows, cols)
-    if not kernels.available():
-        return np.stack(unit_vectors(lat[at], lon[at]))
     some_lat, some_lon = lat[at], lon[at]
     made = np.empty((3, *some_lat.shape))
     find = kernels.by_letters("sw_unit", "ppiippp")

@@ -18,10 +18,9 @@ from reprojection.grid.blocks import ProjectionKind, plan_blocks
 from reprojection.grid.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
 from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_coordinates import Chunk
-from reprojection.kernels import kernels
 from reprojection.kernels.threads import share
 from reprojection.resampling import METHODS, Method
-from reprojection.warp import c_kernels, numpy_kernels
+from reprojection.warp import c_kernels
 from reprojection.warp.warp_task import TilePixels, WarpTask
 
 Pixels = NDArray[np.integer | np.floating]
@@ -102,8 +101,7 @@ def warp(
         nearest_rule=search == "footprint",
         scale=scale,
     )
-    warper = c_kernels.Warper(task) if kernels.available() else numpy_kernels.Warper(task)
-    share(warper.run, _chunks(coordinates, _chunk_rows(task, threads)), threads)
+    share(c_kernels.Warper(task).run, _chunks(coordinates, _chunk_rows(task, threads)), threads)
     return out
 
 
@@ -182,7 +180,7 @@ def _chunk_rows(task: WarpTask, threads: int) -> int:
         lists = bool(task.by_window(Chunk(top=0, bottom=height, left=0, right=width)).any())
     else:
         lists = bool((plan.kinds == ProjectionKind.LISTED).any())
-    if lists or not kernels.available():
+    if lists:
         return BLOCK
     pieces = 4 * threads if threads > 1 else 2
     return BLOCK * max(1, int(height) // BLOCK // pieces)

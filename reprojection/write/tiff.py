@@ -232,8 +232,6 @@ def _interleaved(planes: Sequence[Pixels], *, predict: bool) -> Pixels:
     dtype = planes[0].dtype
     tile = np.empty((TILE, TILE, len(planes)), dtype)
     put = kernels.function("interleave_band", _INTERLEAVE, ctypes.c_int32)
-    if put is None:
-        return _interleaved_in_numpy(planes, tile, predict=predict)
     down, across = planes[0].shape
     for band, plane in enumerate(planes):
         # A part of a plane is a view: pass its address and the plane's row step.
@@ -250,25 +248,6 @@ _INTERLEAVE: list[kernels.CType] = [
     *_LONGS,
     *(ctypes.c_int32, ctypes.c_void_p),
 ]
-
-
-def _interleaved_in_numpy(planes: Sequence[Pixels], tile: Pixels, *, predict: bool) -> Pixels:
-    down, across = planes[0].shape
-    for band, plane in enumerate(planes):
-        tile[:down, :across, band] = plane
-    # Pixels outside the raster repeat its edge, which compresses to almost nothing.
-    tile[:down, across:] = tile[:down, across - 1 : across]
-    tile[down:] = tile[down - 1]
-    return _predicted(tile) if predict else tile
-
-
-def _predicted(tile: Pixels) -> Pixels:
-    """Replace each sample by its difference from the one to the left (TIFF 6.0, section 14)."""
-    unsigned = tile.view(f"u{tile.dtype.itemsize}")
-    out = np.empty_like(unsigned)
-    out[:, 0] = unsigned[:, 0]
-    np.subtract(unsigned[:, 1:], unsigned[:, :-1], out=out[:, 1:])
-    return out
 
 
 def _predicted_float(tile: Pixels) -> Pixels:
@@ -290,8 +269,6 @@ def _deflate(samples: Pixels) -> Packed:
     compressed with both to choose.
     """
     held = np.ascontiguousarray(samples)
-    if not kernels.available():
-        return _deflate_by_isal(held)
     rows = len(held)
     some = held[rows // 2 : rows // 2 + max(1, rows // _SAMPLED)]
     if len(_deflate_by_kernel(some)) > _LARGER * len(_deflate_by_isal(some)):
@@ -306,8 +283,6 @@ def _deflate_by_isal(samples: Pixels) -> bytes:
 
 def _deflate_by_kernel(samples: Pixels) -> Packed:
     pack = kernels.function("deflate_tile", _DEFLATE_TILE, ctypes.c_int64)
-    if pack is None:
-        raise RuntimeError("the C kernels vanished after they were found")
     head = len(_ZLIB_HEAD)
     room = samples.nbytes + samples.nbytes // 4096 + 1024
     stream = np.empty(head + room + 4, np.uint8)

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.targets import Centres
-from reprojection.kernels import kernels
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import open_granule
 from reprojection.read.qa import reasons
@@ -18,6 +17,7 @@ from reprojection.warp import from_swaths
 from reprojection.warp.footprint_shares import Shares, footprint_shares
 from reprojection.warp.from_swaths import corners_grid, squares_along
 from reprojection.warp.swath import Swath, nearest
+from tests.oracle.numpy_shares import shares_in_numpy
 from tests.reprojection.reading_samples import wrap_up
 
 SHAPE = (200, 270)
@@ -67,12 +67,16 @@ def points_grid(grid: Grid, per: int) -> Grid:
     )
 
 
-def shares_of(footprints: Swath, grid: Grid, *, threads: int = 1) -> tuple[Shares, int]:
+def shares_of(
+    footprints: Swath, grid: Grid, *, threads: int = 1, plain: bool = False
+) -> tuple[Shares, int]:
     """Shares of footprints in the pixels of a grid, and the squares of a pixel."""
     per = squares_along(footprints, grid)
     squares = corners_grid(grid, per)
     corners = Centres(squares).rows(0, squares.height)
     seen = nearest(footprints, corners)
+    if plain:
+        return shares_in_numpy(footprints, corners, seen, per, 0), per * per
     found = footprint_shares(footprints, corners, seen, per=per, begun=0, threads=threads)
     return found, per * per
 
@@ -117,16 +121,13 @@ def test_shares_of_a_regular_lattice_are_rectangles() -> None:
             assert abs(share / squares - exact) < 0.003
 
 
-def test_shares_are_the_same_without_kernels_and_in_threads(
-    swath: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_are_those_of_numpy_and_the_same_in_threads(swath: Path) -> None:
     footprints = footprints_of(swath)
     # Over the granule's corner, so that its rim is there, too.
     grid = Lattice(crs="EPSG:4326", resolution=0.2).snap((7.3, 45.6, 8.1, 46.2))
     compiled, _ = shares_of(footprints, grid)
     threads, _ = shares_of(footprints, grid, threads=2)
-    monkeypatch.setattr(kernels, "available", lambda: False)
-    plain, _ = shares_of(footprints, grid)
+    plain, _ = shares_of(footprints, grid, plain=True)
     for name in ("pixel", "footprint", "share"):
         assert np.array_equal(getattr(compiled, name), getattr(plain, name))
         assert np.array_equal(np.sort(getattr(compiled, name)), np.sort(getattr(threads, name)))

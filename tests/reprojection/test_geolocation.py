@@ -15,8 +15,8 @@ from reprojection.read.interpolation import (
     axis_weights,
     interpolate_positions,
     interpolate_values,
-    positions_in_numpy,
 )
+from tests.oracle.numpy_geolocation import positions_in_numpy
 
 SCANS = 20
 ROWS, COLUMNS = SCANS * 10, 1354
@@ -107,7 +107,6 @@ def test_coarse_pixels_keep_their_place() -> None:
     assert found_lon.max() < 180
 
 
-@pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
 @settings(max_examples=25)
 @given(
     st.floats(0, 5900),
@@ -136,7 +135,6 @@ def test_the_kernel_gives_the_reference_values(
             assert np.array_equal(one, other, equal_nan=True)
 
 
-@pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
 @pytest.mark.parametrize("place", PLACES)
 def test_single_precision_results_are_the_double_ones_rounded(place: str) -> None:
     truth = true_swath(*PLACES[place])
@@ -186,7 +184,6 @@ def test_finer_geolocation_is_thinned() -> None:
     assert np.allclose(interpolate_values(values, fine, fine), values[::2, ::2], atol=1e-4)
 
 
-@pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
 def test_results_of_another_shape_or_type_are_refused() -> None:
     truth = true_swath(300.0, 20.0)
     rows, across = maps(271)
@@ -195,7 +192,6 @@ def test_results_of_another_shape_or_type_are_refused() -> None:
             interpolate_positions(*coarse(truth, 271), rows, across, out=(wrong, wrong))
 
 
-@pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
 def test_the_scratch_room_grows_with_its_sizes() -> None:
     room = kernels.function("swathmill_geolocate_scratch", (ctypes.c_int64,) * 3, ctypes.c_int64)
     assert room is not None

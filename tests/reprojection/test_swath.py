@@ -13,17 +13,12 @@ from reprojection.grid.grids import Grid, Lattice, modis_lattice
 from reprojection.grid.orbit import SCAN_SECONDS, swath
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets, pixel_centres
-from reprojection.kernels import kernels
 from reprojection.read.geolocation import Geolocation
-from reprojection.warp.numpy_swath import nearest_in_numpy
 from reprojection.warp.swath import Swath, nearest
+from tests.oracle.numpy_swath import nearest_in_numpy
 
 Floats = npt.NDArray[np.float64]
 RADIUS_M = 6371007.181
-
-needs_kernels = pytest.mark.skipif(
-    not kernels.available(), reason="the C kernels are not built: make setup builds them"
-)
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,7 @@ class Answer:
     index: npt.NDArray[np.int64]
 
 
-def numpy_kernels(
+def compare_every_pair(
     geolocation: Geolocation, targets: Targets, candidates: npt.NDArray[np.bool_]
 ) -> Answer:
     """Compare every target with every centre, in another way than the code under test."""
@@ -161,13 +156,12 @@ def test_each_pixel_sees_the_nearest_footprint_that_reaches_it(place: str) -> No
     geolocation = granule(**PLACES[place])  # type: ignore[arg-type]
     targets = pixel_centres(around(geolocation))
     everything = np.ones(geolocation.lat.shape, bool)
-    answer = numpy_kernels(geolocation, targets, everything)
+    answer = compare_every_pair(geolocation, targets, everything)
     made = Swath.of(geolocation)
     found = in_numpy(made, targets)
     check(found, geolocation, answer, targets.lat, targets.lon)
     assert (found >= 0).mean() > 0.02
-    if kernels.available():
-        assert np.array_equal(nearest(made, targets), found)
+    assert np.array_equal(nearest(made, targets), found)
 
 
 def test_only_candidates_are_seen_and_radii_stay() -> None:
@@ -179,7 +173,7 @@ def test_only_candidates_are_seen_and_radii_stay() -> None:
     check(
         found,
         geolocation,
-        numpy_kernels(geolocation, targets, candidates),
+        compare_every_pair(geolocation, targets, candidates),
         targets.lat,
         targets.lon,
     )
@@ -195,7 +189,8 @@ def test_centres_without_geolocation_do_not_exist() -> None:
     targets = pixel_centres(around(geolocation))
     made = Swath.of(geolocation)
     found = in_numpy(made, targets)
-    check(found, geolocation, numpy_kernels(geolocation, targets, ~hole), targets.lat, targets.lon)
+    answer = compare_every_pair(geolocation, targets, ~hole)
+    check(found, geolocation, answer, targets.lat, targets.lon)
     assert np.array_equal(nearest(made, targets), found)
 
 
@@ -223,7 +218,6 @@ def test_a_granule_that_lies_nowhere_says_nothing() -> None:
     assert (nearest(Swath.of(geolocation), targets) == -1).all()
 
 
-@needs_kernels
 def test_a_stray_coordinate_claims_no_more_than_four_footprints() -> None:
     geolocation = granule(at=800.0, pixels=np.arange(0, 1354, 6.0))
     made = Swath.of(geolocation)
@@ -234,7 +228,6 @@ def test_a_stray_coordinate_claims_no_more_than_four_footprints() -> None:
     assert (calm != stray).mean() < 0.02
 
 
-@needs_kernels
 @settings(max_examples=25)
 @given(
     top=st.integers(0, 39),
@@ -269,7 +262,6 @@ CORNER = (1415, -9908)
 _CACHE: list[npt.NDArray[np.int32]] = []
 
 
-@needs_kernels
 def test_many_blocks_and_few_agree_on_a_modis_tile() -> None:
     """A grid wide enough to be cut, against its quarters and against numpy on a strip."""
     geolocation = granule(at=800.0, scans=60, pixels=np.arange(0, 1354.0, 2.0))

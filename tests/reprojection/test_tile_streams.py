@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprojection.kernels import kernels
 from reprojection.write import tiff
 
 Tile = npt.NDArray[np.generic]
-
-pytestmark = pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
 
 
 def comes_back(tile: Tile) -> int:

@@ -13,11 +13,11 @@ from modis.tile import TILE_SIZE
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.crs import MODIS_SINUSOIDAL
-from reprojection.grid.grids import Grid, Lattice, modis_lattice, modis_tile_grid
-from reprojection.kernels import kernels
+from reprojection.grid.grids import Grid, Lattice, modis_lattice
 from reprojection.resampling import METHODS
-from reprojection.warp import numpy_kernels
+from reprojection.warp import c_kernels
 from reprojection.warp.warp import SourceTile, warp
+from tests.oracle import numpy_kernels
 from tests.reprojection.warp_samples import FILL, noisy, smooth, source, target, tile
 
 WEST, EAST = tile(17, 3), tile(18, 3)
@@ -71,8 +71,6 @@ def test_pixels_do_not_depend_on_bounds_threads_or_order(method: str, grid: Grid
 def test_numpy_and_compiled_kernels_agree_bit_for_bit(
     method: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not kernels.available():
-        pytest.skip("the C kernels are not built")
     fill = 255 if dtype == "uint8" else FILL
     sources = pair(dtype if dtype == "uint8" else "int16")
     sources = [SourceTile(bands=[s.bands[0].astype(dtype)], grid=s.grid) for s in sources]
@@ -83,7 +81,7 @@ def test_numpy_and_compiled_kernels_agree_bit_for_bit(
     ):
         compiled = warp(sources, grid, method, fill=fill)  # type: ignore[arg-type]
         with monkeypatch.context() as patched:
-            patched.setattr(kernels, "available", lambda: False)
+            patched.setattr(c_kernels, "Warper", numpy_kernels.Warper)
             plain = warp(sources, grid, method, fill=fill)  # type: ignore[arg-type]
         assert compiled.tobytes() == plain.tobytes()
 
@@ -393,8 +391,3 @@ def test_sources_off_one_lattice_are_refused() -> None:
         warp([source(EAST, noisy(EAST, 1)), source(shifted, noisy(EAST, 2))], TARGETS[0], fill=FILL)
     with pytest.raises(GridError, match="nothing to warp"):
         warp([], TARGETS[0], fill=FILL)
-
-
-def test_the_fallback_is_the_numpy_warper() -> None:
-    assert hasattr(numpy_kernels, "Warper")
-    assert modis_tile_grid(0, 0, 1000).height == 1200

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from reprojection.errors import BadFormatError
 from reprojection.read.raster import Band, Raster
 from reprojection.write import tiff
-from reprojection.write.overviews import averaged, averaged_in_numpy
+from reprojection.write.overviews import averaged
 from reprojection.write.picture import write_png
 from reprojection.write.write import Compression, open_raster, read_raster, write_cog
+from tests.oracle.numpy_overviews import averaged_in_numpy
 from tests.reprojection.raster_samples import classes, hills, plain
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from reprojection.kernels import kernels
 from swathmill import diagnosis
 from swathmill.commands.options import stack_options, with_some_source
 from swathmill.commands.up import archive_warning, run_until_interrupted
@@ -272,14 +273,16 @@ def test_a_worker_without_the_kernels_refuses_to_start(tmp_path: Path) -> None:
     assert "Install Swathmill's wheel for this machine" in reason
 
 
-def test_doctor_says_that_an_installation_without_kernels_is_slow(
+def test_doctor_says_that_an_installation_lacks_the_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert diagnosis.kernels_finding().verdict is diagnosis.Verdict.GOOD
-    monkeypatch.setattr("reprojection.kernels.kernels.available", lambda: False)
+    monkeypatch.setenv("SWATHMILL_KERNELS", "none")
+    kernels.library.cache_clear()
     finding = diagnosis.kernels_finding()
+    kernels.library.cache_clear()
     assert finding.verdict is diagnosis.Verdict.FAULT
-    assert "slow" in finding.found
+    assert "nothing is reprojected" in finding.found
     assert "workers do not start" in finding.found
     assert "make kernels" in finding.remedy
 

@@ -10,6 +10,8 @@ from functools import partial
 import structlog
 from pydantic import SecretStr
 
+from reprojection.errors import KernelsAbsentError
+from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.service import exits, logs
 from tasks.settings import Settings, WrongSettingError, read_settings
@@ -22,12 +24,7 @@ from worker.sandbox.makers import reading_tier
 from worker.sandbox.messages import ChildSettings
 from worker.slots import attempt
 from worker.slots.fitness_watch import FitnessWatch, test_once
-from worker.slots.service import (
-    KernelsAbsentError,
-    cache_folder,
-    refuse_without_kernels,
-    worker_name,
-)
+from worker.slots.service import cache_folder, worker_name
 
 _GB = 10**9
 # By which a platform gives a process an identity, or a secret to get one.
@@ -39,7 +36,7 @@ def main() -> int:
     try:
         settings = read_settings()
         refuse_secrets(settings)
-        refuse_without_kernels()
+        kernels.library()  # without it a task could only fail
         start_forkserver(("tasks.service.azure_clients", *PRELOADED))
         name = worker_name(settings)
         logs.configure(settings.log_level, process="runner", worker=name)

@@ -17,6 +17,7 @@ from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
+from reprojection.errors import KernelsAbsentError
 from reprojection.kernels import kernels
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import ReduceSpec
@@ -44,10 +45,6 @@ _GB = 10**9
 _PULSE_SECONDS = 0.02
 
 
-class KernelsAbsentError(Exception):
-    """The C kernels are absent: without them the same task gives files of other bytes."""
-
-
 def main() -> int:
     """Run a worker until SIGTERM or SIGINT; return the exit code."""
     # In a container the worker is root; the sandbox confines user code.
@@ -57,7 +54,7 @@ def main() -> int:
         collector = telemetry.read_collector()
         forget_secrets()  # those who run programs of others get what they need in messages
         name = worker_name(settings)
-        refuse_without_kernels()
+        kernels.library()  # without it a task could only fail
         # Before any thread, any client and any logging to a pipe that a fork would share.
         start_forkserver((*storage_modules(settings), *PRELOADED))
         logs.configure(settings.log_level, process="worker", worker=name)
@@ -177,15 +174,6 @@ def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
     redis = RedisWatch(settings.redis_url.get_secret_value(), supervisor.runtime.clock.monotonic)
     redis.start()
     serve_probes(settings, metrics.probe_answers(supervisor, heartbeat, redis))
-
-
-def refuse_without_kernels() -> None:
-    """Raise KernelsAbsentError without them: equal tasks must give equal bytes on every worker."""
-    if not kernels.available():
-        raise KernelsAbsentError(
-            "the C kernels are absent, and without them its files would differ from those of other "
-            f"workers. {kernels.REMEDY}"
-        )
 
 
 def worker_name(settings: Settings) -> str:

@@ -1,6 +1,6 @@
 """Every kernel in plain numpy, with the same values as the compiled ones, bit for bit.
 
-They are the reference for the tests, and run where the C library is not built. Pixels of 8 and 16
+They are the reference for the tests. Pixels of 8 and 16
 bits and float32 are weighted in float32, the others in float64, in the order written here.
 """
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from reprojection.grid import pixel_coordinates
 from reprojection.grid.crs import Floats
-from reprojection.warp.numpy_windows import windows
 from reprojection.warp.source_array import Mosaic, Pixels, Reals, finish, is_valid, working_type
 from reprojection.warp.warp_task import WarpTask
+from tests.oracle.numpy_windows import windows
 
 
 def nearest(mosaic: Mosaic, at: Floats) -> Pixels:
@@ -98,7 +98,7 @@ def keys_weights(t: Reals, work: type[np.float32] | type[np.float64]) -> list[Re
 
 
 class Warper:
-    """A warp in numpy, chunk by chunk; the counterpart of `compiled.Warper`."""
+    """A warp in numpy, chunk by chunk; the counterpart of `reprojection.warp.c_kernels.Warper`."""
 
     def __init__(self, task: WarpTask) -> None:
         self._task = task
