@@ -160,8 +160,8 @@ test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real gran
 	    $(PYTEST_ARGS)
 
 .PHONY: test-pythons
-test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): quick tests, the sample request
-	@sh tools/test-pythons.sh
+test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): quick tests, the sample request (NEWEST=yes: the newest)
+	@NEWEST=$(NEWEST) sh tools/test-pythons.sh
 
 .PHONY: wheel
 wheel: setup $(STAMP)/supply ## Build the wheel, the source distribution and their bill of materials from the last commit, into dist

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Try Swathmill on the other Pythons of this machine, side by side: quick tests without servers, then the sample
-# request through all phases, reduction included. Each has a virtual environment of its own, from the locks.
+# request through all phases, reduction included. NEWEST=yes: the newest alone. Each has a virtual environment of its own, from the locks.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -41,7 +41,7 @@ while read -r version program; do
     echo "Python $version: $program"
     install "$minor" "$program" &
 done <<EOF
-$(sh tools/list-pythons.sh)
+$(sh tools/list-pythons.sh | if [ "${NEWEST:-}" = yes ]; then tail -n 1; else cat; fi)
 EOF
 wait
 [ -n "$others" ] || { echo "There is no other Python of 3.11 or newer than the main environment's ($main)."; exit 0; }

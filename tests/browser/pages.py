@@ -37,3 +37,34 @@ def faultless_page(
     heard = list(complaints)
     page.close()
     assert heard == []
+
+
+UNREADABLE = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0.9) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const node of document.querySelectorAll("main *, header *, footer *")) {
+    const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
+    if (!own || node.closest("svg") || !node.offsetParent) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) bad.push(`${node.tagName} ${node.className} ${contrast.toFixed(2)}`);
+  }
+  return [...new Set(bad)];
+}"""
+
+
+def misfits(page: Page) -> list[str]:
+    """Say what of a page is wider than its window, or has too little contrast to be read."""
+    over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    wide = [f"{over} pixels wider than its window"] if over > 0 else []
+    return [f"{page.url}: {one}" for one in [*wide, *page.evaluate(UNREADABLE)]]

@@ -17,6 +17,7 @@ from tasks.requests import request_operations
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount, Preparation
 from tasks.storage.clock import SystemClock
+from tests.browser.pages import misfits
 from tests.portal.scripted import (
     LivePortal,
     live_portal,
@@ -107,8 +108,13 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
 
 
 @pytest.fixture(
-    params=[pytest.param(("light", 1280), marks=pytest.mark.proof), ("dark", 360)],
-    ids=["light", "dark, a phone"],
+    params=[
+        ("dark", 360),
+        pytest.param(("light", 360), marks=pytest.mark.proof),
+        pytest.param(("light", 1280), marks=pytest.mark.proof),
+        pytest.param(("dark", 1600), marks=pytest.mark.proof),
+    ],
+    ids=lambda one: f"{one[0]}, {one[1]}",
     scope="module",
 )
 def page(
@@ -128,10 +134,10 @@ def page(
 
 
 def faults(page: Page) -> list[str]:
-    """What axe finds on the page as it is now."""
+    """What axe finds on the page as it is now, and what does not fit or cannot be read."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found: list[str] = page.evaluate(RUN)
-    return [f"{page.url}: {one}" for one in found]
+    return [*(f"{page.url}: {one}" for one in found), *misfits(page)]
 
 
 def test_no_page_has_a_fault(page: Page, portal: tuple[LivePortal, dict[str, str]]) -> None:

@@ -9,20 +9,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
-from tasks.bag.categories import Category
-from tasks.bag.model import Phase, RequestState
+from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tasks.operators.manager_lease import Acting, ManagerWatch
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
-from tasks.requests.request_table import PhaseCount, Preparation
+from tasks.requests.request_table import Preparation
 from tests.browser.pages import faultless_page
 from tests.portal.scripted import (
     LivePortal,
     ScriptedManager,
     live_portal,
     live_runtime,
-    put_failed_task,
     put_result,
     raster_bytes,
     set_row,
@@ -306,65 +304,6 @@ def test_a_page_that_is_not_seen_follows_nothing(
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    [
-        ("light", 360),
-        pytest.param("dark", 1600, marks=pytest.mark.proof),
-        pytest.param("dark", 360, marks=pytest.mark.proof),
-        pytest.param("light", 1600, marks=pytest.mark.proof),
-    ],
-)
-def test_no_page_is_wider_than_its_window_and_text_can_be_read(
-    chromium: Browser,
-    portal: LivePortal,
-    runtime: Runtime,
-    tmp_path: Path,
-    width: int,
-    scheme: str,
-) -> None:
-    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
-    key = put_failed_task(
-        runtime, name, "MCD15A2.A2012001.h17v03.005.2012.hdf", (Category.UNKNOWN,)
-    )
-    put_result(runtime, name, "MCD15A2.005/Lai_1km", "a" * 60 + ".tif", raster_bytes(tmp_path))
-    planned = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
-    days = Preparation(done=12, total=121, unit="days")
-    set_row(runtime, planned, state=RequestState.PLANNING, preparation=days)
-    phases = {Phase.COLLECTION: PhaseCount(total=2, done=1, failed=1)}
-    set_row(runtime, name, state=RequestState.GAPS, ended=1e9, delivered=1, phases=phases)
-    context = chromium.new_context(
-        viewport=ViewportSize(width=width, height=900),
-        color_scheme="dark" if scheme == "dark" else "light",
-    )
-    page = context.new_page()
-    page.goto(portal.link(role="operator"))
-    for path in (
-        "/",
-        "/new",
-        f"/new?again={name}",
-        f"/requests/{name}",
-        f"/requests/{planned}",
-        f"/requests/{name}/view/MCD15A2.005/Lai_1km/{'a' * 60}.tif",
-        f"/tasks/{key}",
-        "/operations",
-        "/operations/executions",
-        "/operations/attempts",
-        "/operations/costs",
-        "/operations/kills",
-        "/operations/actions",
-        "/operations/act?action=pause+phase&subject=collection",
-        "/docs",
-        "/nowhere",
-    ):
-        page.goto(portal.url + path)
-        page.wait_for_load_state("networkidle")
-        overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        assert overflow <= 0, path
-        assert page.evaluate(UNREADABLE) == [], path
-    context.close()
-
-
 @pytest.mark.parametrize("width", [360, *WIDER])
 def test_the_table_of_everybodys_requests_stays_in_its_card(
     chromium: Browser, portal: LivePortal, runtime: Runtime, width: int
@@ -406,30 +345,6 @@ def test_the_newest_results_come_with_their_pictures_to_an_open_page(
         expect(
             page.get_by_role("heading", name="MCD15A2.005.Lai_1km.2012-02-01.tif")
         ).to_be_visible()
-
-
-UNREADABLE = """() => {
-  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const ground = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour.length < 4 || colour[3] > 0.9) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const bad = [];
-  for (const node of document.querySelectorAll("main *, header *, footer *")) {
-    const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
-    if (!own || node.closest("svg") || !node.offsetParent) continue;
-    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) bad.push(`${node.tagName} ${node.className} ${contrast.toFixed(2)}`);
-  }
-  return [...new Set(bad)];
-}"""
 
 
 def test_a_notice_is_put_in_its_place_only_when_it_has_changed(

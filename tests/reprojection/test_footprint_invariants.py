@@ -157,7 +157,7 @@ def check(seed: int) -> int:
 
 
 def test_invariants_of_some_swaths() -> None:
-    assert sum(check(seed) for seed in range(60)) > 500
+    assert sum(check(seed) for seed in range(20)) > 150
 
 
 @pytest.mark.proof
