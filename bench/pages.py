@@ -25,8 +25,8 @@ from pathlib import Path
 
 import httpx
 
-from portal.core import tokens
-from portal.core.identity import COOKIE
+from portal.serving import tokens
+from portal.serving.identity import COOKIE
 from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec

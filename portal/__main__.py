@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from portal.app import create_app
 from portal.http_server import server_config
-from portal.web.context import Portal
+from portal.serving.portal import Portal
 from processes.ready import say_ready
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
@@ -71,7 +71,7 @@ def _raise_file_limit() -> None:
 def _observed(settings: Settings, runtime: Runtime) -> FastAPI:
     """Build the portal, and answer probes. Raises ValueError and WrongSettingError."""
     # Only where it is used: it takes part of the time in which a process starts.
-    from portal.core.metrics import PortalMetrics
+    from portal.operations.metrics import PortalMetrics
     from tasks.service.probes import serve_probes
 
     metrics = PortalMetrics()

@@ -9,16 +9,17 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
-from starlette.middleware.sessions import SessionMiddleware
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portal.core import openid
-from portal.core.board import Board
-from portal.core.caller_limits import CallLimit
-from portal.core.holdings import KnownHoldings
-from portal.core.identity import find_person
-from portal.core.problems import (
+from portal.accounts import session_page
+from portal.description.openapi import describe
+from portal.features import FEATURES
+from portal.serving.caller_limits import CallLimit
+from portal.serving.identity import find_person
+from portal.serving.pages import STATIC, Pages
+from portal.serving.portal import Portal
+from portal.serving.problems import (
     ForbiddenError,
     Problem,
     TooManyError,
@@ -27,52 +28,13 @@ from portal.core.problems import (
     register_problems,
     wants_page,
 )
-from portal.core.repeats import Repeats
-from portal.core.results import ResultIndex
-from portal.core.sending import Compressed, OpenToPages, Unchanged
-from portal.core.sign_in_mail import SignInDesk
-from portal.core.stac import StacIndex
-from portal.core.traffic import Counting, Traffic
-from portal.core.watching import RequestWatch
-from portal.web import (
-    actions_page,
-    api,
-    copies,
-    docs_page,
-    executions_page,
-    groups,
-    health,
-    map_page,
-    openapi,
-    operations_page,
-    packages_api,
-    packages_page,
-    processes_api,
-    rasters_api,
-    rasters_page,
-    region_page,
-    request_page,
-    retries,
-    runs,
-    session_page,
-    sharing,
-    stac_api,
-    standards,
-    submit_page,
-    takeaway,
-    task_page,
-    tokens,
-    zarr_api,
-)
-from portal.web.context import Portal
-from portal.web.openapi import describe
-from portal.web.pages import STATIC, Pages
-from portal.web.pictures import Pictures
+from portal.serving.repeated_calls import Repeats
+from portal.serving.sending import Compressed, OpenToPages, Unchanged
+from portal.serving.traffic import Counting, Traffic
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.messages.redis_watch import RedisWatch
 from tasks.operators.manager_lease import ManagerWatch
-from tasks.packages.packages import Packages
 from tasks.service.sources import is_sample
 from tasks.settings import Settings
 from tasks.storage.store import LocalStore
@@ -107,47 +69,10 @@ HEADERS = {
 HTTPS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 """Where the portal's address is HTTPS. Other names below its host are not told."""
 _WEEK = 7 * 86400
-_ROUTERS = (
-    api.router,
-    sharing.router,
-    groups.api,
-    takeaway.router,
-    copies.router,
-    zarr_api.router,
-    retries.api,
-    packages_api.router,
-    rasters_api.router,
-    runs.api,
-    operations_page.api,
-    actions_page.api,
-    standards.root,
-    standards.router,
-    processes_api.router,
-    stac_api.router,
-    health.router,
-    health.pages,
-    session_page.router,
-    tokens.pages,
-    tokens.api,
-    submit_page.router,
-    region_page.router,
-    packages_page.router,
-    rasters_page.router,
-    retries.pages,
-    map_page.router,
-    sharing.pages,
-    groups.pages,
-    request_page.router,
-    task_page.router,
-    runs.pages,
-    operations_page.pages,
-    executions_page.pages,
-    actions_page.pages,
-    docs_page.router,
-    openapi.router,
-)
 # Not included as routers: a call would be matched with a router's routes twice, and wrapped again.
-_ROUTES = tuple(route for router in _ROUTERS for route in router.routes)
+_ROUTES = tuple(
+    route for feature in FEATURES for router in feature.routers for route in router.routes
+)
 
 
 def create_app(
@@ -168,23 +93,13 @@ def create_app(
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
     redis = RedisWatch(settings.redis_url.get_secret_value(), runtime.clock.monotonic)
-    results = ResultIndex()
     stopping = threading.Event()
     portal = Portal(
         settings=settings,
         runtime=runtime,
-        local_packages=Packages.of(settings),
-        holdings=KnownHoldings(runtime),
         pages=Pages(runtime.clock, manager, redis, sample=is_sample(settings)),
-        results=results,
-        stac=StacIndex(results),
-        pictures=Pictures(),
-        board=Board(runtime),
         manager=manager,
         redis=redis,
-        desk=SignInDesk(runtime, settings),
-        provider=openid.provider(settings),
-        watch=RequestWatch(runtime, stopping),
         stopping=stopping,
     )
     app.state.settings = settings
@@ -200,18 +115,10 @@ def create_app(
     app.openapi = description  # type: ignore[method-assign] # as FastAPI's documentation has it
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    if portal.provider is not None:
-        from portal.web import openid_page
-
-        app.include_router(openid_page.router)
-        app.add_middleware(
-            SessionMiddleware,
-            secret_key=f"{settings.secret.get_secret_value()} sign-in",
-            session_cookie="swathmill_sign_in",
-            path=openid_page.PATH,
-            max_age=600,
-            https_only=settings.portal_url.startswith("https://"),
-        )
+    for feature in FEATURES:
+        if feature.state is not None:
+            portal.state(feature.state)
+        feature.begin(app, portal)
 
     def refusal(request: Request, error: TooManyError) -> Response:
         problem = problem_of(error)

@@ -1,6 +1,6 @@
 """Give commands access to a portal: this machine's through its data folder, others by token."""
 
-from portal.core import tokens
+from portal.serving import tokens
 from swathmill.client import Client
 from swathmill.errors import ApiError, ArgumentError, StackError
 from swathmill.stack import storage

@@ -3,7 +3,7 @@
 Titles, names, messages, and what programs print come from outside. Control characters (C0, C1),
 marks of direction, characters without width, private, unassigned and half code points are shown as
 escapes, such as `\\x9b` or `\\u202e`. All else stays, in any script. This is done where text
-leaves: on pages (`portal/web/pages.py`), in mails, on terminals, in logs of attempts.
+leaves: on pages (`portal/serving/pages.py`), in mails, on terminals, in logs of attempts.
 """
 
 import json

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from bench.chaos.documents import Document
 from bench.chaos.journal import Journal
-from portal.core.tokens import Role
+from portal.serving.tokens import Role
 from swathmill.access import api_token
 from swathmill.client import Client
 from swathmill.errors import ApiError, RefusedError

@@ -34,8 +34,8 @@ from bench.portal.crowd import READY, Order
 from bench.request import granules, meter
 from bench.request.cases import cases, on_a_new_grid
 from bench.request.ours import RunningStack, stack
-from portal.core import tokens
-from portal.core.identity import COOKIE
+from portal.serving import tokens
+from portal.serving.identity import COOKIE
 from processes.parents import become_subreaper
 from swathmill.access import LOCAL_OWNER
 from swathmill.stack.folder import DataFolder

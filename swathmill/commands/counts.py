@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from portal.core.quantities import size_text
+from portal.serving.quantities import size_text
 
 
 class WindowCounts(BaseModel):

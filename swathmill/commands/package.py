@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from portal.core.quantities import size_text
+from portal.serving.quantities import size_text
 from swathmill import package_kit
 from swathmill.access import client_for
 from swathmill.client import PackageVersion, SharedPackage

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from portal.core.quantities import size_text
+from portal.serving.quantities import size_text
 from swathmill.access import client_for
 from swathmill.client import RasterVersion
 from swathmill.commands.options import (

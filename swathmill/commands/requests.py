@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 
-from portal.core.quantities import size_text
+from portal.serving.quantities import size_text
 from swathmill.access import client_for
 from swathmill.client import Client, RequestStatus, ResultFile
 from swathmill.commands.counts import Counts, lines_of

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from portal.core.tokens import LONGEST_OWNER, Role
+from portal.serving.tokens import LONGEST_OWNER, Role
 from swathmill.access import sign_in_link, signing_key
 from swathmill.commands.backup import open_storage
 from swathmill.commands.options import (

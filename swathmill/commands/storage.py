@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import typer
 from rich.table import Column, Table
 
-from portal.core.quantities import size_text
+from portal.serving.quantities import size_text
 from service_manager.options import ManagerOptions
 from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why

@@ -8,7 +8,7 @@ import typer
 
 from archives.fetch.files import LocalFiles
 from modis.formats import GRANULE_SUFFIXES
-from portal.core.tokens import Role
+from portal.serving.tokens import Role
 from swathmill.access import sign_in_link
 from swathmill.commands.options import (
     DataOption,

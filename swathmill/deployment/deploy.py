@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 from archives.fetch.proxies import ProxiedTransport
-from portal.core import tokens
+from portal.serving import tokens
 from swathmill.deployment import entra
 from swathmill.deployment.az import Az, row, rows
 from swathmill.deployment.choices import Choices

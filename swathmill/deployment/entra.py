@@ -83,7 +83,7 @@ def _settings(az: Az, choices: Choices, application: str) -> dict[str, str]:
 def lead_back(az: Az, sign_in: SignIn, portal_url: str) -> None:
     """Let the provider lead people back to the portal, whose address is known once it is there."""
     # Importing the portal's pages takes longer than telling the help of all commands.
-    from portal.web.openid_page import BACK
+    from portal.accounts.openid_page import BACK
 
     back = f"{portal_url}{BACK}"
     az.ask("ad", "app", "update", "--id", sign_in.application, "--web-redirect-uris", back)

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from portal.core import tokens
+from portal.serving import tokens
 from reprojection.sample.sample import write_sample_archive
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from portal.core import tokens
+from portal.serving import tokens
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack import ports
 from swathmill.stack.redis_server import RedisServer

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from playwright.sync_api import Browser, BrowserContext, Error, expect, sync_playwright
 
-from portal.web.pages import STATIC
+from portal.serving.pages import STATIC
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.browser]
 def test_results_are_copied_by_the_page(
     chromium: Browser, s3_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portal.web.copies.SECONDS", 0.0)  # a call for each file
+    monkeypatch.setattr("portal.elsewhere.copies_api.SECONDS", 0.0)  # a call for each file
     address = f"http://localhost:{s3_port}"
     there = s3fs.S3FileSystem(key="k", secret="s", endpoint_url=address)
     there.mkdir("pages")
@@ -27,7 +27,7 @@ def test_results_are_copied_by_the_page(
         put_result(runtime, request, "MCD15A2.005", name, name.encode())
     set_row(runtime, request, state=RequestState.COMPLETE, delivered=3, outputs=3, ended=1.0)
     # The page offers Amazon's S3: the test's stands in for it.
-    monkeypatch.setattr("portal.core.copying.AMAZON", address)
+    monkeypatch.setattr("portal.elsewhere.copies.AMAZON", address)
     made = settings(copy_hosts=f"localhost:{s3_port}, 127.0.0.0/8, ::1/128")
     with live_portal(runtime, made) as portal:
         page = chromium.new_page(viewport={"width": 1000, "height": 900})

@@ -29,8 +29,8 @@ from archives.formats.umm import collection_of, record_of
 from archives.kinds import laads
 from modis.collection import Collection
 from modis.granule_name import parse_granule_name
-from portal.core.datetimes import Interval
-from portal.core.problems import BadCallError
+from portal.serving.problems import BadCallError
+from portal.standards.datetimes import Interval
 from reprojection.errors import GridError, UnreadableGranuleError
 from reprojection.read.hdf4_data import DamagedStreamError, StoredData
 from reprojection.read.structmetadata import parse_structure

@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "infra" / "monitoring"
 SOURCES = [
-    ROOT / "portal" / "core" / "metrics.py",
+    ROOT / "portal" / "operations" / "metrics.py",
     ROOT / "service_manager" / "leader" / "metrics.py",
     ROOT / "worker" / "slots" / "metrics.py",
     ROOT / "worker" / "pool" / "metrics.py",

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import structlog
 
-from portal.core import tokens
+from portal.serving import tokens
+from tests.portal.deliveries import ADA, deliver
 from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
-from tests.portal.test_standards import ADA, deliver
 
 LAYER = "Lai_1km"
 REGION = {

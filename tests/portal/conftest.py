@@ -5,8 +5,19 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
-from tests.portal.scripted import LivePortal, live_portal, live_runtime, raster_bytes, settings
+from tests.portal.deliveries import LAI
+from tests.portal.scripted import (
+    LivePortal,
+    live_portal,
+    live_runtime,
+    put_result,
+    raster_bytes,
+    set_row,
+    settings,
+)
+from tests.portal.submissions import submitted
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +44,13 @@ def portal(runtime: Runtime) -> Iterator[LivePortal]:
 def raster(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A small COG."""
     return raster_bytes(tmp_path_factory.mktemp("raster"))
+
+
+@pytest.fixture
+def mapped(runtime: Runtime, raster: bytes) -> str:
+    name = submitted(runtime)
+    for day in ("2012-01-01", "2012-01-09"):
+        put_result(runtime, name, LAI, f"MCD15A2.005.Lai_1km.{day}.tif", raster)
+        put_result(runtime, name, LAI, f"MCD15A2.005.Lai_1km.{day}.json", b"{}")
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=2, delivered=2, ended=1e9)
+    return name

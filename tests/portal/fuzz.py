@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from portal.core import tokens
-from portal.core.tokens import Role
+from portal.serving import tokens
+from portal.serving.tokens import Role
 from service_manager.leader.leadership import Leadership
 from tasks.bag.categories import Category
 from tasks.requests import request_operations

@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 
 from portal.app import create_app
-from portal.core import tokens
-from portal.core.caller_limits import CallerLimits
-from portal.core.identity import COOKIE
+from portal.serving import tokens
+from portal.serving.caller_limits import CallerLimits
+from portal.serving.identity import COOKIE
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule

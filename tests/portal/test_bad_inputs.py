@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from portal.core import tokens
+from portal.serving import tokens
 from swathmill import cli
 from tasks.bag.runtime import Runtime
 from tasks.holdings import holdings

@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from portal.web.pages import STATIC
+from portal.serving.pages import STATIC
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_result, set_row

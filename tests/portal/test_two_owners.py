@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from portal.app import _ROUTES
 from tasks.bag.categories import Category
 from tasks.requests import request_operations
+from tests.portal.deliveries import ADA, BEN, deliver, header
 from tests.portal.scripted import (
     LivePortal,
     client_of,
@@ -24,7 +25,6 @@ from tests.portal.scripted import (
     settings,
 )
 from tests.portal.submissions import submitted
-from tests.portal.test_standards import ADA, BEN, deliver, header
 
 RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-01.tif"
 LAYER = "layer=MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km"

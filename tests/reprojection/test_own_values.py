@@ -167,8 +167,8 @@ _OURS = {  # rasters that Swathmill wrote
     "worker/phases/group.py",
     "worker/phases/netcdf.py",
     "worker/phases/valid_pixels.py",
-    "portal/web/picture_reading.py",
-    "portal/core/takeaway.py",
+    "portal/results/picture_reading.py",
+    "portal/elsewhere/takeaway.py",
     "swathmill/package_kit.py",
     "swathmill/job.py",
 }

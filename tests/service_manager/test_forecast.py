@@ -1,6 +1,6 @@
 """What a request is expected to take, through the manager: similar work is an estimate."""
 
-from portal.core.expected import Expected
+from portal.serving.expected import Expected
 from tasks.bag.model import RequestState
 from tasks.bag.spec import GridSpec, Input, MosaicSpec
 from tasks.requests import request_operations

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from portal.core import tokens
+from portal.serving import tokens
 from swathmill import cli
 from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 

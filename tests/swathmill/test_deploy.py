@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from portal.core import tokens
+from portal.serving import tokens
 from swathmill import cli
 from swathmill.deployment.az import Az
 from swathmill.deployment.choices import Choices, read_settings_given

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from portal.core import tokens
+from portal.serving import tokens
 from reprojection.read.window_time import WindowTime
 from reprojection.write.write import write_cog
 from swathmill import AsyncClient, AsyncJob, Client, Job, read_raster

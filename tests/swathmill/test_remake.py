@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from archives.kinds.folder import FolderArchive
-from portal.core.explaining import Explainer, granules_of
-from portal.core.results import ResultFile
+from portal.results.explanations import Explainer, granules_of
+from portal.results.result_files import ResultFile
 from reprojection.explain.explain import explain
 from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline

@@ -11,8 +11,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from portal.core import answers, tokens
-from portal.core.expected import Expected
+from portal.requests import answers
+from portal.results.answers import GapAnswer
+from portal.serving import tokens
+from portal.serving.expected import Expected
 from reprojection.read.completeness import Completeness, Missing
 from swathmill.cli import application
 from swathmill.client import Client, Failure, Gap, PhaseProgress, RequestStatus
@@ -131,7 +133,7 @@ def test_a_paused_request_says_so_everywhere(runtime: Runtime, portal: LivePorta
 def test_the_client_keeps_all_that_the_portal_answers_of_a_request() -> None:
     assert answers.RequestAnswer.model_fields.keys() - RequestStatus.model_fields.keys() == set()
     assert answers.FailureAnswer.model_fields.keys() - Failure.model_fields.keys() == set()
-    assert answers.GapAnswer.model_fields.keys() - Gap.model_fields.keys() == set()
+    assert GapAnswer.model_fields.keys() - Gap.model_fields.keys() == set()
     assert answers.PhaseAnswer.model_fields.keys() - PhaseProgress.model_fields.keys() == set()
 
 
@@ -290,7 +292,7 @@ def test_a_dry_run_says_of_time_and_cost_what_the_page_says(
     def count(_: Runtime, name: str, *_args: object, **_more: object) -> RequestRow:
         return set_row(runtime, name, state=RequestState.PREVIEWED, preview=counted)
 
-    monkeypatch.setattr("portal.web.api.wait_for_preview", count)
+    monkeypatch.setattr("portal.requests.api.wait_for_preview", count)
     document = tmp_path / "request.json"
     document.write_text(json.dumps(DOCUMENT))
     said = run("submit", str(document), "--dry-run").stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from modis.yaml_text import dump_yaml
-from portal.core.documents import decode
+from portal.serving.documents import decode
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageError, load_package
 from tasks.plain_text import NotUtf8Error, decoded

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from portal.core.packages import push
+from portal.uploads.packages import push
 from tasks.bag.runtime import memory_runtime
 from tasks.packages.package_uploads import Upload, repack
 from tasks.packages.packages import PackageError, Packages, blob_of, unpack, unpack_environment

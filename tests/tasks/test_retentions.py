@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.core import tokens
-from portal.core.tokens import Use
+from portal.serving import tokens
+from portal.serving.tokens import Use
 from tasks.accounts import reader_links, session_table, sign_in_links
 from tasks.accounts.token_table import Scope, TokenTable, make_token
 from tasks.requests import outbox
@@ -61,10 +61,11 @@ LISTED = {
     "service_manager/storage/worth.py::_DAY": UNIT,
     "service_manager/storage/worth.py::_MONTH": UNIT,
     "portal/app.py::_WEEK": UNIT,
-    "portal/core/caller_limits.py::HOUR": "tests/portal/test_caller_limits.py::"
+    "portal/serving/caller_limits.py::HOUR": "tests/portal/serving/test_caller_limits.py::"
     "test_the_limits_are_those_of_the_settings",
-    "portal/core/tokens.py::LIFETIMES": HERE + "test_what_is_signed_is_good_until_its_last_second",
-    "portal/core/sign_in_mail.py::HOUR": "tests/portal/test_mail_links.py::"
+    "portal/serving/tokens.py::LIFETIMES": HERE
+    + "test_what_is_signed_is_good_until_its_last_second",
+    "portal/accounts/sign_in_mail.py::HOUR": "tests/portal/accounts/test_mail_links.py::"
     "test_mails_are_bounded_and_the_bound_does_not_say_who_is_known",
     "worker/files/cache.py::_ABANDONED": HERE + "test_hours_after_which_leftovers_go",
     "worker/files/partials.py::_OLD": HERE + "test_a_download_that_was_cut_stays_for_a_week",

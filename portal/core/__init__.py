@@ -1,1 +1,0 @@
-"""What the portal knows and does, without its pages and addresses."""

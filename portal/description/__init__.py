@@ -1,0 +1,1 @@
+"""The description of the HTTP API, for programs and as a page."""

@@ -1,0 +1,1 @@
+"""Results outside the portal: copies to other storage, Zarr stores, takeaway texts."""

@@ -1,0 +1,26 @@
+"""Copies of results, Zarr stores, and the texts that go with results."""
+
+from functools import partial
+
+from fastapi import FastAPI
+
+from portal.elsewhere import copies_api, takeaway_api, zarr_api
+from portal.elsewhere.state import Elsewhere
+from portal.results.state import Results
+from portal.serving.portal import Feature, Portal
+
+
+def _begin(_app: FastAPI, portal: Portal) -> None:
+    """Add the texts to ZIPs of results."""
+    portal.state(Results).beside.append(partial(takeaway_api.texts_beside, portal))
+
+
+FEATURE = Feature(
+    routers=(
+        takeaway_api.router,
+        copies_api.router,
+        zarr_api.router,
+    ),
+    state=Elsewhere,
+    begin=_begin,
+)

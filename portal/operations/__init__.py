@@ -1,0 +1,1 @@
+"""What operators see and do, and whether the service works."""

@@ -1,0 +1,1 @@
+"""Requests after they were submitted: their API, their pages, runs and retries."""

@@ -1,0 +1,1 @@
+"""A request's results: their files, downloads, pictures, the map."""

@@ -1,0 +1,159 @@
+"""Read a result raster where it is stored, by byte ranges, as far as a picture or a pixel needs.
+
+Imported when the first picture is asked for: GDAL takes long to load.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import rasterio
+from pydantic import ValidationError
+from rasterio.enums import Resampling
+from rasterio.errors import RasterioError
+from rasterio.windows import Window
+
+from portal.results.result_files import ResultFile, ResultReader
+from portal.serving.problems import NotFoundError
+from reprojection.grid.pixel_at import pixel_at
+from reprojection.read.raster import Description, Raster
+from reprojection.write.band_statistics import BandStatistics
+from reprojection.write.write import TAG, statistics_in
+from tasks.errors import SwathmillError
+
+_READ_BYTES = 2**18  # per call to storage
+_NAME = "result.tif"
+
+
+def read_picture(
+    reader: ResultReader, result: ResultFile, side: int, band: int = 0
+) -> tuple[Raster, Description]:
+    """Read a band, at most `side` pixels long, and the description of the raster.
+
+    `band` counts from 0. What is no data, such as the number of granules, is described as classes.
+
+    Raises NotFoundError for a file that is no raster of Swathmill, or has no such band, and what
+    the reader raises.
+    """
+    with _opened(reader, result) as (dataset, said):
+        share = min(1.0, side / max(dataset.height, dataset.width))
+        shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
+        if band >= dataset.count or band >= len(said.bands):
+            raise refused(result, f"it has no band {band + 1}")
+        chosen = said.bands[band]
+        smooth = said.kind == "continuous" and chosen.role == "data"
+        data = dataset.read(
+            [band + 1],
+            out_shape=(1, *shape),
+            resampling=Resampling.average if smooth else Resampling.nearest,
+        )
+        nodata = _nodata(dataset)
+    if chosen.role != "data":
+        said = said.model_copy(update={"kind": "class", "units": ""})
+    return said.model_copy(update={"bands": (chosen,)}).raster(data, nodata), said
+
+
+def read_statistics(reader: ResultReader, result: ResultFile, band: int) -> BandStatistics | None:
+    """Read what a raster's file says of all pixels of a band, which counts from 0.
+
+    None where the file says nothing. Raises as `read_picture` does.
+    """
+    with _opened(reader, result) as (dataset, _):
+        if band >= dataset.count:
+            raise refused(result, f"it has no band {band + 1}")
+        return statistics_in(dataset)[band]
+
+
+def read_pixel(
+    reader: ResultReader, result: ResultFile, lon: float, lat: float
+) -> tuple[Raster, Description] | None:
+    """Read all bands of the pixel at a place in degrees, as a raster of one pixel.
+
+    Return None for a place outside the raster. Raises as `read_picture` does.
+    """
+    with _opened(reader, result) as (dataset, said):
+        pixel = pixel_at(said.grid.grid(), lon, lat)
+        if pixel is None:
+            return None
+        data = dataset.read(window=Window(pixel.col, pixel.row, 1, 1))
+        nodata = _nodata(dataset)
+    return said.raster(data, nodata), said
+
+
+def _nodata(dataset: "rasterio.io.DatasetReader") -> float | int | None:
+    nodata: float | int | None = dataset.nodata
+    return int(nodata) if nodata is not None and dataset.dtypes[0][0] != "f" else nodata
+
+
+@contextmanager
+def _opened(
+    reader: ResultReader, result: ResultFile
+) -> Iterator[tuple["rasterio.io.DatasetReader", Description]]:
+    failures: list[Exception] = []
+
+    def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
+        if path != _NAME:
+            raise FileNotFoundError(path)
+        return io.BufferedReader(_BlobFile(reader, result, failures), _READ_BYTES)
+
+    try:
+        with (
+            rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
+            rasterio.open(_NAME, opener=opener, driver="GTiff") as dataset,
+        ):
+            yield dataset, Description.model_validate_json(dataset.tags().get(TAG, ""))
+    except (RasterioError, ValidationError) as error:
+        if failures:
+            raise failures[0] from error
+        for _ in reader.whole(result):
+            continue  # raises if the file is damaged
+        raise refused(result, "it is not a raster of Swathmill") from error
+
+
+def refused(result: ResultFile, why: str) -> NotFoundError:
+    """Return the error that says why a result has no picture."""
+    return NotFoundError(
+        f"{result.path} has no picture: {why}.",
+        "Download it and open it in a program for this format.",
+    )
+
+
+class _BlobFile(io.RawIOBase):
+    """A result as a file that reads only the bytes asked for from storage.
+
+    GDAL does not pass exceptions on from its reads, so they are collected in `failures`.
+    """
+
+    def __init__(self, reader: ResultReader, result: ResultFile, failures: list[Exception]) -> None:
+        self._reader = reader
+        self._size = result.file.size
+        self._result = result
+        self._failures = failures
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        try:
+            data = b"".join(self._reader.part(self._result, self._at, length))
+        except SwathmillError as error:
+            self._failures.append(error)
+            return 0
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

@@ -1,0 +1,75 @@
+"""Express the time and cost of a request in words, for the pages, the API and the command."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from portal.serving.quantities import duration_text
+from tasks.requests.request_table import Preview
+
+_UNKNOWN = "not known"
+_LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """Time and cost of a plan in words. `notes` say what both are based on and leave out."""
+
+    time: str
+    cost: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, preview: Preview) -> Self:
+        """Express the counts of planning in words."""
+        if preview == Preview():
+            return cls(time=_UNKNOWN, cost=_UNKNOWN, notes=("Nothing is counted yet.",))
+        left = max(0, preview.tasks - preview.reused)
+        if not left:
+            there = "nothing to do" + (": all tasks are done already" if preview.tasks else "")
+            return cls(time=there, cost=_price(preview.cost) or "nothing", notes=())
+        return cls(
+            time=_time(preview),
+            cost=_cost(preview),
+            notes=_notes(preview, left),
+        )
+
+
+def _time(preview: Preview) -> str:
+    if not preview.busy:
+        return _UNKNOWN
+    clock = f", {duration_text(preview.elapsed)} with the workers there are"
+    return f"{duration_text(preview.busy)} of one core{clock if preview.elapsed else ''}"
+
+
+def _cost(preview: Preview) -> str:
+    price = _price(preview.cost)
+    if preview.unmeasured:
+        return f"at least {price}" if price and preview.busy else _UNKNOWN
+    return price or ("less than 0.01" if preview.cost else "nothing at the prices in the settings")
+
+
+def _price(cost: float) -> str:
+    return f"{cost:,.2f}, with a month of storage" if cost >= _LEAST else ""
+
+
+def _notes(preview: Preview, left: int) -> tuple[str, ...]:
+    notes = []
+    if preview.unmeasured >= left:
+        notes.append("Time and cost are not known: no task like these was ever timed here.")
+    elif preview.unmeasured:
+        notes.append(
+            f"Time and cost leave out {_share(preview.unmeasured, left)}: "
+            "no task like them was ever timed here."
+        )
+    if preview.similar:
+        notes.append(
+            f"For {_share(preview.similar, left)}, the time is estimated from similar work: "
+            "another resolution, amount or product."
+        )
+    return tuple(notes)
+
+
+def _share(part: int, whole: int) -> str:
+    percent = 100 * part / whole
+    said = "less than 1%" if percent < 1 else f"{min(percent, 99 if part < whole else 100):.0f}%"
+    return f"{part:,} of {whole:,} tasks ({said})"

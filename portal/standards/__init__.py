@@ -1,0 +1,1 @@
+"""Requests and results by the standards of OGC and STAC."""

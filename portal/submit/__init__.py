@@ -1,0 +1,1 @@
+"""Submitting a request: the form, its checks, the catalogue, the archive's holdings."""

@@ -1,0 +1,52 @@
+"""The product catalogue as JSON."""
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict
+
+from portal.serving.identity import person
+from portal.submit import catalogue
+
+# Generated clients name the call after the first tag.
+router = APIRouter(prefix="/api", tags=["operations", "catalogue"])
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class LayerAnswer(_Answer):
+    """A layer of a product: `continuous`, `class` or `bitfield`; of a band, which one it is."""
+
+    name: str
+    kind: str
+    band: str = ""
+
+
+class ProductAnswer(_Answer):
+    """A product of the catalogue in one collection; resolution in metres."""
+
+    name: str
+    collection: str
+    title: str
+    geometry: str
+    resolution: float
+    layers: tuple[LayerAnswer, ...]
+
+
+@router.get("/products", summary="The product catalogue", dependencies=[Depends(person)])
+def products(q: str = "") -> list[ProductAnswer]:
+    """List the products that match a search, or all; products not listed work too, by name."""
+    return [
+        ProductAnswer(
+            name=item.name,
+            collection=item.collection,
+            title=item.title,
+            geometry=item.geometry,
+            resolution=item.resolution,
+            layers=tuple(
+                LayerAnswer(name=one.name, kind=one.kind, band=one.band) for one in item.layers
+            ),
+        )
+        for collections in catalogue.search(q[:200])
+        for item in collections
+    ]

@@ -1,0 +1,229 @@
+"""Accept requests from the form and the API."""
+
+import hashlib
+from collections.abc import Callable
+
+from portal.serving.portal import Portal
+from portal.serving.problems import (
+    IdempotencyError,
+    NoManagerError,
+    StillPlanningError,
+)
+from portal.serving.tokens import Person
+from portal.serving.traffic import note_submitted
+from portal.submit.state import Submit
+from portal.uploads.state import Uploads
+from tasks.accounts.group_table import GroupTable
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
+from tasks.errors import FencedError, RequestRefusedError
+from tasks.network_hosts import not_allowed
+from tasks.packages.packages import (
+    OURS,
+    NoPackageError,
+    Package,
+    PackageError,
+    PackageSource,
+    Resources,
+)
+from tasks.request.checks import check_request, nearest_names
+from tasks.request.document import Request, dump_request
+from tasks.request.resolved import ResolvedRequest
+from tasks.request.steps import Step
+from tasks.request.taking import raster_outputs
+from tasks.requests import request_operations
+from tasks.requests.request_operations import NoSuchRequestError
+from tasks.requests.request_table import RequestRow
+from tasks.settings import Settings
+
+LONGEST_KEY = 255
+
+
+_POLL_SECONDS = 0.25
+_MODEST = Resources()  # of packages that name no number
+
+
+def check(resolved: ResolvedRequest, limits: Settings, packages: PackageSource) -> None:
+    """Refuse a request that its document rules out; RequestRefusedError names the field."""
+    check_request(resolved, limits)
+    found = [_package(step, limits, packages) for step in resolved.steps]
+    raster_outputs(resolved, found)
+    for step, package in zip(resolved.steps, found, strict=True):
+        known = package.parameters
+        for name in step.reduction.parameters:
+            if known is not None and name not in known:
+                raise RequestRefusedError(
+                    f"{step.field}.parameters.{name}",
+                    f"the package {package.name} has no parameter {name!r}.",
+                    nearest_names(name, known) if known else "It has none: leave parameters out.",
+                )
+
+
+def _package(step: Step, limits: Settings, packages: PackageSource) -> Package:
+    name = step.reduction.package
+    try:
+        found = packages.find(name)
+    except NoPackageError as error:
+        raise RequestRefusedError(f"{step.field}.package", error.problem, error.remedy) from None
+    except PackageError as error:
+        raise RequestRefusedError(
+            f"{step.field}.package",
+            f"{name} cannot be used: {error}",
+            "Choose another package, or have this one corrected.",
+        ) from None
+    package = found.package
+    if found.owner != OURS:  # a shipped package gets by with less: it looks at blocks of rows
+        _check_resources(package, limits, f"{step.field}.package")
+    if refused := limits.allowed_hosts.refused(package.network):
+        raise RequestRefusedError(f"{step.field}.package", *not_allowed(package.name, refused))
+    return package
+
+
+def _check_resources(package: Package, limits: Settings, field: str) -> None:
+    wanted = package.resources
+    for name, what, asked, given, setting in (
+        ("memory_gb", "memory", wanted.memory_gb, limits.attempt_memory_gb, "ATTEMPT_MEMORY_GB"),
+        ("output_gb", "disk", wanted.output_gb, limits.attempt_disk_gb, "ATTEMPT_DISK_GB"),
+    ):
+        if asked > max(given, getattr(_MODEST, name)):
+            raise RequestRefusedError(
+                field,
+                f"{package.name} needs {asked:g} GB of {what}, and a run here has {given:g} GB.",
+                f"Lower `{name}` in its package.yaml, or ask the operator for more "
+                f"(SWATHMILL_{setting}).",
+            )
+
+
+def submitted(
+    portal: Portal,
+    caller: Person,
+    request: Request,
+    *,
+    key: str = "",
+    dry_run: bool = False,
+    response: str = "",
+) -> RequestRow:
+    """Check a request and hand it to the manager; return its row.
+
+    A key sent again gives the request that it made. `response` says how a job of OGC API -
+    Processes wants its results.
+
+    Raises:
+        RequestRefusedError: the request cannot work.
+        IdempotencyError: the key was used for another request.
+    """
+    row = resent(portal.runtime, caller, request, key, dry_run=dry_run)
+    if row is not None:
+        return row
+    resolved = portal.state(Uploads).resolved(caller, request)
+    check(resolved, portal.settings, portal.state(Uploads).packages_of(caller))
+    portal.state(Submit).holdings.check(resolved)
+    return accept(portal.runtime, caller, request, key=key, dry_run=dry_run, response=response)
+
+
+def resent(
+    runtime: Runtime, person: Person, request: Request, key: str, *, dry_run: bool = False
+) -> RequestRow | None:
+    """Return the request that this key has already made, or None.
+
+    That request was checked when it was made; what the archive and the packages hold now does not
+    matter.
+
+    Raises IdempotencyError if the key was used for another document.
+    """
+    if not key:
+        return None
+    try:
+        row = request_operations.load(runtime, idempotent_id(person.owner, key))
+    except NoSuchRequestError:
+        return None
+    return _same(row, request, key, dry_run)
+
+
+def accept(
+    runtime: Runtime,
+    person: Person,
+    request: Request,
+    *,
+    key: str = "",
+    dry_run: bool = False,
+    response: str = "",
+) -> RequestRow:
+    """Hand a checked request to the manager; equal keys of one owner make one request.
+
+    Raises:
+        IdempotencyError: the key was used for another document.
+        NoSuchGroupError: the person is in no group that the request names, or in several.
+    """
+    group = (
+        GroupTable(runtime.store).meant(request.group, person.owner).key if request.group else ""
+    )
+    request_id = idempotent_id(person.owner, key) if key else None
+    try:
+        name = request_operations.submit(
+            runtime,
+            person.owner,
+            request,
+            request_id=request_id,
+            dry_run=dry_run,
+            response=response,
+            group=group,
+        )
+    except FencedError:
+        raise IdempotencyError(f"The key {key!r} is taken.", "Choose another key.") from None
+    note_submitted(name)
+    return _same(request_operations.load(runtime, name), request, key, dry_run)
+
+
+def _same(row: RequestRow, request: Request, key: str, dry_run: bool) -> RequestRow:
+    if row.document != dump_request(request) or row.dry_run != dry_run:
+        raise IdempotencyError(
+            f"The key {key!r} was used before, for another request.",
+            "Send a new key with each new request.",
+        )
+    return row
+
+
+def idempotent_id(owner: str, key: str) -> str:
+    """Derive the request id from an owner's idempotency key; no other owner can derive it."""
+    return "k" + hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()[:20]
+
+
+def wait_for_preview(
+    runtime: Runtime, name: str, seconds: float, *, acts: Callable[[], bool]
+) -> RequestRow:
+    """Wait until planning has counted a dry run; return its row.
+
+    `acts` tells whether a service manager acts.
+
+    Raises:
+        RequestRefusedError: planning refused the request.
+        NoManagerError: no service manager acts, so nothing counts it.
+        StillPlanningError: the counts are not ready within `seconds`.
+    """
+    limit = runtime.clock.monotonic() + seconds
+    while True:
+        row = request_operations.load(runtime, name)
+        if row.state is RequestState.REFUSED:
+            raise refusal(row)
+        if row.state.ended:
+            return row
+        if not acts():
+            raise NoManagerError(
+                f"The dry run {name} is not counted: no service manager is at work.",
+                "Ask again when one is; see /healthz.",
+            )
+        if runtime.clock.monotonic() >= limit:
+            raise StillPlanningError(
+                f"The dry run {name} has not been counted in {seconds:g} s.",
+                f"Ask again at /api/requests/{name}/preview; the manager is busy.",
+            )
+        runtime.clock.sleep(_POLL_SECONDS)
+
+
+def refusal(row: RequestRow) -> RequestRefusedError:
+    """Rebuild the error with which planning refused a request, from "field: problem remedy"."""
+    name, colon, rest = row.message.partition(": ")
+    if not colon or " " in name:
+        return RequestRefusedError("document", row.message, "")
+    return RequestRefusedError(name, rest, "")

@@ -1,0 +1,1 @@
+"""Packages and rasters that users bring."""

@@ -1,1 +1,0 @@
-"""Pages, forms and the HTTP API."""

@@ -1,0 +1,163 @@
+"""The map of results: values, series, legends, statistics."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from rasterio.io import MemoryFile
+
+from portal.results.map_page import Series
+from reprojection.grid.grids import Grid
+from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
+from reprojection.write.write import write_cog
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import Runtime
+from tests.portal.deliveries import LAI, LAYER
+from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row
+from tests.portal.submissions import submitted
+
+
+def test_a_series_places_overpasses_by_their_minute() -> None:
+    dates = ("2012-01-09T0000", "2012-01-09T1200", "2012-01-10")
+    points = Series(dates=dates, values=(1.0, 2.0, 3.0)).points(100, 10)
+    assert [x for _, _, x, _ in points] == [0.0, 50.0, 100.0]
+
+
+def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, mapped: str) -> None:
+    at = {"layer": LAYER, "date": "2012-01-09"}
+    place = {"lon": "-1.02", "lat": "55.02"}
+    with portal.browser() as client, portal.browser("bob@example.org") as other:
+        base = f"/requests/{mapped}/map"
+        page = client.get(base, params=at)
+        info = client.get(f"{base}/layer", params=at).json()
+        legend = client.get(f"{base}/legend", params=at).text
+        statistics = client.get(f"{base}/statistics", params=at).text
+        point = client.get(f"{base}/point", params={**at, **place}).text
+        outside = client.get(f"{base}/point", params={**at, "lon": "100", "lat": "0"}).text
+        table = client.get(f"{base}/series.csv", params={"layer": LAYER, **place}).text
+        assert client.get(f"{base}/legend", params={"layer": "no"}).status_code == 404
+        assert other.get(base).status_code == 404
+    assert "worker-src blob:" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert "+proj=longlat" in info["projection"]
+    assert list(info["files"]) == ["2012-01-01", "2012-01-09"]
+    assert 0 <= info["low"] < info["high"] <= 100, "the ends are stored values"
+    assert "m² m⁻²" in legend
+    assert "median" in statistics
+    lines = table.splitlines()
+    assert lines[0] == "date,lon,lat,MCD15A2.005.Lai_1km"
+    assert len(lines) == 3
+    value = lines[1].rpartition(",")[2]
+    assert 0 < float(value) < 10
+    assert value in point
+    assert "2 of 2 dates have a value" in point
+    assert "outside the results" in outside
+
+
+def _statistics(portal: LivePortal, runtime: Runtime, data: bytes) -> str:
+    """Return the part of the page with the statistics of a raster."""
+    name = submitted(runtime)
+    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        at = {"layer": LAYER, "date": "2012-01-01"}
+        return client.get(f"/requests/{name}/map/statistics", params=at).text
+
+
+def test_statistics_are_of_all_pixels_not_of_the_picture(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    data = raster_bytes(tmp_path, width=1300, height=900)
+    said = _statistics(portal, runtime, data)
+    with MemoryFile(data) as file, file.open() as dataset:
+        stored = dataset.read(1, masked=True).compressed()
+        pixels = dataset.width * dataset.height
+    values = 0.1 * stored.astype(np.float64)
+    for what, value in (
+        ("mean", values.mean()),
+        ("standard deviation", values.std()),
+        ("median", np.median(values)),
+        ("greatest", values.max()),
+    ):
+        assert f"<dt>{what}</dt><dd>{value:.5g}</dd>" in said
+    assert f"{100 * values.size / pixels:.1f}% of pixels have a value" in said
+    assert said.count("reduced") == said.count("The histogram is drawn from a reduced copy") == 1
+
+
+def test_every_class_is_counted_also_one_that_no_picture_shows(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    """One pixel of 2,000 x 1,200 is in no picture of 512."""
+    plane = np.ones((1200, 2000), np.uint8)
+    plane[:, :400] = 255
+    plane[7, 1501] = 9
+    said = _statistics(portal, runtime, _written(tmp_path, plane, "class"))
+    assert "80.0% of pixels have a value" in said
+    assert "<span>9 rare</span>" in said
+    assert "reduced" not in said
+
+
+def test_numbers_are_told_where_the_picture_has_no_value(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    plane = np.full((1200, 2000), 255, np.uint8)
+    said = _statistics(portal, runtime, _written(tmp_path, plane, "continuous"))
+    assert "0.0% of pixels have a value" in said
+    assert "reduced" not in said  # it is of all pixels that none has a value
+
+
+def _written(folder: Path, plane: Pixels, kind: Kind) -> bytes:
+    height, width = plane.shape
+    raster = Raster(
+        data=plane[np.newaxis],
+        grid=Grid(
+            crs="EPSG:4326", transform=(0.01, 0, -8, 0, -0.01, 58), width=width, height=height
+        ),
+        nodata=255,
+        kind=kind,
+        bands=(Band(name="v"),),
+        codes={1: "common", 9: "rare"} if kind == "class" else {},
+        provenance=Provenance(product="P", collection="1", layer="L", granules=()),
+        scale=1.0,
+        offset=0.0,
+        units="",
+    )
+    write_cog(raster, folder / "a.tif")
+    return (folder / "a.tif").read_bytes()
+
+
+def test_each_band_has_a_legend_and_statistics_of_its_own(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    name = submitted(runtime)
+    data = raster_bytes(tmp_path, counted=True)
+    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.client() as client:
+        base, of_counts = f"/requests/{name}/map", {"layer": LAYER, "band": "1"}
+        first = client.get(f"{base}/layer", params={"layer": LAYER}).json()
+        second = client.get(f"{base}/layer", params=of_counts).json()
+        assert first["bands"] == second["bands"] == ["Lai_1km", "count"]
+        assert (first["continuous"], first["band"]) == (True, 0)
+        assert (second["continuous"], second["band"]) == (False, 1)
+        assert [value for value, _ in second["classes"]] == [0, 1]
+        legend = client.get(f"{base}/legend", params=of_counts).text
+        assert "granules with a value" in legend
+        assert "m² m⁻²" not in legend
+        said = client.get(f"{base}/statistics", params={**of_counts, "date": "2012-01-01"}).text
+        shares = re.findall(r"<b>([\d.]+)%</b>", said)
+        assert sum(map(float, shares)) == 100.0
+        at = {"layer": LAYER, "date": "2012-01-01", "lon": "-7.9", "lat": "58.4"}
+        assert ">sample</li>" in client.get(f"{base}/point", params=at).text
+        said = client.get(f"{base}/explained", params=at).text
+        assert "made of few granules" in said  # this one is made of none
+    with portal.client("eve@example.org") as client:
+        assert client.get(f"{base}/explained", params=at).status_code == 404
+        assert len(shares) == 2
+        assert client.get(f"{base}/layer", params={"layer": LAYER, "band": 2}).status_code == 404
+
+
+def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    with portal.browser() as client:
+        assert client.get(f"/requests/{name}/map").status_code == 404

@@ -1,0 +1,66 @@
+"""What a caller is told of an error, by the kind of the error."""
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from portal.serving.problems import problem_of
+from tasks.errors import ConflictError, FencedError, StorageFullError, StoreError
+from tests.portal.scripted import LivePortal
+
+
+class RefusedTransactionError(ConflictError):
+    """A kind that the table does not name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "title"),
+    [
+        (StoreError("x"), 503, "Storage unavailable"),
+        (StorageFullError("x"), 503, "Storage full"),
+        (ConflictError("x"), 409, "Changed meanwhile"),
+        (RefusedTransactionError("x"), 409, "Changed meanwhile"),
+        (FencedError("x"), 500, "The portal failed"),
+        (ZeroDivisionError(), 500, "The portal failed"),
+    ],
+)
+def test_the_nearest_kind_counts(error: Exception, status: int, title: str) -> None:
+    found = problem_of(error)
+    assert (found.status, found.title) == (status, title)
+
+
+def test_only_a_bad_request_is_told_in_the_words_of_the_library() -> None:
+    assert problem_of(HTTPException(400, "Too many files.")).detail == "Too many files."
+    assert problem_of(HTTPException(400)).detail == "Bad request syntax or unsupported method."
+    assert problem_of(HTTPException(404, "secret")).detail == "There is nothing at this address."
+    assert "secret" not in problem_of(HTTPException(405, "secret")).detail
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "why"),
+    [
+        (b"{bad", "application/json", "the body is not JSON: Expecting property name"),
+        (b"labels=x", "text/plain", "the body is not JSON. Send JSON"),
+    ],
+)
+def test_a_body_that_is_not_json_is_told_so(
+    portal: LivePortal, content: bytes, kind: str, why: str
+) -> None:
+    with portal.client() as client:
+        answer = client.patch("/api/requests/x", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(why)
+
+
+def test_a_call_that_cannot_be_read_is_refused_with_the_reason(portal: LivePortal) -> None:
+    with portal.client() as client:
+        answer = client.post(
+            "/api/rasters", content=b"x", headers={"Content-Type": "multipart/form-data"}
+        )
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == "Missing boundary in multipart."
+    assert answer.json()["remedy"] == "See /docs for what this address takes."
+    with portal.browser() as browser:
+        two = [("file", ("a.zip", b"x")), ("file", ("b.zip", b"x"))]
+        page = browser.post("/packages", files=two)
+    assert page.status_code == 400
+    assert "Too many files. Maximum number of files is 1." in page.text
