@@ -288,6 +288,8 @@ class Dispatch:
         oldest: one request cannot hide another, however large.
         """
         self._slots, self._now = cache.slots, now
+        if not self._ready:
+            return []
         allowance = self._allowance(cache)
         due = self._all_due(now, allowance)
         room = self._room(cache, due, now)
@@ -359,8 +361,12 @@ class Dispatch:
         It is not when a request has nothing there and should go before one that has several
         messages: their tasks are to be chosen again.
         """
+        before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
+        if not before:
+            return False
         allowance = self._allowance(cache)
-        allowance.owners = self._in_flight(cache)[1]
+        flying, owners = self._in_flight(cache)
+        allowance.owners = owners
         behind = [
             request
             for request, ready in self._ready.items()
@@ -370,10 +376,8 @@ class Dispatch:
             and allowance.left(_owner(cache, request))
             and (allowance.idle or any(map(allowance.passes, ready.fresh.needs())))
         ]
-        before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
-        if not behind or not before:
+        if not behind:
             return False
-        flying, owners = self._in_flight(cache)
         first = min(self._rank(cache, request, flying, owners)[:2] for request in behind)
         return any(self._rank(cache, request, flying, owners)[:2] > first for request in before)
 

@@ -29,10 +29,11 @@ class Restricting:
     def look(self) -> bool:
         """Read the restrictions; return whether any has changed. Raises StoreError."""
         found = restrictions.load(self._store)
-        if found != self._known or self._clock.monotonic() >= self._due:
-            self._spent = self._over(found)
-            self._due = self._clock.monotonic() + self._period
-            self._known = found
+        if found == self._known and self._clock.monotonic() < self._due:
+            return False
+        self._spent = self._over(found)
+        self._due = self._clock.monotonic() + self._period
+        self._known = found
         new = Restrictions.of(found, self._spent)
         changed = new != self._cache.restrictions
         if changed:

@@ -358,9 +358,10 @@ def replace_request(old: RequestRow, new: RequestRow) -> tuple[Operation, ...]:
     operations: list[Operation] = [
         Replace(row=request_row(new.id), entity=REQUEST.dump(new), etag=old.etag)
     ]
-    if _summary(new) != _summary(old):
-        operations += list_operations(new)
-        operations += [Delete(row=name) for name in list_rows(old).keys() - list_rows(new).keys()]
+    listed, before = list_rows(new), list_rows(old)
+    if listed != before:
+        operations += [Upsert(row=name, entity=entity) for name, entity in listed.items()]
+        operations += [Delete(row=name) for name in before.keys() - listed.keys()]
     if old.standing and not new.standing:
         operations.append(Delete(row=f"s|{new.id}"))
     elif new.standing and not old.standing and not new.dry_run:

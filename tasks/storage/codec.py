@@ -63,7 +63,8 @@ class Codec(Generic[T]):
 
     A property that a row lacks has the field's default; a property without a field is left out.
     The field `etag` is the row's own. `apart` says how other fields that are no properties are
-    read off a row. The class may have no cached properties: they would be stored.
+    read off a row. The class may have no cached properties: they would be stored. It has no
+    `__post_init__`: what is read does not go through the constructor.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class Codec(Generic[T]):
         forms: Mapping[str, Form] | None = None,
         apart: Mapping[str, Callable[[Row], object]] | None = None,
     ) -> None:
+        if hasattr(cls, "__post_init__"):
+            raise TypeError(f"{cls.__name__} has a __post_init__, which `load` would pass over")
         self.of = cls
         self.kind = kind
         own = {each.name: each for each in fields(cls)}
@@ -83,7 +86,8 @@ class Codec(Generic[T]):
             name: (forms or {}).get(name) or _form(hints[name]) for name in own if name not in found
         }
         self._writes = [(name, form.write) for name, form in stored.items() if form.write]
-        self._reads = [(name, form.read) for name, form in stored.items()]
+        self._reads = [(name, form.read) for name, form in stored.items() if form.read]
+        self._names = tuple(own)
         self._absent = {
             name: form.write(value) if form.write else value
             for name, form in stored.items()
@@ -113,13 +117,15 @@ class Codec(Generic[T]):
             KeyError: the row lacks a property whose field has no default, or names no member of
                 an enumeration.
         """
-        entity = {**self._absent, **current(self.kind, row)}
-        values = {
-            name: entity[name] if read is None else read(entity[name]) for name, read in self._reads
-        }
+        values: dict[str, Any] = {**self._absent, **current(self.kind, row)}
+        for name, read in self._reads:
+            values[name] = read(values[name])
         for name, read_off in self._apart.items():
             values[name] = read_off(row)
-        return self.of(**values)
+        # As its constructor does, which takes several times as long where the class is frozen.
+        value = object.__new__(self.of)
+        vars(value).update({name: values[name] for name in self._names})
+        return value
 
 
 def _form(hint: Any) -> Form:

@@ -83,7 +83,10 @@ class MemoryStore:
         return found
 
     def _partition(self, table: str, partition: str) -> _Partition:
-        return self._partitions.setdefault((table, partition), _Partition())
+        found = self._partitions.get((table, partition))
+        if found is None:
+            found = self._partitions[table, partition] = _Partition()
+        return found
 
     def _apply(self, part: _Partition, partition: str, operation: Operation) -> str:
         if isinstance(operation, Delete):

@@ -15,7 +15,6 @@ from service_manager.requests.continuing import Continuing
 from tasks.bag import protocol, workers
 from tasks.bag.model import Phase, RequestOrder, State
 from tasks.bag.runtime import Runtime
-from tasks.bag.task_table import MARKERS, RowKind, kind_of
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.transitions import RetryPolicy
 from tasks.errors import RequestRefusedError, StoreError
@@ -47,8 +46,9 @@ from tests.simulation.network import (
     runtime_of,
 )
 from tests.simulation.noise import Noise
+from tests.simulation.patching import quicken
 from tests.simulation.places import Places
-from tests.simulation.reckoning import Reckoning, task_rows
+from tests.simulation.reckoning import Reckoning, passing_rows
 from tests.simulation.scenario import CELL, Scenario, one_of_many_rasters
 from tests.simulation.steps import steps_met
 from tests.simulation.watch import Watch
@@ -693,7 +693,7 @@ class History:
         live |= self.watch.requests.keys()  # those that went on from a standing one, too
         if live:
             return f"requests {sorted(live)}"
-        left = [r.row for r in task_rows(self.store) if kind_of(r.row) in _PASSING]
+        left = [row.row for row in passing_rows(self.store)]
         if left:
             return f"rows {left[:5]}"
         waiting = [mail.request for mail in outbox.unsent(self.store)]
@@ -709,9 +709,6 @@ class History:
             if row.standing and request_operations.document_of(row).time.end < NEWEST
         ]
         return f"standing requests {left}" if left else ""
-
-
-_PASSING = (RowKind.COMPLETION_EVENT, *MARKERS)
 
 
 def hash_of(text: str) -> int:
@@ -742,13 +739,14 @@ def simulate(
     if log:
         world.log = []
     day, continuing.DAY = continuing.DAY, -math.inf  # each is due: clocks here may be years off
-    mend = history.mutant.apply()
+    mend, slow = history.mutant.apply(), quicken()
     violation = ""
     try:
         history.run()
     except ViolationError as error:
         violation = str(error)
     finally:
+        slow()
         mend()
         continuing.DAY = day
         world.calm = True

@@ -68,9 +68,9 @@ class Cuts:
 
     def way(self, process: Process, *parties: str) -> str:
         """Return which way a call to a party by any of its names fails; empty: it does not."""
-        self._cuts = [cut for cut in self._cuts if cut.until > self._world.now]
-        if self._world.calm:
+        if not self._cuts or self._world.calm:
             return ""
+        self._cuts = [cut for cut in self._cuts if cut.until > self._world.now]
         host = process.name.partition("#")[0]
         for cut in self._cuts:
             concerns = cut.process in ("", host) and cut.party in parties

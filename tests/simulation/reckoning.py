@@ -12,11 +12,12 @@ from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import Spec
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import Interest
-from tasks.bag.task_table import RowKind, kind_of
+from tasks.bag.task_table import MARKERS, RowKind, kind_of
 from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Plan
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Row, Store
+from tasks.storage.updates import prefix_range
 from tests.simulation.actors import Client, content
 from tests.simulation.mail import Mailboxes
 from tests.simulation.scenario import Scenario
@@ -31,6 +32,17 @@ def _counted(attempt: Attempt) -> tuple[object, ...]:
 def task_rows(store: Store) -> list[Row]:
     """Everything in the table of tasks."""
     return [row for shard in SHARDS for row in store.scan(task_table.TABLE, shard, "", "\uffff")]
+
+
+def passing_rows(store: Store) -> list[Row]:
+    """The rows that are there only while something is under way."""
+    ranges = [prefix_range(f"{kind}|") for kind in (RowKind.COMPLETION_EVENT, *MARKERS)]
+    return [
+        row
+        for shard in SHARDS
+        for start, end in ranges
+        for row in store.scan(task_table.TABLE, shard, start, end)
+    ]
 
 
 class Reckoning:

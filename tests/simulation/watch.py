@@ -2,8 +2,10 @@
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tasks.bag import task_table, workers
 from tasks.bag.categories import Category
@@ -75,7 +77,8 @@ class Watch:
     asked_blobs: set[str] = field(default_factory=set)  # of them, those that somebody asked for
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
     failed: set[tuple[str, str]] = field(default_factory=set)  # request, task it wanted then
-    interests: dict[str, Interest] = field(default_factory=dict)  # by row
+    interests: dict[str, dict[str, Interest]] = field(default_factory=lambda: defaultdict(dict))
+    """By request and key of the task."""
     asked: dict[str, set[str]] = field(default_factory=dict)
     """By request, all tasks that it ever had an interest in."""
     crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
@@ -104,8 +107,9 @@ class Watch:
                 self._interest(operation.row, self.store.get(table, partition, operation.row))
             elif table == workers.TABLE:
                 row = self.store.get(table, partition, operation.row)
-                self._orders(operation.row, row)
-                self._beat(operation.row, row)
+                beating = workers.WORKER.load(row) if row is not None else None
+                self._orders(operation.row, beating)
+                self._beat(operation.row, beating)
             elif table == request_table.TABLE and operation.row.startswith("q|"):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
@@ -136,13 +140,13 @@ class Watch:
         if self.world.now > self.settled:
             self.fail(f"{_name(task)} waits in a slot for a place at its archive's host")
 
-    def _beat(self, worker: str, row: Row | None) -> None:
+    def _beat(self, worker: str, new: workers.WorkerRow | None) -> None:
         """Note when a worker's beat takes effect."""
-        if row is None:
+        if new is None:
             self.rows.pop(worker, None)
             return
-        self._drained(workers.WORKER.load(row))
-        now, new, old = self.world.now, workers.WORKER.load(row), self.rows.get(worker)
+        self._drained(new)
+        now, old = self.world.now, self.rows.get(worker)
         if old is None or (old.started, old.sequence) != (new.started, new.sequence):
             late = (
                 old is None or old.started != new.started or now - self.beats[worker] > self.lease
@@ -171,12 +175,12 @@ class Watch:
         if task.claim in {*row.waiting, *(attempt.claim for attempt in row.attempts)}:
             self.fail(f"{_name(task)} is given up, and {row.name} runs it and beats")
 
-    def _orders(self, worker: str, row: Row | None) -> None:
+    def _orders(self, worker: str, row: workers.WorkerRow | None) -> None:
         """An attempt is killed for its time only after it has had some."""
-        orders = workers.WORKER.load(row).orders if row is not None else ()
+        orders = row.orders if row is not None else ()
         new = {*orders} - {*self.orders.get(worker, ())}
         self.orders[worker] = orders
-        for task in self.tasks.values():
+        for task in self.tasks.values() if new else ():
             if task.claim in new and task.state is State.RUNNING:
                 began = self.begun.get(task.claim)
                 if began is None or self.world.now - began < self.shortest:
@@ -184,12 +188,14 @@ class Watch:
 
     def _interest(self, name: str, row: Row | None) -> None:
         if row is not None:
-            interest = self.interests[name] = task_table.INTEREST.load(row)
+            interest = task_table.INTEREST.load(row)
+            self.interests[interest.request][interest.key] = interest
             self.asked.setdefault(interest.request, set()).add(interest.key)
             if interest.phase is Phase.REDUCTION:
                 self._runs(interest.request)
             return
-        gone = self.interests.pop(name, None)
+        _, request, key = name.split("|")
+        gone = self.interests[request].pop(key, None)
         if gone is not None and gone.request in self.ended:
             self.released.setdefault(gone.request, {})[gone.key] = gone
 
@@ -197,10 +203,8 @@ class Watch:
         """Note whether all runs of a request's reduction have failed alike, three at least."""
         told = [
             interest
-            for interest in self.interests.values()
-            if interest.request == request
-            and interest.phase is Phase.REDUCTION
-            and interest.outcome
+            for interest in self.interests[request].values()
+            if interest.phase is Phase.REDUCTION and interest.outcome
         ]
         failed = [interest for interest in told if interest.outcome is TaskOutcome.FAILED]
         words = {
@@ -221,7 +225,7 @@ class Watch:
                 request not in self.requests  # it has ended
                 or self.requests[request].state is RequestState.CANCELLING
                 or self.fails(request)
-                or task_table.interest_row(request, task.key) not in self.interests
+                or task.key not in self.interests[request]
             ):
                 continue
             if request not in self.crashed:
@@ -231,11 +235,8 @@ class Watch:
 
     def fails(self, request: str) -> bool:
         """Whether a request fails at its first failure, and has one: it is being withdrawn."""
-        document = parse_request(json.loads(self.requests[request].document))
-        return document.on_missing == "fail" and any(
-            interest.outcome is TaskOutcome.FAILED
-            for interest in self.interests.values()
-            if interest.request == request
+        return _policy(self.requests[request].document) == "fail" and any(
+            interest.outcome is TaskOutcome.FAILED for interest in self.interests[request].values()
         )
 
     def _task(self, new: Task) -> None:
@@ -350,9 +351,7 @@ class Watch:
 
         A result that it was told had failed, and that another request had made since, is not its.
         """
-        interests = [
-            interest for interest in self.interests.values() if interest.request == request
-        ]
+        interests = self.interests[request].values()
         fallbacks = {key for interest in interests for key in interest.fallbacks}
         return {
             interest.key
@@ -368,6 +367,12 @@ class Watch:
     def mails(self, request: str) -> int:
         """How many mails a request has."""
         return sum(1 for _ in outbox.mails(self.store, request))
+
+
+@lru_cache(maxsize=256)
+def _policy(document: str) -> str:
+    """What a request does when anything is missing."""
+    return parse_request(json.loads(document)).on_missing
 
 
 def _name(task: Task) -> str:

@@ -5,12 +5,12 @@ messages, sleep) is a point where another process may run, or where this one may
 """
 
 import hashlib
-import heapq
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import heappop, heappush
 from random import Random
 
 from greenlet import getcurrent, greenlet
@@ -87,7 +87,8 @@ class World:
         """Let others run for a while."""
         if process.dead:
             raise DiedError
-        self._push(seconds, process, getcurrent())
+        self._count += 1
+        heappush(self._heap, (self.now + seconds, self._count, process, getcurrent()))
         self._hub.switch()
         if process.dead:
             raise DiedError
@@ -123,13 +124,14 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
         """Run everything up to a time, or until `done`."""
-        checked = self.now
-        while self._heap and self._heap[0][0] <= until:
-            at, _, process, what = heapq.heappop(self._heap)
+        checked, heap = self.now, self._heap
+        while heap and heap[0][0] <= until:
+            at, _, process, what = heappop(heap)
             if process is not None and process.stalled_until > at and not process.dead:
                 self._push(process.stalled_until - self.now, process, what)
                 continue
-            self.now = max(self.now, at)
+            if at > self.now:
+                self.now = at
             if isinstance(what, greenlet):
                 if not what.dead and not (process is not None and process.dead):
                     what.switch()
@@ -159,4 +161,4 @@ class World:
         self, delay: float, process: Process | None, what: greenlet | Callable[[], None]
     ) -> None:
         self._count += 1
-        heapq.heappush(self._heap, (self.now + delay, self._count, process, what))
+        heappush(self._heap, (self.now + delay, self._count, process, what))

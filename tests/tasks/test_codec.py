@@ -78,3 +78,15 @@ def test_a_row_without_what_it_must_have_is_refused(entity: Entity) -> None:
 def test_a_row_of_a_newer_build_is_refused() -> None:
     with pytest.raises(OtherSchemaError):
         THING.load(row({"schema": SCHEMA + 1, "phase": "reduction"}))
+
+
+def test_a_class_that_changes_itself_when_it_is_made_has_no_codec() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Checked:
+        name: str
+
+        def __post_init__(self) -> None:
+            raise AssertionError
+
+    with pytest.raises(TypeError, match="Checked has a __post_init__"):
+        Codec(Checked, "checked")
