@@ -77,6 +77,9 @@ class Container(Protocol):
         `read` does.
         """
 
+    def chunk(self, dataset: DataSet) -> tuple[int, ...] | None:
+        """Return the shape of the chunks that a data set is stored in; None without chunks."""
+
     def close(self) -> None:
         """Release the file."""
 

@@ -1,7 +1,7 @@
 """Find where a raster's pixel came from: granule, row, column, stored value and quality."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
 from reprojection.read.qa import Reason
-from reprojection.read.raster import Description
+from reprojection.read.raster import Description, SourceGranule
 from reprojection.reproject import (
     Options,
     reproject,
@@ -148,6 +148,42 @@ def explain(
         note=note,
         gdalwarp=line,
         gdalwarp_note=line_note,
+    )
+
+
+def explain_pixel(
+    paths: Sequence[Path], layer: str, pixel: Grid, options: Options, at: Pixel
+) -> Explanation:
+    """Explain a pixel of granules of one date, as `explain` does of a raster that was made of them.
+
+    Args:
+        paths: The granules.
+        layer: The layer.
+        pixel: A grid of this one pixel.
+        options: How the raster was made.
+        at: Row and column to name in the explanation.
+
+    Raises:
+        ReprojectionError: as `reproject`.
+    """
+    raster = reproject(paths, layer, pixel, options)
+    granules = {one.name for one in raster.provenance.granules}
+    beside = tuple(SourceGranule(name=one.name) for one in paths if one.name not in granules)
+    said = replace(raster, provenance=replace(raster.provenance, beside=beside)).description()
+    stored, empty = raster.data[0, 0, 0].item(), not raster.valid()[0, 0]
+    origin, note = _trace(said, pixel, _find(said, paths), empty=empty)
+    return Explanation(
+        layer=layer,
+        row=at.row,
+        column=at.col,
+        stored=stored,
+        value=None if empty else said.physical(stored),
+        units=said.units,
+        granules=tuple(source.name for source in said.provenance.granules),
+        origin=origin,
+        note=note,
+        gdalwarp="",
+        gdalwarp_note="there is no raster to compare with",
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from reprojection.grid.crs import (
     to_lonlat,
 )
 from reprojection.grid.sinusoidal import tiles_touching
+
+if TYPE_CHECKING:
+    from odc.geo.geobox import GeoBox
 
 __all__ = [
     "CELL_SIZE",
@@ -120,6 +123,32 @@ class Grid:
         ys = [f, f + d * self.width, f + e * self.height, f + d * self.width + e * self.height]
         return Extent(min(xs), min(ys), max(xs), max(ys))
 
+    @property
+    def geobox(self) -> "GeoBox":
+        """The grid as odc-geo has it (the extra `swathmill[xarray]`)."""
+        from affine import Affine
+        from odc.geo.geobox import GeoBox
+
+        return GeoBox(self.shape, Affine(*self.transform), self.crs)
+
+    @classmethod
+    def of_geobox(cls, geobox: "GeoBox") -> "Grid":
+        """Make the grid of odc-geo's GeoBox.
+
+        Args:
+            geobox: One with a CRS, whose pixels are not bent.
+
+        Raises:
+            GridError: it has no CRS.
+        """
+        if geobox.crs is None:
+            raise GridError("the GeoBox has no CRS, so it lies nowhere; give it one")
+        height, width = geobox.shape
+        a, b, c, d, e, f = tuple(geobox.affine)[:6]
+        return cls(
+            crs=geobox.crs.to_wkt(), transform=(a, b, c, d, e, f), width=width, height=height
+        )
+
     def lonlat_outline(self, points_per_edge: int = 33) -> NDArray[np.float64]:
         """Return the outer edge as an array (n, 2) of WGS84 longitude and latitude in degrees.
 
@@ -196,6 +225,19 @@ class Lattice:
         left, right = self._span(west, east)
         top, bottom = self._span(-north, -south)
         return self.window(left, top, right - left, bottom - top)
+
+    def geobox(self, bounds: Sequence[float]) -> "GeoBox":
+        """Return the smallest grid that covers a box, as odc-geo has it.
+
+        It needs the extra `swathmill[xarray]`.
+
+        Args:
+            bounds: West, south, east, north in CRS units.
+
+        Raises:
+            GridError: the bounds are not finite, or reversed.
+        """
+        return self.snap(bounds).geobox
 
     def _span(self, low: float, high: float) -> tuple[int, int]:
         first = math.floor(low / self.resolution + _SNAP)

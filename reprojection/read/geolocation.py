@@ -122,9 +122,8 @@ def _geo_layers(
 def _axis_maps(
     granule: SwathGranule, layer: Layer, geo: Layer, swath: SwathInfo | None
 ) -> tuple[AxisMap, AxisMap]:
-    scan_lines = _scan_lines(granule, layer)
     maps = []
-    for axis, group in ((0, scan_lines), (1, layer.shape[1])):
+    for axis, group in ((0, scan_lines(granule, layer)), (1, layer.shape[1])):
         dim, geo_dim = layer.dims[axis], geo.dims[axis]
         if dim == geo_dim:
             offset, increment = 0, 1
@@ -149,7 +148,7 @@ def _axis_maps(
     return maps[0], maps[1]
 
 
-def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
+def scan_lines(granule: SwathGranule, layer: Layer) -> int:
     """Return the layer's lines per scan, by the file's scan count or the usual 203 or 204 scans."""
     rows = layer.shape[0]
     counts = [granule.attributes.get(name) for name in _SCAN_COUNTS]

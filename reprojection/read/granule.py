@@ -10,11 +10,12 @@ from datetime import UTC, date, datetime
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Shape
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import GranuleName, parse_granule_name
@@ -37,9 +38,19 @@ from reprojection.read.netcdf import netcdf_inventory, netcdf_structure
 from reprojection.read.structmetadata import GridInfo, SwathInfo, parse_structure
 from reprojection.read.user_source import structure_of
 
-__all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
+__all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "Part", "open_granule"]
 
 _VERIFIED_AT_ONCE = 1 << 25  # values
+
+
+class Part(NamedTuple):
+    """A part of a layer: its first row and column, and how many of them."""
+
+    row: int
+    column: int
+    rows: int
+    columns: int
+
 
 # Files whose global attribute states `value = scale_factor * (stored - add_offset)`.
 _ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
@@ -140,21 +151,35 @@ class Granule:
         decoded.
         """
         found = layer if isinstance(layer, Layer) else self.layer(layer)
-        dataset = self._dataset(found)
-        index = self._index(found)
+        return self.read_part(found, Part(0, 0, *found.shape))
+
+    def read_part(self, layer: Layer, part: Part) -> npt.NDArray[np.generic]:
+        """Read a part of a layer as `read` does, and raise what it raises.
+
+        Of a layer that is stored in chunks, only those are read that hold something of the part.
+        """
+        dataset = self._dataset(layer)
+        index = self._index(layer)
         at = iter(index)
-        start, count = [], []
-        for dim, size in zip(dataset.dims, dataset.shape, strict=True):
-            inside = dim in found.dims
-            start.append(0 if inside else next(at))
-            count.append(size if inside else 1)
-        row = dataset.dims.index(found.dims[0])
-        start[row], count[row] = found.first_row, found.shape.rows
+        start = [0 if dim in layer.dims else next(at) for dim in dataset.dims]
+        count = [1] * len(start)
+        row, column = (dataset.dims.index(dim) for dim in layer.dims)
+        start[row], count[row] = layer.first_row + part.row, part.rows
+        start[column], count[column] = part.column, part.columns
         block = self._container.read(dataset, tuple(start), tuple(count))
-        rows_first = dataset.dims.index(found.dims[0]) < dataset.dims.index(found.dims[1])
-        flat = block.reshape(found.shape if rows_first else found.shape[::-1])
-        values = flat if rows_first else np.ascontiguousarray(flat.T)
-        return values.view(found.dtype) if values.dtype != found.dtype else values
+        shape = (part.rows, part.columns)
+        flat = block.reshape(shape if row < column else shape[::-1])
+        values = flat if row < column else np.ascontiguousarray(flat.T)
+        return values.view(layer.dtype) if values.dtype != layer.dtype else values
+
+    def stored_chunk(self, layer: Layer) -> Shape:
+        """Return rows and columns of the chunks that a layer is stored in; the whole without."""
+        dataset = self._dataset(layer)
+        chunk = self._container.chunk(dataset)
+        if chunk is None:
+            return layer.shape
+        found = [chunk[dataset.dims.index(dim)] for dim in layer.dims]
+        return Shape(*(min(part, size) for part, size in zip(found, layer.shape, strict=True)))
 
     def take(
         self, layer: Layer, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.completeness import Missing, no_layer, no_places
 from reprojection.read.geolocation import Geolocation
-from reprojection.read.granule import Granule
+from reprojection.read.granule import Granule, Part
 from reprojection.read.kept import Memory, opened
 from reprojection.read.qa import Reason
 from reprojection.read.raster import SourceGranule
@@ -214,6 +214,28 @@ def read_masked(
     return MaskedLayer(values=values, why=why)
 
 
+def read_masked_part(
+    granule: Granule, layer: Layer, rule: Rule, part: Part, *, mask: bool
+) -> MaskedLayer:
+    """Read a part of a layer as `read_masked` reads the whole, and raise what it raises.
+
+    If the file's own valid range leaves nothing of the part over, all values of the layer are read
+    to tell whether it leaves anything.
+    """
+    values = granule.read_part(layer, part)
+    if mask and values.shape != layer.shape:
+        try:
+            check_range(granule.name, layer, values)
+        except RangeExcludesAllError:
+            check_range(granule.name, layer, granule.read(layer))
+    elif mask:
+        check_range(granule.name, layer, values)
+    why = qa.reasons_in(granule, layer, rule if mask else None, values, part)
+    if not mask:
+        why[why != Reason.FILL] = Reason.VALID
+    return MaskedLayer(values=values, why=why)
+
+
 def check_range(name: str, layer: Layer, values: npt.NDArray[np.generic]) -> None:
     """Refuse a layer of which the file's own valid range leaves nothing over.
 
@@ -250,7 +272,7 @@ def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:
         start=start,
         end=end,
         layer=layer,
-        grid=_grid(granule, layer),
+        grid=layer_grid(granule, layer),
         night=granule.day_night == "night",
     )
 
@@ -270,7 +292,8 @@ def _times(granule: Granule, layer: Layer) -> tuple[datetime, datetime | None]:
     return start, end
 
 
-def _grid(granule: Granule, layer: Layer) -> Grid | None:
+def layer_grid(granule: Granule, layer: Layer) -> Grid | None:
+    """Return the grid that a layer lies on, None for a swath; raises GridError if it is unknown."""
     if layer.grid is None:
         return None
     info = granule.grids[layer.grid]

@@ -1,10 +1,13 @@
 """Read HDF4 files through pyhdf; read values directly if that is possible and faster.
 
-HDF4 is a C library without locks that trusts its files: read in a process that may die.
+HDF4 is a C library that trusts its files: read in a process that may die. It has no locks, so one
+thread at a time is let into it; what is read directly needs no lock.
 """
 
 import ctypes
+import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +48,14 @@ _SEQUENCE = re.compile(r"^(?P<base>StructMetadata|CoreMetadata|ArchiveMetadata)\
 _DAMAGE = (HDF4Error, ValueError, TypeError, IndexError, KeyError, OverflowError, UnicodeError)
 
 
+_LOCKS: dict[int, threading.RLock] = {}
+
+
+def _library() -> threading.RLock:
+    """Return the library's lock in this process: a thread that a fork lacks may hold another."""
+    return _LOCKS.setdefault(os.getpid(), threading.RLock())
+
+
 class Hdf4Container:
     """An open HDF4 file; raises UnreadableGranuleError if its directory cannot be read."""
 
@@ -56,24 +67,29 @@ class Hdf4Container:
         except OSError as problem:
             raise self._damaged(str(problem)) from problem
         try:
-            self._file = SD(str(path), SDC.READ)
+            with _library():
+                self._file = SD(str(path), SDC.READ)
         except _DAMAGE as problem:
             self._stored.close()
             raise self._damaged(str(problem)) from problem
         try:
-            count, attribute_count = self._file.info()
-            if not (0 <= count <= MAX_DATASETS and 0 <= attribute_count <= MAX_ATTRIBUTES):
-                raise self._damaged(f"it claims {count} data sets, {attribute_count} attributes")
-            self._attributes = join_metadata(_read_attributes(self._file, attribute_count))
-            self._datasets = tuple(
-                found for index in range(count) if (found := self._describe(index)) is not None
-            )
+            with _library():
+                self._read_directory()
         except _DAMAGE as problem:
             self.close()
             raise self._damaged(str(problem)) from problem
         except UnreadableGranuleError:
             self.close()
             raise
+
+    def _read_directory(self) -> None:
+        count, attribute_count = self._file.info()
+        if not (0 <= count <= MAX_DATASETS and 0 <= attribute_count <= MAX_ATTRIBUTES):
+            raise self._damaged(f"it claims {count} data sets, {attribute_count} attributes")
+        self._attributes = join_metadata(_read_attributes(self._file, attribute_count))
+        self._datasets = tuple(
+            found for index in range(count) if (found := self._describe(index)) is not None
+        )
 
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
@@ -92,12 +108,17 @@ class Hdf4Container:
         if 0 in count:
             # pyhdf fails on a zero-length SDS; fire products often contain one.
             return np.empty(count, dataset.dtype)
-        with self._selected(dataset) as sds:
+        with self._telling(dataset):
             block = self._stored.read(
-                sds.ref(), shape=dataset.shape, dtype=dataset.dtype, start=start, count=count
+                self._reference(dataset),
+                shape=dataset.shape,
+                dtype=dataset.dtype,
+                start=start,
+                count=count,
             )
             if block is None:
-                block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
+                with self._selected(int(dataset.key)) as sds:
+                    block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
         # pyhdf drops axes of length one.
         return block.reshape(count).astype(dataset.dtype, copy=False)
 
@@ -107,21 +128,39 @@ class Hdf4Container:
         """Read single elements, as stored; `at` has their indexes along each axis."""
         found: npt.NDArray[np.generic] | None = None
         if at[0].size:
-            with self._selected(dataset) as sds:
+            with self._telling(dataset):
                 found = self._stored.take(
-                    sds.ref(), shape=dataset.shape, dtype=dataset.dtype, at=at
+                    self._reference(dataset), shape=dataset.shape, dtype=dataset.dtype, at=at
                 )
         return take_from_block(self, dataset, at) if found is None else found
 
+    def chunk(self, dataset: DataSet) -> tuple[int, ...] | None:
+        """Return the shape of the chunks that a data set is stored in; None without chunks."""
+        if 0 in dataset.shape:
+            return None
+        with self._telling(dataset):
+            return self._stored.chunk(self._reference(dataset), dataset.shape, dataset.dtype)
+
+    def _reference(self, dataset: DataSet) -> int:
+        """Return the number by which the file knows a data set."""
+        with self._selected(int(dataset.key)) as sds:
+            return int(sds.ref())
+
     @contextmanager
-    def _selected(self, dataset: DataSet) -> Iterator[SDS]:
-        """Select a data set in the library; tell of damage that is met meanwhile."""
-        try:
-            sds = self._file.select(int(dataset.key))
+    def _selected(self, index: int) -> Iterator[SDS]:
+        """Select a data set in the library, and keep other threads out meanwhile."""
+        with _library():
+            sds = self._file.select(index)
             try:
                 yield sds
             finally:
                 sds.endaccess()
+
+    @contextmanager
+    def _telling(self, dataset: DataSet) -> Iterator[None]:
+        """Tell of damage that is met while a data set is read."""
+        try:
+            yield
         except (*_DAMAGE, DamagedStreamError, MemoryError) as problem:
             raise UnreadableGranuleError(
                 f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
@@ -132,13 +171,13 @@ class Hdf4Container:
         """Release the file."""
         self._stored.close()
         try:
-            self._file.end()
+            with _library():
+                self._file.end()
         except HDF4Error as problem:
             raise self._damaged(str(problem)) from problem
 
     def _describe(self, index: int) -> DataSet | None:
-        sds = self._file.select(index)
-        try:
+        with self._selected(index) as sds:
             name, rank, sizes, number_type, _ = sds.info()
             if sds.iscoordvar() or number_type not in DTYPES:
                 return None
@@ -152,8 +191,6 @@ class Hdf4Container:
             if elements > MAX_ELEMENTS:
                 raise self._damaged(f"data set {name!r} claims {elements} elements")
             labels = [str(sds.dim(axis).info()[0]) for axis in range(rank)]
-        finally:
-            sds.endaccess()
         pairs = [label.partition(":") for label in labels]
         structures = {structure for _, colon, structure in pairs if colon}
         return DataSet(
@@ -168,11 +205,8 @@ class Hdf4Container:
 
     def _attributes_of(self, index: int) -> dict[str, AttributeValue]:
         try:
-            sds = self._file.select(index)
-            try:
+            with self._selected(index) as sds:
                 return _read_attributes(sds, min(sds.info()[4], MAX_ATTRIBUTES))
-            finally:
-                sds.endaccess()
         except _DAMAGE as problem:
             raise self._damaged(str(problem)) from problem
 

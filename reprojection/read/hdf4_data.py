@@ -151,6 +151,24 @@ class StoredData:
                 f"what says where its values lie is damaged: {error}"
             ) from error
 
+    def chunk(self, reference: int, shape: Index, dtype: np.dtype[np.generic]) -> Index | None:
+        """Return the shape of the chunks of a data set; None without, or in an unknown form.
+
+        Raises:
+            DamagedStreamError: what says where the values lie is damaged.
+        """
+        try:
+            _, head = _storage(_Elements(self._file, self._descriptors()), reference)
+            if head is None or _code(head) != _CHUNKED:
+                return None
+            return _chunk_head(head, shape, dtype).shape
+        except _UnknownError:
+            return None
+        except (ValueError, struct.error) as error:
+            raise DamagedStreamError(
+                f"what says where its values lie is damaged: {error}"
+            ) from error
+
     def close(self) -> None:
         """Release the file."""
         self._file.close()

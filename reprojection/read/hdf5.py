@@ -106,6 +106,16 @@ class Hdf5Container:
         """Read single elements, as stored; `at` has their indexes along each axis."""
         return take_from_block(self, dataset, at)
 
+    def chunk(self, dataset: DataSet) -> tuple[int, ...] | None:
+        """Return the shape of the chunks that a data set is stored in; None without chunks."""
+        if self._bins is not None:
+            return None
+        try:
+            chunks = self._file[dataset.key].chunks
+        except _DAMAGE as problem:
+            raise self._damaged(str(problem)) from problem
+        return None if chunks is None else tuple(map(int, chunks))
+
     def close(self) -> None:
         """Release the file."""
         self._file.close()

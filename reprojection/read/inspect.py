@@ -201,7 +201,7 @@ def _layer_report(granule: Granule, layer: Layer) -> LayerReport:
         codes=tuple(sorted(layer.codes.items())),
         qa=layer.qa,
         lies_on=layer.grid or layer.swath or "",
-        placeable=layer.grid is not None or _on_geolocation(granule, layer),
+        placeable=is_placeable(granule, layer),
         catalogued=granule.entry is not None and granule.entry.layer(layer.name) is not None,
         lowest=values.lowest,
         highest=values.highest,
@@ -243,7 +243,10 @@ class _Values:
         self.highest = ends[1] if self.highest is None else max(self.highest, ends[1])
 
 
-def _on_geolocation(granule: Granule, layer: Layer) -> bool:
+def is_placeable(granule: Granule, layer: Layer) -> bool:
+    """Tell whether the granule says where a layer's pixels lie."""
+    if layer.grid is not None:
+        return True
     swath = granule.swaths.get(layer.swath or "")
     if swath is None:
         return False

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from reprojection.catalogue import BitField, LayerEntry
 from reprojection.catalogue.layers import Layer, LayerKind, is_fill, split_index
 from reprojection.errors import ChoiceRefusedError
-from reprojection.read.granule import Granule
+from reprojection.read.granule import Granule, Part
 from reprojection.read.kept import NO_MEMORY, Memory, nbytes
 from reprojection.read.masks import join, look_up
 
@@ -91,6 +91,34 @@ def reasons(
             nbytes,
         )
         join(refused, why)
+    return why
+
+
+def reasons_in(
+    granule: Granule, layer: Layer, qa_rule: QaRule, stored: Array, part: Part
+) -> npt.NDArray[np.uint8]:
+    """Return a `Reason` for the pixels of a part of a layer, as `reasons` does for all.
+
+    `stored` are their values. Of a QA layer only the part that lies over them is read.
+    """
+    why = _by_value(stored, lambda values: _own_reasons(values, layer))
+    down, across = (
+        np.arange(at, at + size)
+        for at, size in ((part.row, part.rows), (part.column, part.columns))
+    )
+    for qa_layer, clauses in _by_layer(resolve_rule(granule, layer, qa_rule)):
+        rows, columns = placement(granule, layer, qa_layer)
+        over = [
+            down if rows is None else rows[down],
+            across if columns is None else columns[across],
+        ]
+        first = [int(one.min()) for one in over]
+        sizes = [int(one.max()) + 1 - at for one, at in zip(over, first, strict=True)]
+        refused = _by_value(
+            granule.read_part(qa_layer, Part(*first, *sizes)),
+            partial(_refuse, qa_layer=qa_layer, clauses=clauses),
+        )
+        join(np.ascontiguousarray(refused[over[0] - first[0]][:, over[1] - first[1]]), why)
     return why
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.lineage import Kind, LayerRecord, Lineage, Parameter
 from reprojection.read.qa import Reason
 from reprojection.read.window_time import WindowTime
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
     "Band",
@@ -192,6 +195,20 @@ class Raster:
             physical = physical * self.scale + self.offset
         physical[~self.valid(band)] = np.nan
         return physical
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Make a dataset of the raster, a variable for each band, named after the layer.
+
+        The values are those of `data`, and attributes say the rest as CF has it: `_FillValue`,
+        `scale_factor`, `add_offset`, flags. `xarray.decode_cf` makes physical values of them. The
+        CRS is found by rioxarray and odc-geo.
+
+        Raises:
+            ChoiceRefusedError: the grid is rotated, or xarray is not installed.
+        """
+        from reprojection.read.raster_dataset import dataset_of
+
+        return dataset_of(self)
 
     def description(self) -> "Description":
         """Describe everything except pixels and nodata, as a file holds it in JSON."""

@@ -6,7 +6,6 @@ ACDD-1.3 for the licence. Rasters are written one after the other, so memory hol
 optional packages netCDF4 (NetCDF) or zarr (Zarr) are needed.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,14 +17,21 @@ import numpy.typing as npt
 from pydantic import TypeAdapter
 
 from reprojection.errors import ChoiceRefusedError
-from reprojection.grid.crs import parse_crs
+from reprojection.read.cf import (
+    Attribute,
+    axis_words,
+    band_name,
+    cf_flags,
+    identifier,
+    mapping_words,
+    product_of,
+    quantity,
+)
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Description, Pixels, Provenance
 from reprojection.read.window_time import granule_bounds
-from reprojection.write.meanings import cf_flags, identifier, product_of
 from reprojection.write.write import Opened, open_raster, read_raster
 
-Attribute = str | int | float | list[float]
 Format = Literal["netcdf", "zarr"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,19 +39,6 @@ _CHUNK = 512
 _TIME_UNITS = "days since 1970-01-01 00:00:00"
 _PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 _LICENCE = "Data of NASA's EOSDIS are shared openly, without restriction; cite them by their DOI."
-
-# What products say instead of a unit, in lower case, by the words of UDUNITS (CF 3.1).
-_CF_UNITS = {
-    **dict.fromkeys(("none", "n/a", "no units", "unitless", "dimensionless", "no_units"), ""),
-    **dict.fromkeys(("ndvi", "evi", "evi2", "reflectance", "reflectance, no units"), "1"),
-    **dict.fromkeys(("kelvin", "degrees kelvin", "degree k"), "K"),
-    **dict.fromkeys(("deg", "degrees", "degree"), "degree"),
-    **dict.fromkeys(("meters", "meter"), "m"),
-}
-_SINCE = re.compile(
-    r"(\w+) since (\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d\d:\d\d:\d\d))?", re.IGNORECASE
-)
-
 
 # Methods that give of parts of the values what they give of all; of means that is usual to say.
 _BY_PARTS = ("maximum", "mean", "minimum", "sum")
@@ -201,10 +194,8 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
     a, b, c, d, e, f = grid.transform
     if b or d:
         raise ChoiceRefusedError("a cube's grid must run along its axes; this one is rotated")
-    crs = parse_crs(grid.crs)
-    words = {item["axis"]: item for item in crs.cs_to_cf() if item.get("axis") in ("X", "Y")}
-    mapping = {key: _plain(value) for key, value in crs.to_cf().items()}
-    mapping["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
+    words = axis_words(grid.crs)
+    mapping = mapping_words(grid.crs, grid.transform)
     wide = np.dtype(np.float64)
     climatology = _over_time(said)[1]
     bounds = "climatology_bounds" if climatology else "time_bnds"
@@ -235,14 +226,14 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
             dims=("y",),
             dtype=wide,
             values=f + (np.arange(grid.height) + 0.5) * e,
-            attributes=dict(words.get("Y", {"axis": "Y"})),
+            attributes=words["Y"],
         ),
         _Variable(
             name="x",
             dims=("x",),
             dtype=wide,
             values=c + (np.arange(grid.width) + 0.5) * a,
-            attributes=dict(words.get("X", {"axis": "X"})),
+            attributes=words["X"],
         ),
         _Variable(
             name="crs",
@@ -260,11 +251,11 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
         if band.role == "data":
             if (said.scale, said.offset) != (1.0, 0.0):
                 about |= {"scale_factor": said.scale, "add_offset": said.offset}
-            about |= _quantity(said) | _cell_methods(said)
+            about |= quantity(said) | _cell_methods(said)
         about |= cf_flags(said, band.role, opened[0].dtype)
         variables.append(
             _Variable(
-                name=_name(base, band.role, number),
+                name=band_name(base, band.role, number),
                 dims=("time", "y", "x"),
                 dtype=opened[0].dtype,
                 attributes=about,
@@ -272,13 +263,6 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
             )
         )
     return variables
-
-
-def _name(base: str, role: str, number: int) -> str:
-    """Name the variable of a band, counted from 0; a package's raster may have several."""
-    if number == 0:
-        return base
-    return f"{base}_{number + 1 if role == 'data' else role}"
 
 
 def _shares(opened: Sequence[Opened]) -> _Variable:
@@ -316,24 +300,6 @@ def _missing(said: Completeness) -> dict[str, Attribute]:
     return {"completeness": said.share, "missing_inputs": "\n".join(lines)}
 
 
-def _since(units: str) -> str:
-    """Write units of time as CF 4.4 has them; others stay.
-
-    Granules have "Seconds since 1993-1-1 00:00:00.0 0", which xarray refuses to open.
-    """
-    found = _SINCE.match(units)
-    if found is None:
-        return units
-    unit, year, month, day, clock = found.groups()
-    return f"{unit.lower()} since {year}-{month:0>2}-{day:0>2} {clock or '00:00:00'}"
-
-
-def _plain(value: object) -> Attribute:
-    if isinstance(value, list | tuple):
-        return [float(item) for item in value]
-    return value if isinstance(value, str | int | float) else str(value)
-
-
 def _title(first: Opened) -> dict[str, Attribute]:
     said = first.said.provenance
     product = product_of(said)
@@ -351,20 +317,6 @@ def _title(first: Opened) -> dict[str, Attribute]:
         if doi := product.doi(said.collection):
             found["references"] = f"https://doi.org/{doi}"
     return found
-
-
-def _quantity(said: Description) -> dict[str, Attribute]:
-    """Return units and name of the quantity that a layer's values are, as CF spells them."""
-    about: dict[str, Attribute] = {}
-    units = _CF_UNITS.get(said.units.strip().lower(), _since(said.units))
-    if units:
-        about["units"] = units
-    product = product_of(said.provenance)
-    method = dict(said.provenance.parameters).get("resampling")
-    if product is not None and said.kind == "continuous" and method not in ("count", "std"):
-        name = product.standard_name(said.provenance.layer)
-        about |= {"standard_name": name} if name else {}
-    return about
 
 
 def _granules(opened: Sequence[Opened]) -> npt.NDArray[np.bytes_]:

@@ -1,99 +1,22 @@
-"""What the values of classes and bit fields mean, in the words of CF, STAC and GDAL.
+"""What the values of classes and bit fields mean, in the words of STAC and GDAL.
 
-Conventions: CF-1.11, section 3.5 (flags); STAC Classification extension 2.0.0; GDAL's raster
-attribute table and category names, which other programs read from a file `.aux.xml` beside a
-GeoTIFF (PAM). Names of classes are those of the raster; bit fields are those of the catalogue.
+Conventions: STAC Classification extension 2.0.0; GDAL's raster attribute table and category names,
+which other programs read from a file `.aux.xml` beside a GeoTIFF (PAM). Names of classes are those
+of the raster; bit fields are those of the catalogue.
 """
 
-import re
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
 import numpy as np
 from pydantic import JsonValue
 
-from reprojection import catalogue
-from reprojection.catalogue import BitField, LayerEntry, Product
-from reprojection.read.raster import Colour, Description, Provenance
+from reprojection.read.cf import bits_of, classes_of, identifier
+from reprojection.read.raster import Colour, Description
 
 CLASSIFICATION = "https://stac-extensions.github.io/classification/v2.0.0/schema.json"
 
 _MOST_CATEGORIES = 256  # GDAL's category names have one for every value from 0 on
-
-
-def product_of(said: Provenance) -> Product | None:
-    """Return the catalogue's entry of a raster's product; None if there is none."""
-    return catalogue.product(said.product, said.collection) if said.collection else None
-
-
-def entry_of(said: Provenance) -> LayerEntry | None:
-    """Return the catalogue's entry of a raster's layer; None if there is none."""
-    product = product_of(said)
-    return product.layer(said.layer) if product else None
-
-
-def identifier(text: str) -> str:
-    """Make a word of letters, digits and underscores that begins with a letter."""
-    cleaned = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    return cleaned if cleaned[:1].isalpha() else f"v_{cleaned}"
-
-
-def classes_of(said: Description, role: str) -> Mapping[int, str]:
-    """Return the meanings of single values of a band with this role."""
-    is_named = role == "class" or (role == "data" and said.kind != "continuous")
-    return said.codes if is_named else {}
-
-
-def bits_of(said: Description, role: str, dtype: np.dtype[np.generic]) -> Mapping[str, BitField]:
-    """Return the bit fields of a band with this role, as far as its type has them."""
-    if role != "data" or said.kind != "bitfield" or dtype.kind not in "iu":
-        return {}
-    entry = entry_of(said.provenance)
-    bits = 8 * dtype.itemsize
-    found = entry.bits if entry else {}
-    return {name: one for name, one in found.items() if one.start + one.length <= bits}
-
-
-def cf_flags(
-    said: Description, role: str, dtype: np.dtype[np.generic]
-) -> dict[str, str | list[float]]:
-    """Return the flag attributes of a variable; empty if nothing is known of its values.
-
-    CF wants the values of flags to differ. Where there are several bit fields, values 0, which mean
-    something in each of them, are left to `comment`, which has the meanings of all values.
-    """
-    bits = bits_of(said, role, dtype)
-    masks, values, meanings, lines = list[float](), list[float](), list[str](), list[str]()
-    for name, one in bits.items():
-        last = one.start + one.length - 1
-        places = f"bit {last}" if one.length == 1 else f"bits {one.start} to {last}"
-        states = ", ".join(f"{value} {text}" for value, text in one.values.items())
-        lines.append(f"{places}, {name}: {states}" if states else f"{places}, {name}")
-        for value, text in one.values.items():
-            if value or len(bits) == 1:
-                masks.append(_signed(((1 << one.length) - 1) << one.start, dtype))
-                values.append(_signed(value << one.start, dtype))
-                meanings.append(identifier(f"{name} {text}"))
-    if values:
-        return {
-            "flag_masks": masks,
-            "flag_values": values,
-            "flag_meanings": " ".join(meanings),
-            "comment": "; ".join(lines),
-        }
-    codes = classes_of(said, role)
-    if not codes:
-        return {}
-    return {
-        "flag_values": [float(code) for code in codes],
-        "flag_meanings": " ".join(identifier(text) for text in codes.values()),
-    }
-
-
-def _signed(number: int, dtype: np.dtype[np.generic]) -> float:
-    """Return the number that a type holds for these bits."""
-    width = 8 * dtype.itemsize
-    return float(number - (1 << width) if dtype.kind == "i" and number >> (width - 1) else number)
 
 
 def stac_classification(

@@ -1,8 +1,10 @@
 """Values found past the HDF4 library are the library's own, or left to it."""
 
+import os
 import struct
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from pyhdf.SD import SD, SDC
 
 from reprojection.errors import UnreadableGranuleError
+from reprojection.read import hdf4
 from reprojection.read.hdf4 import Hdf4Container
 from reprojection.read.hdf4_data import (
     DamagedStreamError,
@@ -21,6 +24,7 @@ from reprojection.read.hdf4_data import (
 )
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.sample import swath_granules, tile_granules
+from tests.reprojection.reading_samples import small_tile
 
 Elements = dict[tuple[int, int], bytes]
 SHORT = np.dtype(np.int16)
@@ -411,3 +415,25 @@ def test_a_circle_of_descriptor_blocks_ends(tmp_path: Path) -> None:
         path.write_bytes(bad)
         with pytest.raises(DamagedStreamError):
             read(path, VALUES_HERE.shape)
+
+
+def test_one_thread_at_a_time_is_let_into_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library has no locks. A fork has its own: it lacks the thread that may hold another."""
+    write_granule(tmp_path / "a.hdf", small_tile())
+    with closing(Hdf4Container(tmp_path / "a.hdf")) as container, ThreadPoolExecutor(1) as other:
+        with container._selected(0):
+            assert not other.submit(may_enter).result()
+            monkeypatch.setattr(os, "getpid", lambda: -1)
+            assert other.submit(may_enter).result()
+        monkeypatch.undo()
+        assert other.submit(may_enter).result()
+
+
+def may_enter() -> bool:
+    lock = hdf4._library()
+    free = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return free

@@ -12,9 +12,10 @@ import pytest
 import rasterio
 
 from reprojection import catalogue
+from reprojection.read.cf import cf_flags
 from reprojection.read.raster import Band, Raster
 from reprojection.write.cube import write_cube
-from reprojection.write.meanings import attribute_table, cf_flags
+from reprojection.write.meanings import attribute_table
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tests.reprojection.raster_samples import classes, plain, provenance
