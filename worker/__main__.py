@@ -2,7 +2,8 @@
 
 import sys
 
+from worker.pool.lender import pooled
 from worker.slots.service import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(pooled))

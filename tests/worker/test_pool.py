@@ -38,6 +38,9 @@ from tests.worker.processes import (
     make_stack,
     reduction,
 )
+from worker.pool import remote
+from worker.pool.orders import PLACE, Order
+from worker.pool.remote import Pool
 from worker.pool.runner import PLACE_SECONDS
 from worker.sandbox.admission import LONGEST_WAIT
 from worker.sandbox.messages import (
@@ -50,10 +53,7 @@ from worker.sandbox.messages import (
     Succeeded,
     encode,
 )
-from worker.slots import remote
 from worker.slots.lent_blobs import LentBlobs
-from worker.slots.orders import PLACE, Order
-from worker.slots.remote import Pool
 
 
 def runner(stack: Stack, name: str, port: int, **more: object) -> Process:

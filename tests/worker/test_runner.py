@@ -17,7 +17,9 @@ from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
 from tasks.settings import Settings, WrongSettingError
 from tests.waiting import until
 from worker.files.scratch import Scratch
+from worker.pool import orders
 from worker.pool import runner as runner_module
+from worker.pool.orders import ALIVE, PLACE, BrokenOffError, Order, read_line, read_parts
 from worker.pool.runner import Runner
 from worker.pool.service import refuse_secrets
 from worker.sandbox.messages import (
@@ -30,9 +32,7 @@ from worker.sandbox.messages import (
     Succeeded,
     decode,
 )
-from worker.slots import orders
 from worker.slots.lent_blobs import LENT, MADE, LentBlobs, lent_path
-from worker.slots.orders import ALIVE, PLACE, BrokenOffError, Order, read_line, read_parts
 
 ENDED = Ended(exit_code=0, peak_memory=1, over_memory=False, log="")
 GIVEN = b"pixels"

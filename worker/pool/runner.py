@@ -1,6 +1,6 @@
 """A runner: each connection of a worker is one attempt, in a slot of its own.
 
-`worker.slots.orders` says what goes over a connection.
+`worker.pool.orders` says what goes over a connection.
 """
 
 import select
@@ -23,10 +23,7 @@ from tasks.bag.categories import Category
 from tasks.service.classify import AttemptError
 from tasks.storage.clock import SystemClock
 from worker.files.scratch import Scratch
-from worker.sandbox.messages import Begun, Ended, Failed, Job, Message, Postponed, Succeeded, encode
-from worker.slots.fitness import Fitness
-from worker.slots.lent_blobs import MADE, lent_path
-from worker.slots.orders import (
+from worker.pool.orders import (
     ALIVE,
     ALIVE_SECONDS,
     PLACE,
@@ -36,6 +33,9 @@ from worker.slots.orders import (
     read_line,
     read_parts,
 )
+from worker.sandbox.messages import Begun, Ended, Failed, Job, Message, Postponed, Succeeded, encode
+from worker.slots.fitness import Fitness
+from worker.slots.lent_blobs import MADE, lent_path
 from worker.slots.supervisor import RunningProcess
 
 PLACE_SECONDS = 8.0

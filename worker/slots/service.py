@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -45,7 +46,19 @@ _GB = 10**9
 _PULSE_SECONDS = 0.02
 
 
-def main() -> int:
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where packages of others run in place of this worker's children; `line` says it."""
+
+    line: str
+    start: Callable[[Job], RunningProcess]
+
+
+def _none(_settings: Settings, _runtime: Runtime) -> Places | None:
+    return None
+
+
+def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int:
     """Run a worker until SIGTERM or SIGINT; return the exit code."""
     # In a container the worker is root; the sandbox confines user code.
     warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
@@ -69,9 +82,9 @@ def main() -> int:
     except SwathmillError as error:
         structlog.get_logger("worker").error(str(error))
         return exits.UNAVAILABLE
-    # With a pool, no program of others runs here.
-    pool = settings.reduction_pool
-    tier, line = (None, f"reduction pool {pool}") if pool else (confinement.tier, confinement.line)
+    places = places_of(settings, runtime)
+    # With other places, no program of others runs here.
+    tier, line = (None, places.line) if places else (confinement.tier, confinement.line)
     line = f"{line}; {reading_line()}"
     shared = ChildSettings(
         settings=settings,
@@ -88,7 +101,7 @@ def main() -> int:
         settings=settings,
         name=name,
         scratch=scratch,
-        start=_start(settings, runtime, children),
+        start=_start(places, children),
         reading=shared.reading,
     )
     supervisor.fitness.tested = False
@@ -138,23 +151,16 @@ def main() -> int:
         log.info("worker ended")
 
 
-def _start(
-    settings: Settings, runtime: Runtime, children: Children
-) -> Callable[[Job], RunningProcess]:
-    """Return how attempts are started: in a child, or the packages of others in the pool."""
-    if not settings.reduction_pool:
+def _start(places: Places | None, children: Children) -> Callable[[Job], RunningProcess]:
+    """Return how attempts are started: in a child, or the packages of others in other places."""
+    if places is None:
         return children.start
-    # Only where there is a pool: each module of a worker's own process costs its start.
+    # Only where there are some: each module of a worker's own process costs its start.
     from worker.phases.package_files import shipped_packages
-    from worker.slots.remote import Pool
-
-    host, _, port = settings.reduction_pool.rpartition(":")
-    most = int(settings.attempt_disk_gb * _GB)
-    pool = Pool(host=host, port=int(port), blobs=runtime.blobs, most_bytes=most)
 
     def start(job: Job) -> RunningProcess:
         ours = not isinstance(job.spec, ReduceSpec) or job.spec.digest in shipped_packages()
-        return children.start(job) if ours else pool.start(job)
+        return children.start(job) if ours else places.start(job)
 
     return start
 

@@ -31,6 +31,14 @@ from tasks.storage.blobs import (
     split_blob,
     stored_digest,
 )
+from worker.pool.orders import (
+    PLACE,
+    SILENT_SECONDS,
+    BrokenOffError,
+    Order,
+    read_line,
+    read_parts,
+)
 from worker.sandbox.messages import (
     Ended,
     Failed,
@@ -40,14 +48,6 @@ from worker.sandbox.messages import (
     Postponed,
     Succeeded,
     decode,
-)
-from worker.slots.orders import (
-    PLACE,
-    SILENT_SECONDS,
-    BrokenOffError,
-    Order,
-    read_line,
-    read_parts,
 )
 
 LINK_SECONDS = 1800.0
