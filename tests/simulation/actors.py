@@ -32,6 +32,7 @@ from tasks.requests import request_operations, request_table, retrying
 from tasks.requests.plan import Plan
 from tasks.storage import blobs
 from tests.simulation.broken import TOOK, BrokenHosts
+from tests.simulation.disks import TOLD, SharedDisk
 from tests.simulation.network import Broker
 from tests.simulation.noise import Noise
 from tests.simulation.places import Places
@@ -235,6 +236,7 @@ class SimWorker:
     noise: Noise
     host: str
     broken: BrokenHosts
+    disk: SharedDisk
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
@@ -407,6 +409,7 @@ class SimWorker:
                     end = self._attempt(slot)
                 finally:
                     self.places.leave(slot.claimed.claim)
+                    self.disk.ends(slot.claimed.claim)
                 self._judge(end.attempt.category)
                 batch.in_hand = None
                 batch.ended.append((clock.monotonic(), slot.claimed, end))
@@ -483,12 +486,16 @@ class SimWorker:
             category = random.choice([Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
             length = 0.1
         slot.length = length
+        self.disk.begins(claimed.claim, self.process)
         while clock.monotonic() - began < length and slot.order is None:
             clock.sleep(min(3.0, length, random.uniform(0.5, 3.0)))
         if broken is not None:
             healing = 0
         if slot.order is not None:
             category, healing = slot.order, 0
+        if category is None and not self.disk.has_room(claimed.claim):
+            self.world.faults["no room on disk"] += 1
+            category = Category.DISK_SHARED
         files = [] if category else [self._store(claimed)]
         attempt = claimed.attempt(
             started=started,
@@ -551,6 +558,8 @@ class SimWorker:
         return None, length
 
     def _said(self, key: str, category: Category | None) -> str:
+        if category is Category.DISK_SHARED:
+            return TOLD
         if category is Category.USER_CODE_FAILED:
             return self.script.crashes.get(key, "mended since")
         return "simulated"

@@ -28,6 +28,7 @@ from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
 from tests.simulation.actors import Beside, Client, Script, SimWorker, manager
 from tests.simulation.broken import BrokenHosts
+from tests.simulation.disks import SharedDisk
 from tests.simulation.idleness import Idleness
 from tests.simulation.mail import Mailboxes, SimMailServer
 from tests.simulation.network import (
@@ -132,6 +133,7 @@ class History:
             blobs=self.blobs,
             shortest=OPTIONS.time_limits.floor / 2,
             lease=OPTIONS.lease,
+            losses=OPTIONS.retry.losses,
         )
         self.cuts = Cuts(self.world)
         self.broker = Broker(self.world, self.rates, self.cuts)
@@ -168,6 +170,8 @@ class History:
         self.shrinks = random.random() < 0.3  # all workers but one leave for good
         self.gone: set[str] = set()
         self.broken = BrokenHosts.of(self.world, self.seed, STORM, alone=self.shrinks)
+        faultless = self.noisy or self.rasters
+        self.disk = SharedDisk.of(self.world, self.seed, 0.0 if faultless else STORM)
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
         self.options = replace(OPTIONS, scale_in=15.0, scale_least=1) if scales else OPTIONS
@@ -273,6 +277,7 @@ class History:
             noise=self.noise,
             host="host" if self.noisy and self.alone else name,
             broken=self.broken,
+            disk=self.disk,
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         )

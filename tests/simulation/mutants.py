@@ -345,6 +345,17 @@ def _host_charged() -> Undo:
     return undo
 
 
+def _full_disk_charged() -> Undo:
+    """An attempt that found a disk filled by others costs its task a try."""
+    rule = RULES[Category.DISK_SHARED]
+    RULES[Category.DISK_SHARED] = replace(rule, retry=Retry.BACK_OFF)
+
+    def undo() -> None:
+        RULES[Category.DISK_SHARED] = rule
+
+    return undo
+
+
 def _goes_on_untested() -> Undo:
     """A worker whose host failed an attempt goes on without a self-test."""
     return patch(Fitness, "failed", lambda _self, _why: None)
@@ -509,6 +520,7 @@ MUTANTS = (
     Mutant(name="no place charged to the task", apply=_given_back_charged),
     *NOISE_MUTANTS,
     Mutant(name="host that failed charged to the task", apply=_host_charged),
+    Mutant(name="full disk charged to the task", apply=_full_disk_charged),
     Mutant(name="worker goes on after its host failed", apply=_goes_on_untested),
     Mutant(name="results made all at the end", apply=_breadth_first, rasters=True),
 )

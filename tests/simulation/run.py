@@ -16,7 +16,7 @@ import structlog
 from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_store import SqliteStore
 from tests.simulation.history import Outcome, simulate
-from tests.simulation.mutants import MUTANTS, caught_by, note_seeds
+from tests.simulation.mutants import MUTANTS, caught_by, note_seeds, noted_seeds
 
 _TELL = 500  # histories between two lines of progress
 
@@ -60,9 +60,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--replay", type=int, help="one seed, with all its events")
-    parser.add_argument(
-        "--mutants", action="store_true", help="note the first seed that finds each mutant"
-    )
+    parser.add_argument("--mutants", action="store_true", help="note a seed that finds each mutant")
     parser.add_argument("--steps", action="store_true", help="all requests have several steps")
     parser.add_argument("--noise", action="store_true", help="no faults but noise on hosts")
     parser.add_argument(
@@ -119,13 +117,14 @@ def _listed(met: Counter[str]) -> str:
     return "; ".join(f"{what}: {number}" for what, number in sorted(met.items()))
 
 
-def _first_seed(number: int) -> int | None:
-    return caught_by(MUTANTS[number], 0)
+def _seed(number: int) -> int | None:
+    mutant = MUTANTS[number]
+    return caught_by(mutant, noted_seeds().get(mutant.name, 0))
 
 
 def _note_mutants(processes: int) -> int:
     with multiprocessing.get_context("spawn").Pool(processes, quiet) as pool:
-        found = pool.map(_first_seed, range(len(MUTANTS)), chunksize=1)
+        found = pool.map(_seed, range(len(MUTANTS)), chunksize=1)
     seeds = {mutant.name: seed for mutant, seed in zip(MUTANTS, found, strict=True)}
     note_seeds({name: seed for name, seed in seeds.items() if seed is not None})
     for name, seed in seeds.items():

@@ -54,6 +54,8 @@ _LEGAL_OF_REQUESTS = {  # of requests; each may also end, and stay as it is
 }
 
 
+_UNCHARGED = (Category.WORKER_LOST, Category.HOST_FAILED, Category.DISK_SHARED)
+"""What is never a task's own fault."""
 _STEADY = 100.0  # seconds of beats without a gap, more than a slow manager takes to give up
 
 
@@ -66,6 +68,7 @@ class Watch:
     blobs: MemoryBlobs
     shortest: float  # seconds that an attempt has, before it may be killed for its time
     lease: float
+    losses: int  # of one task's attempts, after which it is tried no more
     tasks: dict[str, Task] = field(default_factory=dict)
     requests: dict[str, RequestRow] = field(default_factory=dict)  # that have not ended
     ended: dict[str, RequestRow] = field(default_factory=dict)
@@ -263,8 +266,8 @@ class Watch:
             self.world.faults["run stopped"] += 1
             self._stopped(new)
         lost = old.state is State.RUNNING and new.category is Category.WORKER_LOST
-        hosts = old.state is State.RUNNING and new.category is Category.HOST_FAILED
-        if (lost or hosts) and new.retries > old.retries:
+        free = old.state is State.RUNNING and new.category in _UNCHARGED
+        if free and new.retries > old.retries and new.losses < self.losses:
             self.fail(f"{_name(new)} is charged with {new.category}: it is not its fault")
         if lost and new.losses > old.losses:
             self._lost(old)
