@@ -36,6 +36,11 @@ class BrokenHosts:
         end = float("inf") if for_good else start + random.uniform(60.0, storm / 2)
         return cls(world, f"worker-{random.randrange(3)}", start, end, fails)
 
+    def among(self, workers: int, storm: float) -> None:
+        """There are so many workers: a host that is the only one is mended after the storm."""
+        if workers == 1:
+            self.end = min(self.end, storm)
+
     def broken(self, worker: str) -> Category | None:
         """How attempts fail on a worker now; None: they do not."""
         if worker != self.worker or not self.start <= self.world.now < self.end:

@@ -642,7 +642,9 @@ class History:
         world = self.world
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
-        for i in range(world.random.choice([1, 1, 2, 3])):
+        number = world.random.choice([1, 1, 2, 3])
+        self.broken.among(number, STORM)
+        for i in range(number):
             self.start_worker(f"worker-{i}")
         self.people()
         if self.operates:
