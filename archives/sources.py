@@ -1,13 +1,12 @@
 """Several archives as one: asked in order; the newest edition of a granule counts."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol, runtime_checkable
-
-import structlog
 
 from archives.errors import (
     ArchiveError,
@@ -33,7 +32,7 @@ from modis.granule_day import granule_day
 from modis.granule_name import parse_granule_name
 from modis.ocean_name import parse_ocean_name
 
-log = structlog.get_logger("archives.sources")
+log = logging.getLogger("archives.sources")
 
 _INDICATIVE = timedelta(minutes=1)
 
@@ -223,7 +222,7 @@ class Sources:
                 held = source.holdings(product)
             except ArchiveError as error:
                 failure = failure or error
-                log.warning("holdings not known", source=source.name, error=str(error))
+                log.warning("holdings not known: %s: %s", source.name, error)
                 continue
             answered = True
             for each in held:
@@ -257,12 +256,7 @@ class Sources:
                     return _fetch_current(source, here, to, progress, accept)
             except ArchiveError as error:
                 failures.append(error)
-                log.warning(
-                    "granule not given",
-                    source=source.name,
-                    granule=record.name,
-                    error=str(error),
-                )
+                log.warning("granule not given: %s: %s: %s", source.name, record.name, error)
         if failures:
             raise soonest(failures)
         raise NotPublishedError(f"no source lists {record.name}: " + _named(chain, record.product))
@@ -316,9 +310,7 @@ class _Search:
         if not later and not self._waiting:
             raise days.failure
         self._failed()
-        log.warning(
-            "search failed, others take over", source=days.source.name, error=str(days.failure)
-        )
+        log.warning("search failed, others take over: %s: %s", days.source.name, days.failure)
         if not any(other.source.authoritative for other in self._reading):
             self._take_more(day)
 
@@ -393,7 +385,7 @@ def _fetch_current(
         now = source.relist(record) if isinstance(source, Relisting) else _listed(source, record)
         if now is None or _about(now) == _about(record):
             raise
-        log.info("granule listed anew", source=source.name, granule=record.name, why=str(error))
+        log.info("granule listed anew: %s: %s: %s", source.name, record.name, error)
         return _fetch_accepted(source, now, to, progress, accept)
 
 

@@ -1,12 +1,16 @@
 """Give commands access to a portal: this machine's through its data folder, others by token."""
 
-from portal.serving import tokens
+from typing import TYPE_CHECKING
+
 from swathmill.client import Client
 from swathmill.errors import ApiError, ArgumentError, StackError
 from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
 from tasks.storage.file_blobs import FileBlobs
+
+if TYPE_CHECKING:
+    from portal.serving.tokens import Role
 
 LOCAL_OWNER = "operator@localhost"
 
@@ -60,16 +64,22 @@ def local_client(folder: DataFolder) -> Client:
 
 def local_token(folder: DataFolder) -> str:
     """Make an operator's token for the portal of a data folder whose secrets are readable."""
-    return api_token(folder, LOCAL_OWNER, tokens.Role.OPERATOR)
+    from portal.serving.tokens import Role
+
+    return api_token(folder, LOCAL_OWNER, Role.OPERATOR)
 
 
-def api_token(folder: DataFolder, owner: str, role: tokens.Role) -> str:
+def api_token(folder: DataFolder, owner: str, role: "Role") -> str:
     """Sign a token for the HTTP API, good for an hour; raise StackError without a signing key."""
+    from portal.serving import tokens
+
     return tokens.issue(signing_key(folder), owner, role)
 
 
-def sign_in_link(portal_url: str, folder: DataFolder, owner: str, role: tokens.Role) -> str:
+def sign_in_link(portal_url: str, folder: DataFolder, owner: str, role: "Role") -> str:
     """Make an address that signs its visitor in; raise StackError if no signing key is known."""
+    from portal.serving import tokens
+
     return tokens.sign_in_link(portal_url, signing_key(folder), owner, role)
 
 

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.errors import (
@@ -79,8 +80,20 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     made.callback()(_swathmill)
     asked = [module for module, commands in COMMANDS.items() if {*words[:1]} & {*commands}]
     for module in asked or ([] if words[:1] == ["--version"] else COMMANDS):
-        importlib.import_module(f"swathmill.commands.{module}").register(made)
+        try:
+            importlib.import_module(f"swathmill.commands.{module}").register(made)
+        except ModuleNotFoundError as error:
+            if asked:
+                raise
+            for name in COMMANDS[module]:
+                made.command(name, help=escape(f"Needs {_lacking(error)}"))(lambda: None)
     return made
+
+
+def _lacking(error: ModuleNotFoundError) -> str:
+    """Say what to install for a module that the library alone does not bring."""
+    package = (error.name or "").partition(".")[0]
+    return f"the service ({package} is not installed): pip install 'swathmill[service]'"
 
 
 def _show_version(wanted: bool) -> None:
@@ -128,6 +141,9 @@ def main() -> None:
         sys.exit(EXIT_REFUSED)
     except _WRONG_ARGUMENTS as error:
         _tell(console, "Refused", "", str(error), "")
+        sys.exit(EXIT_REFUSED)
+    except ModuleNotFoundError as error:
+        _tell(console, "Refused", "", f"This needs {_lacking(error)}", "")
         sys.exit(EXIT_REFUSED)
     except StackError as error:
         _tell(console, "Error", "", error.problem, error.remedy)

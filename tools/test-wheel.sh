@@ -8,7 +8,7 @@ work=$root/build/wheel
 packages="archives modis portal processes reprojection service_manager swathmill tasks worker"
 
 sh tools/build-wheel.sh linked
-wheel=$(ls dist/*.whl)
+wheel=$root/$(ls dist/*.whl)
 echo "$wheel"
 case $wheel in
 *-py3-none-any.whl) echo "It has no kernels: is there a C compiler?" >&2; exit 1 ;;
@@ -49,3 +49,15 @@ PATH="$work/bin:$PATH:$root/.venv/bin"
     { tail -n 60 "$work/run.log" .swathmill/logs/*.log >&2; exit 1; }
 test ! -e "$work/node-was-run" || { echo "It ran Node" >&2; exit 1; }
 echo "The sample request is complete with the wheel: $(find out -name '*.tif' | wc -l) rasters"
+
+# The library alone, as `pip install swathmill` without an extra brings it.
+cd "$root"
+.venv/bin/python -m venv --without-pip "$work/library"
+.venv/bin/python -m tools.library_files "$("$work/library/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+.venv/bin/python -m pip --python "$work/library/bin/python" install --quiet --disable-pip-version-check --no-deps \
+    --no-index "$wheel"
+cd "$work/folder"
+granule=$(find archive -name 'MCD15A2*.hdf' | sort | head -n 1)
+"$work/library/bin/swathmill" inspect "$granule" >"$work/inspect.log"
+"$work/library/bin/swathmill" reproject "$granule" --layer Lai_1km --crs EPSG:32631 --resolution 1000 --out leaf.tif
+! "$work/library/bin/swathmill" up 2>"$work/up.log" && grep "swathmill\[service\]" "$work/up.log"

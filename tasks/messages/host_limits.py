@@ -15,11 +15,7 @@ from functools import cached_property
 import redis
 import structlog
 
-from archives.fetch.limits import HostLimits, LocalLimits, wait_for_place
-from tasks.settings import Settings
-
-PATIENCE = 120.0
-"""Seconds that a search waits for a connection."""
+from archives.fetch.limits import LocalLimits, wait_for_place
 
 _LEASE = 30.0  # seconds
 _LOOK = 0.1  # seconds between two looks for a place
@@ -46,18 +42,6 @@ redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[1]) + 1)
 """
 
 
-def host_limits(settings: Settings, patience: float = PATIENCE) -> HostLimits:
-    """Make the limits of archive hosts that the settings ask for; Redis shares them.
-
-    `patience` is the longest wait for a connection, in seconds.
-    """
-    connections, rate = settings.host_connections, settings.host_rate
-    url = settings.redis_url.get_secret_value()
-    if not url:
-        return LocalLimits(connections=connections, rate=rate, patience=patience)
-    return RedisLimits(url, connections=connections, rate=rate, patience=patience)
-
-
 class RedisLimits:
     """Connections at once, and requests a second, to each host, over all who share the Redis.
 
@@ -72,7 +56,7 @@ class RedisLimits:
         *,
         connections: int,
         rate: float,
-        patience: float = PATIENCE,
+        patience: float,
         lease: float = _LEASE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field
 
 from tasks.errors import SwathmillError
@@ -118,6 +116,8 @@ def _needs(word: str, said: Mapping[str, object]) -> Needs:
     listed, python = said.get("dependencies", []), said.get("requires-python", "")
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         raise DeclarationError(f"`dependencies` in {word} is not a list of texts")
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     try:
         SpecifierSet(python if isinstance(python, str) else "?")
     except InvalidSpecifier:
@@ -159,6 +159,8 @@ def _checked(text: str, where: str, *, exact: bool = False) -> str:
         raise DeclarationError(
             f"{where} has the option {text!r}; only names and versions may be there"
         )
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         requirement = Requirement(text)
     except InvalidRequirement:

@@ -6,13 +6,15 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from archives.fetch.credentials import Credentials
+from archives.fetch.limits import HostLimits, LocalLimits
 from archives.kinds.folder import OutlineReader
 from archives.make_sources import ChainSettings, make_sources
 from archives.sources import Sources
-from tasks.messages.host_limits import PATIENCE, host_limits
 from tasks.settings import Settings
 
 SAMPLE = "sample-archive"  # folder within the data folder, read where no source is set
+PATIENCE = 120.0
+"""Seconds that a search waits for a connection."""
 _NO_TOKEN = "none"  # a key vault keeps no empty secrets
 
 
@@ -53,6 +55,17 @@ def open_sources(
             options=_options(settings),
         )
     )
+
+
+def host_limits(settings: Settings, patience: float) -> HostLimits:
+    """Make the limits of archive hosts that the settings ask for; Redis shares them."""
+    connections, rate = settings.host_connections, settings.host_rate
+    url = settings.redis_url.get_secret_value()
+    if not url:
+        return LocalLimits(connections=connections, rate=rate, patience=patience)
+    from tasks.messages.host_limits import RedisLimits
+
+    return RedisLimits(url, connections=connections, rate=rate, patience=patience)
 
 
 def _options(settings: Settings) -> dict[str, object]:

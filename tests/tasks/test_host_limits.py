@@ -14,7 +14,8 @@ import redis
 
 from archives.errors import NoPlaceError
 from archives.fetch.limits import LocalLimits
-from tasks.messages.host_limits import RedisLimits, _keys, host_limits
+from tasks.messages.host_limits import RedisLimits, _keys
+from tasks.service.sources import PATIENCE, host_limits
 from tasks.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -63,7 +64,8 @@ def test_a_renewal_keeps_the_places_for_a_whole_lease(redis_server: str, host: s
 
 def test_requests_of_all_keep_their_distance(redis_server: str, host: str) -> None:
     first, second = (
-        RedisLimits(redis_server, connections=9, rate=0.1, sleep=_give_up) for _ in range(2)
+        RedisLimits(redis_server, connections=9, rate=0.1, patience=PATIENCE, sleep=_give_up)
+        for _ in range(2)
     )
     with first.place(host):
         pass
@@ -76,7 +78,7 @@ HOLD = """
 import sys, time
 from tasks.messages.host_limits import RedisLimits
 url, host = sys.argv[1:]
-with RedisLimits(url, connections=2, rate=1e4, lease=1.0).place(host):
+with RedisLimits(url, connections=2, rate=1e4, patience=9.0, lease=1.0).place(host):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -103,5 +105,5 @@ def test_without_redis_a_process_has_one_connection(host: str) -> None:
 
 
 def test_redis_is_used_where_there_is_one(redis_server: str) -> None:
-    assert isinstance(host_limits(Settings(redis_url=redis_server)), RedisLimits)
-    assert isinstance(host_limits(Settings()), LocalLimits)
+    assert isinstance(host_limits(Settings(redis_url=redis_server), PATIENCE), RedisLimits)
+    assert isinstance(host_limits(Settings(), PATIENCE), LocalLimits)

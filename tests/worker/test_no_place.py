@@ -9,8 +9,8 @@ import pytest
 from archives.errors import NoPlaceError, NotPublishedError, ServerBusyError, soonest
 from archives.fetch.limits import LocalLimits
 from tasks.bag.spec import CollectSpec
-from tasks.messages import host_limits
 from tasks.service import sources
+from tasks.service.sources import PATIENCE
 from tasks.settings import Settings
 from tasks.storage.blobs import MemoryBlobs
 from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed
@@ -65,7 +65,7 @@ def test_a_worker_waits_for_less_than_a_search(
     monkeypatch.setattr(sources, "host_limits", limits)
     assert isinstance(fetch(tmp_path), Failed)
     assert asked == [20.0]
-    assert asked[0] < host_limits.PATIENCE
+    assert asked[0] < PATIENCE
 
 
 def test_no_place_comes_before_every_other_failure() -> None:
