@@ -61,7 +61,7 @@ class SignInDesk:
 
     @property
     def sends_mail(self) -> bool:
-        """Whether a mail server is configured."""
+        """True if a mail server is configured."""
         return bool(self._settings.smtp_host)
 
     def ask(self, address: str, then: str = "") -> bool:

@@ -170,7 +170,7 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the kill was right."""
+        """True if the kill was right."""
         if self.after is None:
             return Verdict.OPEN
         if self.after.category is Category.EXECUTION_TIMEOUT:

@@ -87,7 +87,7 @@ class Filters:
         return replace(self, first=day, last=day)
 
     def fit(self, phase: Phase, task_class: str) -> bool:
-        """Whether a phase and a class are among what is meant."""
+        """Tell whether a phase and a class are among what is meant."""
         if (self.phase and phase is not self.phase) or self.task_class not in ("", task_class):
             return False
         if self.product and classes.product(task_class) != self.product:
@@ -201,7 +201,7 @@ class Executions:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of them."""
         return sum(line.count for line in self.phases)
 
     @property

@@ -46,7 +46,7 @@ class RunningTask:
 
     @property
     def late(self) -> bool:
-        """Whether it has run for more than twice the mean of its class."""
+        """True if it has run for more than twice the mean of its class."""
         return self.mean is not None and self.age > 2 * self.mean
 
     @property
@@ -189,7 +189,7 @@ def _later(runtime: Runtime, markers: Sequence[LaterMarker]) -> Iterator[Later]:
 
 
 def is_lost(worker: WorkerRow, settings: Settings, now: float) -> bool:
-    """Whether a worker has been silent for longer than a lease."""
+    """Tell whether a worker has been silent for longer than a lease."""
     return now - worker.beat_at > settings.lease_seconds
 
 

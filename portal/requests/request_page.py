@@ -445,7 +445,7 @@ def _newest(portal: Portal, row: RequestRow, tasks: int) -> list[ResultView]:
 
 
 def _saying(row: RequestRow) -> str:
-    """How far a request is, for those who hear the page: another text at each tenth."""
+    """Return how far a request is, for those who hear the page: another text at each tenth."""
     at = row.preparation
     share = 100 * at.done // at.total if at is not None else percent(row)
     return f"{row.state.text(paused=row.paused)}, {share // 10 * 10} percent"
@@ -527,7 +527,7 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
 
 
 def _fetches(statistics: Mapping[str, ClassStatistics]) -> bool:
-    """Whether granules come from hosts, to which connections are limited."""
+    """Tell whether granules come from hosts, to which connections are limited."""
     return any(classes.archive_host(one) for one in statistics)
 
 

@@ -77,7 +77,7 @@ class Following:
 
     @property
     def etag(self) -> str:
-        """What the latest look has found, the same for all followers; "" before the first one."""
+        """The findings of the latest look, the same for all followers; "" before the first one."""
         return self._followed.etag
 
     async def next(self, seconds: float) -> bool:

@@ -35,7 +35,7 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """How it ended, or its state."""
+        """The outcome, or the state before it."""
         if self.task.state is State.FAILED and self.task.category:
             return self.task.category.value
         return self.task.state.value

@@ -34,7 +34,7 @@ class ComparisonView:
 
     @property
     def regression(self) -> str:
-        """Which regression the slopes are of."""
+        """The regression of the slopes."""
         return self.rows[0].regression if self.rows else ""
 
 

@@ -53,17 +53,17 @@ class Portal:
 
     @cached_property
     def limits(self) -> CallerLimits:
-        """What one caller may cost."""
+        """The limits of one caller."""
         return CallerLimits(self.settings, self.runtime.clock.monotonic)
 
     @cached_property
     def sessions(self) -> Sessions:
-        """Which sessions have ended before their time."""
+        """The sessions that have ended before their time."""
         return Sessions(self.runtime.store)
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether tables are on this machine."""
+        """True if tables are on this machine."""
         return isinstance(self.runtime.store, LocalStore)
 
     async def quickly(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

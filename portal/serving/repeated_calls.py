@@ -122,7 +122,7 @@ class Repeats:
         await self._app(scope, receive, keep)
 
     def _is_good(self, kept: _Kept, scope: Scope) -> bool:
-        """Whether the same person calls, and the answer would be the same."""
+        """Tell whether the same person calls, and the answer would be the same."""
         with suppress(StoreError):  # whoever is asked next says so
             return (
                 time.monotonic() < kept.until

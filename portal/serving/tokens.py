@@ -71,12 +71,12 @@ class Person:
 
     @property
     def is_guest(self) -> bool:
-        """Whether this person is unknown and has only a link to a request."""
+        """True if this person is unknown and has only a link to a request."""
         return not self.owner
 
     @property
     def is_operator(self) -> bool:
-        """Whether this person sees everybody's requests and the operators' page."""
+        """True if this person sees everybody's requests and the operators' page."""
         return self.role is Role.OPERATOR
 
     def may_see(self, owner: str) -> bool:

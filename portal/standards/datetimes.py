@@ -43,7 +43,7 @@ class Interval:
         return cls(start=start, end=end)
 
     def meets(self, start: dt.datetime, end: dt.datetime) -> bool:
-        """Whether a span has a moment in common with this one."""
+        """Tell whether a span has a moment in common with this one."""
         return start <= self.end and end >= self.start
 
 

@@ -227,7 +227,7 @@ class _Place:
 
 
 def _is_named(word: str, name: str) -> bool:
-    """Whether a word is of a name; the satellite alone, as in VIIRS_NPP-JPL-L2P, does not count."""
+    """Tell whether a word is of a name; a satellite alone (VIIRS_NPP-JPL-L2P) does not count."""
     return word in name and (f"_{word}-" not in name)
 
 

@@ -463,7 +463,7 @@ def _qa(form: Form) -> object:
 
 
 def _is_plain(steps: Sequence[Reduction]) -> bool:
-    """Whether the form's own fields show all of a reduction."""
+    """Tell whether the form's own fields show all of a reduction."""
     first = steps[0]
     plain = Reduction(
         package=first.package, group_by=("cell", first.window_kind), parameters=first.parameters
