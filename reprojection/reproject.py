@@ -26,8 +26,15 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.completeness import WHOLE, Completeness, Missing, of_parts, only_fill
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
-from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
+from reprojection.read.granule_layer import (
+    UNDATED,
+    Found,
+    GranuleHeader,
+    find_places,
+    place_in,
+)
 from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call, opened
+from reprojection.read.qa import Reason, resolve_rule
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
 from reprojection.read.temperatures import has_temperatures, temperatures
 from reprojection.resampling import METHODS, STATISTICS, SWATH_METHODS, TRAITS, Method
@@ -176,14 +183,19 @@ def reproject(
         return _reproject(files, layer, grid, options, product, threads)
 
 
-def _reproject(
-    paths: Sequence[Path],
-    layer: str,
-    grid: Grid,
-    options: Options,
-    product: Product | None,
-    threads: int,
-) -> Raster:
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """The granules that count, and how they become pixels."""
+
+    places: Sequence[GranuleHeader]
+    found: Found
+    method: str
+    encoding: Encoding
+
+
+def _prepared(
+    paths: Sequence[Path], layer: str, grid: Grid, options: Options, product: Product | None
+) -> _Prepared:
     found = find_places(paths, layer)
     places = _agreeing(found.places, options)
     if places[0].grid is None:
@@ -194,6 +206,53 @@ def _reproject(
     method = _resampling(places[0], entry, grid, options)
     _check(places[0], method, options)
     encoding = _encoding(places, options, method)
+    return _Prepared(places=places, found=found, method=method, encoding=encoding)
+
+
+def blank(
+    paths: Sequence[Path],
+    layer: str,
+    grid: Grid,
+    options: Options,
+    *,
+    product: Product | None = None,
+) -> Raster:
+    """Say what `reproject` makes of granules on a grid: a raster of one pixel, which is empty.
+
+    No pixel is read. The resampling in its provenance is the one that the whole grid takes.
+
+    Args:
+        paths: The granules.
+        layer: The layer.
+        grid: The target grid.
+        options: How granules become pixels.
+        product: The catalogue's entry; None looks it up.
+
+    Raises:
+        ReprojectionError: as `reproject`, but for damage to pixels.
+    """
+    with one_call():
+        plan = _prepared(paths, layer, grid, options, product)
+        with opened(plan.places[0].path) as (granule, _):
+            resolve_rule(granule, granule.layer(layer), options.qa)
+        pixel = replace(grid, width=1, height=1)
+        values: Pixels = np.full(pixel.shape, plan.encoding.nodata, plan.encoding.dtype)
+        nothing = np.zeros(pixel.shape, np.uint16)
+        why = np.full(pixel.shape, Reason.NO_GRANULE, np.uint8)
+        merged = Merged(values=values, codes=values, counts=nothing, sources=nothing, reasons=why)
+        return _raster(plan.places, pixel, options, plan.method, plan.encoding, merged)
+
+
+def _reproject(
+    paths: Sequence[Path],
+    layer: str,
+    grid: Grid,
+    options: Options,
+    product: Product | None,
+    threads: int,
+) -> Raster:
+    plan = _prepared(paths, layer, grid, options, product)
+    places, method, encoding = plan.places, plan.method, plan.encoding
     empty = set[int]()
     if places[0].grid is None:
         merged, empty = swaths_onto_grid(
@@ -203,7 +262,7 @@ def _reproject(
             encoding=encoding,
             resampling=method,
             merge=options.merge,
-            driving=_driving(places, options, found.guides),
+            driving=_driving(places, options, plan.found.guides),
             mask=options.mask,
             search_valid=options.search == "valid",
             codes=options.codes == "keep",
@@ -226,7 +285,7 @@ def _reproject(
             threads=threads,
         )
     raster = _raster(places, grid, options, method, encoding, merged)
-    return replace(raster, completeness=_completeness(places, layer, found.without, empty))
+    return replace(raster, completeness=_completeness(places, layer, plan.found.without, empty))
 
 
 def _completeness(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from swathmill.client import Client
     from swathmill.errors import ApiError, ArgumentError, JobFailedError, RefusedError
     from swathmill.job import Job
+    from swathmill.xarray.load import load
     from tasks.errors import RequestRefusedError, SwathmillError
     from tasks.request.document import Request, load_request
 
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "explain",
     "keep_granules",
+    "load",
     "load_request",
     "read_grid",
     "read_raster",
@@ -74,6 +76,7 @@ _HOMES = {
     "SwathmillError": "tasks.errors",
     "explain": "reprojection.explain.explain",
     "keep_granules": "reprojection.reproject",
+    "load": "swathmill.xarray.load",
     "load_request": "tasks.request.document",
     "read_grid": "reprojection.write.write",
     "read_raster": "reprojection.write.write",

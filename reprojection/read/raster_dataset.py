@@ -91,7 +91,8 @@ def band_attributes(
             key: value if isinstance(value, str) else np.array(value).astype(dtype)
             for key, value in cf_flags(said, band.role, dtype).items()
         }
-        if nodata is not None and not band.is_index:
+        # NaN says itself that it is no value.
+        if nodata is not None and nodata == nodata and not band.is_index:
             about["_FillValue"] = dtype.type(nodata)
         found.append((band_name(identifier(said.provenance.layer), band.role, number), about))
     return found

@@ -1,5 +1,11 @@
-"""Granules as xarray's datasets: the engine "swathmill", and the accessor of that name.
+"""Granules as xarray's datasets: the engine "swathmill", the accessor of that name, and `load`.
 
-xarray finds the engine by itself, and then the accessor is there. It needs the extra
-`swathmill[xarray]`.
+xarray finds the engine by itself. All of it needs the extra `swathmill[xarray]`.
 """
+
+try:
+    from swathmill.xarray.accessor import SwathmillAccessor
+except ImportError as problem:
+    raise ImportError(f"{problem}: install swathmill[xarray]") from problem
+
+__all__ = ["SwathmillAccessor"]

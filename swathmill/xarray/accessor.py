@@ -52,7 +52,13 @@ class SwathmillAccessor:
         return decoded_fields(held, bits)
 
     def explain(
-        self, layer: str, lon: float, lat: float, *, granules: "AnyPath | Iterable[AnyPath]" = ()
+        self,
+        layer: str,
+        lon: float,
+        lat: float,
+        *,
+        time: str | None = None,
+        granules: "AnyPath | Iterable[AnyPath]" = (),
     ) -> "Explanation":
         """Explain a pixel: the source pixel, its stored value and its quality, decoded.
 
@@ -60,7 +66,8 @@ class SwathmillAccessor:
             layer: A layer of the dataset.
             lon: Longitude in degrees, WGS84.
             lat: Latitude in degrees, WGS84.
-            granules: The granules' files; by default the one that was opened.
+            time: The date, of a dataset of several.
+            granules: The granules' files; by default those that the dataset was made of.
 
         Returns:
             The explanation, as `swathmill.explain` gives it of a file.
@@ -73,7 +80,7 @@ class SwathmillAccessor:
 
         held = self._variable(layer)
         name = layer if "[" in layer else str(held.attrs.get("layer", layer))
-        return explain_in(self._dataset, held, name, lon, lat, granules)
+        return explain_in(self._dataset, held, name, lon, lat, granules, time)
 
     def _variable(self, name: str) -> xr.DataArray:
         for wanted in (name, name.split("[")[0]):

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xarray.backends import BackendEntrypoint
 
-from swathmill.xarray.accessor import SwathmillAccessor
-
 if TYPE_CHECKING:
     import xarray as xr
 
     from swathmill.xarray.granule_dataset import Choices
 
-# Whoever has the engine has the accessor.
-__all__ = ["GranuleBackend", "SwathmillAccessor"]
+__all__ = ["GranuleBackend"]
 
 _OPTIONS = ("layers", "group", "mask", "qa", "units", "codes", "geolocation")
 _ELSEWHERE = {

@@ -1,9 +1,10 @@
 """Explain pixels of datasets by the granules that they were made of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
 from modis.axes import Pixel
@@ -17,6 +18,9 @@ from reprojection.reproject import Options
 OPTIONS = "swathmill_options"
 """Where the encoding of a variable has the `Options` that made it."""
 
+GRANULES = "swathmill_granules"
+"""Where the encoding of a variable of many dates has the paths of each, by day."""
+
 _TINY = 1e-7
 """Side, in degrees, of a pixel that stands for a place: a centimetre."""
 
@@ -28,6 +32,7 @@ def explain_in(
     lon: float,
     lat: float,
     granules: AnyPath | Iterable[AnyPath],
+    time: str | None,
 ) -> Explanation:
     """Explain a pixel of a variable; raises what `SwathmillAccessor.explain` does."""
     options = held.encoding.get(OPTIONS)
@@ -36,7 +41,7 @@ def explain_in(
             f"{held.name!r} was computed or written, and does not say how it was made; explain a "
             "layer of a dataset as it was opened"
         )
-    paths = _paths(dataset, granules)
+    paths = _paths(dataset, held, granules, time)
     grid = grid_of(dataset)
     if grid is None:
         corner = (_TINY, 0.0, lon - _TINY / 2, 0.0, -_TINY, lat + _TINY / 2)
@@ -73,11 +78,33 @@ def grid_of(dataset: xr.Dataset | xr.DataArray) -> Grid | None:
     )
 
 
-def _paths(dataset: xr.Dataset, granules: AnyPath | Iterable[AnyPath]) -> list[Path]:
+def _paths(
+    dataset: xr.Dataset,
+    held: xr.DataArray,
+    granules: AnyPath | Iterable[AnyPath],
+    time: str | None,
+) -> list[Path]:
+    by_day: Mapping[str, Sequence[Path]] = held.encoding.get(GRANULES, {})
     source = dataset.encoding.get("source")
-    found = list(as_paths(granules)) or ([Path(source)] if source else [])
+    found = list(as_paths(granules))
+    if not found and by_day:
+        found = list(by_day[_day(held, time, by_day)])
+    elif not found and source:
+        found = [Path(source)]
     lost = [str(path) for path in found if not path.exists()]
     if lost or not found:
         where = f"{', '.join(lost)} is not there" if lost else "the dataset does not name them"
         raise ChoiceRefusedError(f"{where}: name the granules' files by granules=...")
     return found
+
+
+def _day(held: xr.DataArray, time: str | None, by_day: Mapping[str, Sequence[Path]]) -> str:
+    """Return the day that is meant: the one named, or the only one there."""
+    there = [str(one)[:10] for one in np.atleast_1d(held.time.values)]
+    day = time[:10] if time is not None else there[0] if len(there) == 1 else ""
+    if day not in by_day or day not in there:
+        raise ChoiceRefusedError(
+            f"{f'{time!r} is no date of the dataset' if time else 'it has several dates'}: name "
+            f"one by time=..., like {there[0]!r}"
+        )
+    return day

@@ -1,0 +1,376 @@
+"""`swathmill.load`: the pixels of requests, block by block, onto any grid that says itself."""
+
+import pickle
+import warnings
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dask
+import dask.array
+import numpy as np
+import odc.geo.xr  # noqa: F401
+import pytest
+import rasterio
+import shapely
+import xarray as xr
+
+import reprojection.read.kept
+from reprojection.catalogue import product
+from reprojection.errors import (
+    ChoiceRefusedError,
+    GridError,
+    ReprojectionError,
+    UnknownLayerError,
+)
+from reprojection.grid.grids import Grid, Lattice, modis_lattice
+from reprojection.read.granule import Granule, open_granule
+from reprojection.reproject import Options, reproject
+from reprojection.sample.products import write_product
+from swathmill import load
+from swathmill.xarray.cells import Cells
+from swathmill.xarray.load import make_block
+from worker.phases.reproject import Cell, cell_pixels, write_cell
+
+LATTICE = Lattice(crs="EPSG:4326", resolution=0.05, cell_size=128)
+BOX = (-8.0, 50.5, 6.0, 58.5)
+GRID = LATTICE.snap(BOX)
+DEPTH = "Optical_Depth_Land_And_Ocean"
+
+
+@pytest.fixture(scope="module")
+def tiles(sample_archive: Path) -> list[Path]:
+    """Two tiles of three dates."""
+    return sorted(sample_archive.rglob("MCD15A2.A2012[01][0-9]5*.hdf"))
+
+
+@pytest.fixture(scope="module")
+def swaths(sample_archive: Path) -> list[Path]:
+    return sorted(sample_archive.rglob("MYD04_L2.*.hdf"))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_at_a_time() -> Iterator[None]:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def days_of(paths: list[Path]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in paths:
+        found.setdefault(path.name.split(".")[1][1:], []).append(path)
+    return found
+
+
+def requested(paths: list[Path], layer: str, grid: Grid, options: Options, to: Path) -> np.ndarray:
+    """A cell as a worker makes it for a request, as it is in the file."""
+    name = paths[0].name.split(".")
+    cell = Cell(
+        product=name[0],
+        collection=str(int(name[-3])),
+        layer=layer,
+        day=date(2012, 1, 1),
+        grid=grid,
+        options=options,
+    )
+    write_cell(cell_pixels(cell, paths), to)
+    with rasterio.open(to) as opened:
+        return np.asarray(opened.read())
+
+
+def in_cell(found: xr.DataArray, grid: Grid) -> tuple[np.ndarray, tuple[slice, slice]]:
+    """What a dataset has of a cell, and where in the cell that lies."""
+    west, south, east, north = grid.bounds
+    part = found.sel(x=slice(west, east), y=slice(north, south))
+    left = round((float(part.x[0]) - west) / grid.transform[0] - 0.5)
+    top = round((north - float(part.y[0])) / grid.transform[0] - 0.5)
+    return part.values, (slice(top, top + part.y.size), slice(left, left + part.x.size))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(qa="good"), Options(units="physical", resampling="cubic", clamp=True)],
+    ids=["stored", "physical"],
+)
+def test_blocks_of_tiles_are_the_cells_of_a_request(
+    tiles: list[Path], options: Options, tmp_path: Path
+) -> None:
+    found = load(tiles, "Lai_1km", GRID, options=options, cell_size=128).Lai_1km
+    assert found.shape == (len(days_of(tiles)), 160, 280)
+    assert found.chunks == ((1,) * found.shape[0], (18, 128, 14), (32, 128, 120))
+    for number, paths in list(enumerate(days_of(tiles).values()))[1:2]:
+        for place in LATTICE.cells(GRID)[3:6]:
+            cell = LATTICE.cell_grid(*place)
+            made = requested(paths, "Lai_1km", cell, options, tmp_path / "cell.tif")[0]
+            values, inside = in_cell(found[number], cell)
+            assert values.dtype == made.dtype
+            assert values.tobytes() == np.ascontiguousarray(made[inside]).tobytes()
+            assert values.size
+
+
+def test_blocks_of_swaths_are_the_cells_of_a_request(swaths: list[Path], tmp_path: Path) -> None:
+    options = Options(resampling="average", extra_bands=("source",))
+    found = load(swaths, DEPTH, GRID, options=options, cell_size=128)
+    first = next(iter(days_of(swaths).values()))
+    assert len(first) == 4
+    for place in LATTICE.cells(GRID)[2:6]:
+        cell = LATTICE.cell_grid(*place)
+        made = requested(first, DEPTH, cell, options, tmp_path / "cell.tif")
+        for band, name in enumerate((DEPTH, f"{DEPTH}_source")):
+            values, inside = in_cell(found[name][0], cell)
+            assert values.tobytes() == np.ascontiguousarray(made[band][inside]).tobytes()
+    assert str(found.granules.values[0]).split() == [path.name for path in first]
+
+
+def test_layers_of_swaths_follow_the_first_as_in_a_request(swaths: list[Path]) -> None:
+    other = "Image_Optical_Depth_Land_And_Ocean"
+    with open_granule(swaths[0]) as granule:
+        other = (
+            other
+            if other in granule.layers
+            else next(
+                name
+                for name in granule.layers
+                if granule.layers[name].shape == (203, 135)
+                and name not in (DEPTH, "Latitude", "Longitude")
+                and not granule.layers[name].bands
+            )
+        )
+    found = load(swaths, [DEPTH, other], GRID)
+    made = found[other].encoding["swathmill_options"]
+    assert made.driver.layer == DEPTH
+    assert found[DEPTH].encoding["swathmill_options"].driver is None
+
+
+def test_it_is_made_of_the_granules_that_touch_a_block(
+    tiles: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def counted(path: Path, *, check: bool = True) -> Granule:
+        opened.append(path.name)
+        return open_granule(path, check=check)
+
+    found = load(tiles, "Lai_1km", GRID, options=Options(resampling="nearest"), cell_size=40)
+    monkeypatch.setattr(reprojection.read.kept, "open_granule", counted)
+    west = found.Lai_1km[1].sel(x=slice(-7.9, -6.1), y=slice(53.9, 52.1)).values
+    east = found.Lai_1km[0].sel(x=slice(4.1, 5.9), y=slice(53.9, 52.1)).values
+    assert west.size
+    assert east.size
+    days = list(days_of(tiles).values())
+    assert {name.split(".")[2] for name in opened[:1]} == {"h17v03"}
+    assert opened == [days[1][0].name, days[0][1].name]
+
+
+def test_the_method_is_chosen_for_the_whole_grid(tiles: list[Path]) -> None:
+    """Towards the pole pixels of degrees are smaller: blocks would differ in what is coarser."""
+    grid = Lattice(crs="EPSG:4326", resolution=0.0255).snap((-9.0, 50.0, 0.0, 60.0))
+    found = load(tiles[:1], "FparLai_QC", grid, cell_size=256).FparLai_QC
+    whole = reproject(tiles[0], "FparLai_QC", grid, Options())
+    chosen = dict(whole.provenance.parameters)["resampling"]
+    assert found.encoding["swathmill_options"].resampling == chosen
+    assert np.array_equal(found[0].values, whole.data[0])
+
+
+def test_where_no_granule_lies_nothing_is_opened(
+    tiles: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = Lattice(crs="EPSG:4326", resolution=0.1).snap((-60.0, -10.0, 6.0, 58.5))
+    found = load(tiles[:2], "Lai_1km", wide, options=Options(resampling="nearest"), cell_size=128)
+    monkeypatch.setattr(reprojection.read.kept, "open_granule", None)
+    held = found.Lai_1km[0].sel(y=slice(20, -10))
+    assert (held.values == held.attrs["_FillValue"]).all()
+
+
+def test_an_area_over_cells_is_as_one(tiles: list[Path]) -> None:
+    """A grid on no lattice, too: UTM from an odd corner."""
+    odd = Grid(
+        crs="EPSG:32630",
+        transform=(2500.0, 0.0, 401_234.5, 0.0, -2500.0, 6_301_111.25),
+        width=90,
+        height=70,
+    )
+    for grid in (GRID, odd):
+        whole = reproject(tiles[:2], "Lai_1km", grid, Options(units="physical"))
+        parts = load(tiles[:2], "Lai_1km", grid, cell_size=64).Lai_1km
+        assert len(parts.chunks[1]) > 1
+        assert np.array_equal(parts[0].values, whole.data[0], equal_nan=True)
+
+
+def test_the_sinusoidal_grid_is_made_in_tiles(tiles: list[Path]) -> None:
+    lattice = modis_lattice(1000)
+    grid = lattice.window(-1200 - 7, -7200 + 1, 1300, 900)
+    assert Cells(grid, None).columns == (7, 1200, 93)
+    assert Cells(grid, None).rows == (900,)
+    cells = [one.grid for one in [SimpleNamespace(grid=one) for one in Cells(grid, None).grids]]
+    col, row = lattice.index(cells[1])
+    assert cells[1].transform == lattice.window(col, row, 1, 1).transform
+    found = load(tiles[:2], "Lai_1km", grid, options=Options(resampling="nearest")).Lai_1km
+    with open_granule(tiles[0]) as granule:
+        stored = granule.read("Lai_1km")
+    seen = found[0, :, 7:1207].values
+    data = seen != found.attrs["_FillValue"]
+    assert np.array_equal(seen[data], stored[1:901][data])
+    assert data.any()
+
+
+def test_grids_of_every_form_are_targets(tiles: list[Path]) -> None:
+    wanted = load(tiles[:2], "Lai_1km", GRID)
+    profile = {
+        "crs": rasterio.CRS.from_epsg(4326),
+        "transform": rasterio.Affine(*GRID.transform),
+        "width": GRID.width,
+        "height": GRID.height,
+        "dtype": "float32",
+    }
+    west, south, east, north = BOX
+    polygon = shapely.Polygon([(west, south), (east, south), (0.0, north), (west, south)])
+    frame = SimpleNamespace(
+        crs="EPSG:4326",
+        __geo_interface__={
+            "type": "FeatureCollection",
+            "features": [{"type": "Feature", "geometry": shapely.geometry.mapping(polygon)}],
+        },
+    )
+    named: dict[str, Any] = {"crs": "EPSG:4326", "resolution": 0.05}
+    for arguments in (
+        {"target": GRID.geobox},
+        {"target": LATTICE.geobox(BOX)},
+        {"like": wanted},
+        {"like": wanted.Lai_1km},
+        {"target": profile},
+        {"bounds": BOX, **named},
+        {"region": BOX, **named},
+        {"region": polygon, **named},
+        {"region": frame, **named},
+    ):
+        found = load(tiles[:2], "Lai_1km", **arguments)
+        assert found.odc.geobox == wanted.odc.geobox, arguments
+        assert np.array_equal(found.x, wanted.x)
+
+
+def test_a_block_is_made_in_another_process(tiles: list[Path]) -> None:
+    found = load(tiles[:2], "Lai_1km", GRID, cell_size=128)
+    blocks = (
+        [task[1] for task in dict(found.Lai_1km.data.dask).values() if task[0] is make_block]
+        if False
+        else None
+    )
+    del blocks
+    again = pickle.loads(pickle.dumps(found.Lai_1km[0, :50, :50]))
+    assert np.array_equal(again.values, found.Lai_1km[0, :50, :50].values, equal_nan=True)
+    with dask.config.set(scheduler="threads", num_workers=4):
+        threads = found.Lai_1km.values
+    assert np.array_equal(threads, found.Lai_1km.values, equal_nan=True)
+
+
+@pytest.mark.proof
+def test_a_cluster_of_processes_makes_the_same(tiles: list[Path], swaths: list[Path]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(
+                n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            assert len(client.scheduler_info()["workers"]) == 2
+            for paths, layer in ((tiles, "Lai_1km"), (swaths, DEPTH)):
+                found = load(paths, layer, GRID, cell_size=128)[layer]
+                there = client.compute(found).result()
+                assert np.array_equal(there.values, found.values, equal_nan=True)
+
+
+def test_physical_values_and_attributes(tiles: list[Path], tmp_path: Path) -> None:
+    found = load(tiles, ["Lai_1km", "FparLai_QC"], GRID)
+    assert found.Lai_1km.dtype == np.float32
+    assert found.FparLai_QC.dtype == np.uint8
+    assert "flag_masks" in found.FparLai_QC.attrs
+    assert found.Lai_1km.attrs["standard_name"] == "leaf_area_index"
+    assert [str(one)[:10] for one in found.time.values] == sorted(
+        str(np.datetime64("2012-01-01") + int(day[4:]) - 1) for day in days_of(tiles)
+    )
+    found.isel(time=[0]).to_netcdf(tmp_path / "a.nc")
+    with xr.open_dataset(tmp_path / "a.nc", decode_coords="all") as back:
+        assert np.array_equal(back.Lai_1km[0], found.Lai_1km[0], equal_nan=True)
+        assert back.odc.crs == "EPSG:4326"
+
+
+def test_a_pixel_is_explained(tiles: list[Path]) -> None:
+    found = load(tiles, "Lai_1km", GRID, options=Options(resampling="nearest", units="physical"))
+    told = found.swathmill.explain("Lai_1km", -3.205, 55.905, time=str(found.time.values[1]))
+    assert told.origin is not None
+    assert told.origin.granule in {path.name for path in list(days_of(tiles).values())[1]}
+    value = found.Lai_1km[1, told.row, told.column].values.item()
+    assert value == pytest.approx(told.value) if told.value is not None else np.isnan(value)
+    one = found.isel(time=1).swathmill.explain("Lai_1km", -3.205, 55.905)
+    assert one.origin == told.origin
+    with pytest.raises(ChoiceRefusedError, match="it has several dates: name one by time"):
+        found.swathmill.explain("Lai_1km", -3.205, 55.905)
+
+
+def test_a_date_without_the_layer_is_empty(tmp_path: Path) -> None:
+    known = product("MOD09GA", "61")
+    assert known is not None
+    paths = [write_product(tmp_path, known, "61", date(2020, 1, day)) for day in (1, 2)]
+    found = load(paths, "sur_refl_b01_1", crs="EPSG:4326", resolution=0.5, region=(0, 40, 20, 52))
+    assert found.sizes["time"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        ({}, GridError, r"no target grid: give a Grid, a GeoBox, an xarray object \(like=\)"),
+        ({"target": LATTICE}, GridError, "a Lattice has no extent"),
+        ({"target": GRID, "like": GRID}, GridError, "give one of them"),
+        ({"target": GRID, "crs": "EPSG:4326"}, GridError, "give one or the other"),
+        ({"target": 7}, GridError, "int is no target grid"),
+        ({"target": xr.Dataset()}, GridError, "give it a CRS"),
+        ({"crs": "EPSG:4326", "resolution": 1, "region": 3}, GridError, "3 is no region"),
+        ({"target": GRID, "layers": "absent"}, UnknownLayerError, "the granule has: Fpar_1km"),
+        ({"target": GRID, "layers": []}, ChoiceRefusedError, "no layer was named"),
+        ({"target": GRID, "layers": ["a", "a"]}, ChoiceRefusedError, "named twice"),
+        ({"target": GRID, "options": {"b": Options()}}, ChoiceRefusedError, "the layers are: Lai"),
+        ({"target": GRID, "options": Options(qa="fine")}, ChoiceRefusedError, "fine"),
+        ({"target": GRID, "granules": []}, ChoiceRefusedError, "no granule was given"),
+        ({"target": GRID, "granules": "https://a/b.hdf"}, ChoiceRefusedError, "fetch them first"),
+        ({"target": GRID, "granules": 7}, ChoiceRefusedError, "int is no granule"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    tiles: list[Path], arguments: dict[str, Any], error: type[ReprojectionError], told: str
+) -> None:
+    given = {"granules": tiles[:2], "layers": "Lai_1km", **arguments}
+    with pytest.raises(error, match=told):
+        load(given.pop("granules"), given.pop("layers"), **given)
+
+
+def test_granules_of_two_products_are_refused(tiles: list[Path], swaths: list[Path]) -> None:
+    with pytest.raises(ChoiceRefusedError, match="load one at a time"):
+        load([*tiles, *swaths], "Lai_1km", GRID)
+
+
+def test_granules_come_as_others_have_them(tiles: list[Path], tmp_path: Path) -> None:
+    wanted = load(tiles[:2], "Lai_1km", GRID).Lai_1km[0].values
+    for path in tiles[:2]:
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "notes.hdf").write_text("no granule")
+
+    def item(path: Path) -> SimpleNamespace:
+        assets = {
+            "metadata": SimpleNamespace(href="https://a/b.xml"),
+            "data": SimpleNamespace(href=path.as_uri()),
+        }
+        return SimpleNamespace(id=path.stem, assets=assets)
+
+    for given in (tmp_path, [item(path) for path in tiles[:2]], map(str, tiles[:2])):
+        found = load(given, "Lai_1km", GRID).Lai_1km[0].values
+        assert np.array_equal(found, wanted, equal_nan=True)
+    with pytest.raises(ChoiceRefusedError, match="has no asset in HDF"):
+        load(SimpleNamespace(id="a", assets={}), "Lai_1km", GRID)
+    with pytest.raises(ChoiceRefusedError, match=r"earthaccess.download\(results, folder\)"):
+        load([SimpleNamespace(data_links=list)], "Lai_1km", GRID)
