@@ -71,6 +71,22 @@ def test_the_queue_is_filled_at_the_rate_of_the_last_two_seconds() -> None:
     assert len(sent(dispatch, seen, 103.5)) == 4
 
 
+def test_what_is_sent_again_needs_no_room_on_a_full_queue() -> None:
+    """The broker may have lost all of it."""
+    dispatch, seen = filled(500), cache(("r", "a", 1.0), slots=1)
+    chosen = sent(dispatch, seen, 0.0)
+    assert len(chosen) == 4
+    assert sent(dispatch, seen, 29.0) == []
+    assert sent(dispatch, seen, 30.0) == chosen
+
+
+def test_what_was_taken_back_is_sent_next_and_in_its_order() -> None:
+    dispatch, seen = filled(500), cache(("r", "a", 1.0), slots=1)
+    chosen = sent(dispatch, seen, 0.0)
+    dispatch.unsend(chosen)
+    assert sent(dispatch, seen, 1.0) == chosen
+
+
 def test_a_batch_is_one_message_and_many_tasks() -> None:
     keys = family_of(100)
     dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.01)

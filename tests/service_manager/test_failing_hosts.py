@@ -96,6 +96,20 @@ def test_what_fails_on_every_host_holds_none() -> None:
     assert fleet.held(10.0) == {}
 
 
+@pytest.mark.parametrize(
+    "category", [Category.DISK_SHARED, Category.WORKER_LOST, Category.CANCELLED]
+)
+def test_what_costs_a_task_nothing_is_no_evidence(category: Category) -> None:
+    fleet = Fleet()
+    row = [f"t{number}" for number in range(IN_A_ROW)]
+    fleet.fail(*row, category=category)
+    for key in row[:ELSEWHERE]:
+        fleet.end(GOOD, 100.0, key=key)
+    fleet.now += 1.0
+    fleet.fail("one more", category=category)
+    assert fleet.held() == {}
+
+
 def test_no_work_makes_it_needed_and_its_slots_do_not_count() -> None:
     fleet = Fleet(workers=3)
     fleet.fail_all()
@@ -123,6 +137,17 @@ def test_one_probe_at_a_time_and_its_success_releases_the_host() -> None:
     assert fleet.held() == {}
     fleet.fail("one")
     assert fleet.held() == {}, "it begins anew"
+
+
+def test_no_wait_for_a_probe_is_longer_than_the_longest_time_limit() -> None:
+    fleet = Fleet()
+    fleet.fail_all()
+    fleet.held()
+    fleet.held(40_000.0)  # nobody took the probe meanwhile; an eighth of this is too long
+    fleet.now += 5.0
+    fleet.fail("probe", took=1.0)
+    assert fleet.held(3599.0) == {BAD: Hold.DRAINED, BAD_TOO: Hold.DRAINED}
+    assert Hold.PROBE in fleet.held(2.0).values()
 
 
 def test_a_probe_goes_to_a_worker_that_takes_it() -> None:
