@@ -73,6 +73,14 @@ class Absent(Protocol):
 
 
 @runtime_checkable
+class Near(Protocol):
+    """A source whose granules may be files of this machine."""
+
+    def path_of(self, record: GranuleRecord) -> Path | None:
+        """Return the granule's file; None if it is not on this machine."""
+
+
+@runtime_checkable
 class Relisting(Protocol):
     """A source that looks one granule up without a search."""
 
@@ -146,6 +154,15 @@ class Sources:
             if isinstance(source, Overlooking)
             for said in source.overlooked(product)
         ]
+
+    def path_of(self, record: GranuleRecord) -> Path | None:
+        """Return the file of a granule that lies on this machine, by the source that listed it."""
+        found = (
+            source.path_of(record)
+            for source in self.chain(record.product)
+            if isinstance(source, Near) and source.name == record.source
+        )
+        return next((path for path in found if path is not None), None)
 
     def coverage(self) -> list[Coverage] | None:
         """List all that the sources hold that are there; None if one cannot list itself."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from swathmill.async_client import AsyncClient, AsyncJob
     from swathmill.client import Client
     from swathmill.errors import ApiError, ArgumentError, JobFailedError, RefusedError
+    from swathmill.granule_search import FoundGranules, search
     from swathmill.job import Job
     from swathmill.xarray.load import load
     from tasks.errors import RequestRefusedError, SwathmillError
@@ -33,6 +34,7 @@ __all__ = [
     "Client",
     "Driver",
     "Explanation",
+    "FoundGranules",
     "Grid",
     "Job",
     "JobFailedError",
@@ -52,6 +54,7 @@ __all__ = [
     "read_grid",
     "read_raster",
     "reproject",
+    "search",
     "write_cog",
 ]
 
@@ -63,6 +66,7 @@ _HOMES = {
     "Client": "swathmill.client",
     "Driver": "reprojection.reproject",
     "Explanation": "reprojection.explain.explain",
+    "FoundGranules": "swathmill.granule_search",
     "Grid": "reprojection.grid.grids",
     "Job": "swathmill.job",
     "JobFailedError": "swathmill.errors",
@@ -81,6 +85,7 @@ _HOMES = {
     "read_grid": "reprojection.write.write",
     "read_raster": "reprojection.write.write",
     "reproject": "reprojection.reproject",
+    "search": "swathmill.granule_search",
     "write_cog": "reprojection.write.write",
 }
 

@@ -335,6 +335,11 @@ class FolderArchive:
             partial.unlink(missing_ok=True)
         return Fetched(path=to, size=size)
 
+    def path_of(self, record: GranuleRecord) -> Path | None:
+        """Return the granule's file; None in a folder elsewhere, and if it is gone."""
+        near = self._files.near and self._files.stamp(record.url) is not None
+        return Path(self._path(record.url)) if near else None
+
     def relist(self, record: GranuleRecord) -> GranuleRecord | None:
         """Read again what a granule's record says of its file; the index follows at its refresh."""
         stamp = self._files.stamp(record.url)

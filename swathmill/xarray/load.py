@@ -55,6 +55,7 @@ def load(
     region: object = None,
     options: Options | Mapping[str, Options] = _PHYSICAL,
     cell_size: int | None = None,
+    folder: str | Path | None = None,
 ) -> "xr.Dataset":
     """Reproject granules of many dates onto one grid, as a dataset that dask makes block by block.
 
@@ -64,7 +65,8 @@ def load(
 
     Args:
         granules: Granules of one product, with those that say where their pixels lie, if others
-            do: paths, a folder, STAC items, or what earthaccess downloaded.
+            do: paths, a folder, what `swathmill.search` found, STAC items, or what earthaccess
+            found, opened or downloaded.
         layers: A layer, or several; a band of a layer as `Name[2]`.
         target: The target grid: a `Grid`, odc-geo's GeoBox, an xarray object, or a rasterio
             profile.
@@ -78,6 +80,7 @@ def load(
             `Options`, in physical units.
         cell_size: Rows and columns of a block; by default those of a request's cell, 1024, on the
             sinusoidal grid those of a tile.
+        folder: Where granules are fetched to that are not on this machine.
 
     Returns:
         A variable of time, y and x for each layer, and for the other bands that options add. Times
@@ -105,7 +108,7 @@ def load(
     coordinates = grid_coordinates(grid)
     names = [layers] if isinstance(layers, str) else list(layers)
     _check_layers(names, options)
-    days = _by_day(paths_of(granules))
+    days = _by_day(paths_of(granules, None if folder is None else Path(folder)))
     cells = Cells(grid, cell_size)
     stacks: list[_Stack] = []
     for name in names:

@@ -1,6 +1,9 @@
 """`swathmill.load`: the pixels of requests, block by block, onto any grid that says itself."""
 
+import io
 import pickle
+import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from datetime import date
@@ -18,6 +21,7 @@ import shapely
 import xarray as xr
 
 import reprojection.read.kept
+from archives.model import GranuleRecord
 from reprojection.catalogue import product
 from reprojection.errors import (
     ChoiceRefusedError,
@@ -29,7 +33,7 @@ from reprojection.grid.grids import Grid, Lattice, modis_lattice
 from reprojection.read.granule import Granule, open_granule
 from reprojection.reproject import Options, reproject
 from reprojection.sample.products import write_product
-from swathmill import load
+from swathmill import FoundGranules, load, search
 from swathmill.xarray.cells import Cells
 from swathmill.xarray.load import make_block
 from worker.phases.reproject import Cell, cell_pixels, write_cell
@@ -337,7 +341,11 @@ def test_a_date_without_the_layer_is_empty(tmp_path: Path) -> None:
         ({"target": GRID, "options": {"b": Options()}}, ChoiceRefusedError, "the layers are: Lai"),
         ({"target": GRID, "options": Options(qa="fine")}, ChoiceRefusedError, "fine"),
         ({"target": GRID, "granules": []}, ChoiceRefusedError, "no granule was given"),
-        ({"target": GRID, "granules": "https://a/b.hdf"}, ChoiceRefusedError, "fetch them first"),
+        (
+            {"target": GRID, "granules": "https://a/b.hdf"},
+            ChoiceRefusedError,
+            "is not on this machine: fetch it",
+        ),
         ({"target": GRID, "granules": 7}, ChoiceRefusedError, "int is no granule"),
     ],
 )
@@ -374,3 +382,69 @@ def test_granules_come_as_others_have_them(tiles: list[Path], tmp_path: Path) ->
         load(SimpleNamespace(id="a", assets={}), "Lai_1km", GRID)
     with pytest.raises(ChoiceRefusedError, match=r"earthaccess.download\(results, folder\)"):
         load([SimpleNamespace(data_links=list)], "Lai_1km", GRID)
+
+
+def test_what_is_elsewhere_is_fetched_into_a_folder(
+    tiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(results: list[SimpleNamespace], folder: str) -> list[str]:
+        return [shutil.copy(one.path, folder) for one in results]
+
+    monkeypatch.setitem(sys.modules, "earthaccess", SimpleNamespace(download=download))
+    result = SimpleNamespace(data_links=list, path=tiles[0])
+    remote = io.BytesIO(tiles[1].read_bytes())
+    remote.path = f"bucket/{tiles[1].name}"  # type: ignore[attr-defined]
+    folder = tmp_path / "granules"
+    found = load([result, remote], "Lai_1km", GRID, folder=folder)
+    assert {path.name for path in folder.iterdir()} == {path.name for path in tiles[:2]}
+    wanted = load(tiles[:2], "Lai_1km", GRID)
+    assert np.array_equal(found.Lai_1km, wanted.Lai_1km, equal_nan=True)
+    with pytest.raises(ChoiceRefusedError, match="name a folder to copy it into"):
+        load([io.BytesIO(b"")], "Lai_1km", GRID)
+
+
+def test_what_a_search_found_is_loaded(tiles: list[Path], tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for path in tiles:
+        (archive / path.name).symlink_to(path)
+    days = ("2012-03-01", date(2012, 4, 20))
+    found = search("MCD15A2", (-8.0, 50.5, -7.0, 51.0), days, archive=archive)
+    assert [record.name for record in found] == [tiles[0].name, tiles[2].name]
+    assert "2 granules" in repr(found)
+    assert found[0].start_day == date(2012, 3, 5)
+    assert found.paths() == [archive / record.name for record in found]
+    loaded = load(found[1:], "Lai_1km", GRID)
+    assert loaded.granules.values.tolist() == [tiles[2].name]
+    # Of an archive on the network the files are elsewhere.
+    sources: Any = SimpleNamespace(path_of=lambda _: None, fetch=copied)
+    far = FoundGranules(found.records[:2], sources)
+    copied.calls.clear()
+    with pytest.raises(ChoiceRefusedError, match=r"load\(..., folder=...\)"):
+        far.paths()
+    for _ in range(2):
+        paths = far.paths(tmp_path / "far")
+    assert copied.calls == [record.name for record in far]
+    assert [path.name for path in paths] == copied.calls
+    nothing = search("MCD15A2", None, "2001-01-01", archive=archive)
+    assert len(nothing) == 0
+    with pytest.raises(ChoiceRefusedError, match="no granule was given"):
+        load(nothing, "Lai_1km", GRID)
+
+
+class Copied:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __call__(self, record: GranuleRecord, to: Path) -> None:
+        self.calls.append(record.name)
+        to.write_bytes(bytes(record.size))
+
+
+copied = Copied()
+
+
+@pytest.mark.parametrize("time", ["", "spring", "2012-02-01..2012-01-01", ("2012-01-01",) * 3])
+def test_a_search_wants_days(time: Any) -> None:
+    with pytest.raises(ChoiceRefusedError, match="days: "):
+        search("MCD15A2", None, time, archive="absent")
