@@ -25,7 +25,7 @@ from pyhdf.SD import SD, SDC
 
 from bench.reading import read_everything
 from reprojection.errors import ReprojectionError
-from reprojection.read.isolation import ReadingProcess
+from reprojection.isolation import ReadingProcess
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,

@@ -32,12 +32,12 @@ import h5py
 import numpy as np
 
 from bench.fuzz_granules import make_corpus
-from reprojection.container import Container
 from reprojection.errors import BadFormatError, UnreadableGranuleError
-from reprojection.read.hdf4 import Hdf4Container
-from reprojection.read.hdf4_data import deflated_places, plain_places
-from reprojection.read.hdf5 import Hdf5Container
-from reprojection.read.isolation import run_in_fork
+from reprojection.formats.container import Container
+from reprojection.formats.hdf4 import Hdf4Container
+from reprojection.formats.hdf4_data import deflated_places, plain_places
+from reprojection.formats.hdf5 import Hdf5Container
+from reprojection.isolation import run_in_fork
 
 _BATCH = 100
 _LARGEST = 6_000_000  # bytes: the real granules that are read quickly enough

@@ -7,8 +7,8 @@ import numpy as np
 from reprojection.errors import ReprojectionError
 from reprojection.grid.crs import MODIS_SINUSOIDAL, to_lonlat
 from reprojection.grid.grids import Grid
+from reprojection.inspect.inspect import report
 from reprojection.read.granule import open_granule
-from reprojection.read.inspect import report
 from reprojection.reproject import Options, reproject
 
 _GRID = Grid(crs="EPSG:4326", transform=(0.25, 0.0, -5.0, 0.0, -0.25, 62.0), width=100, height=60)

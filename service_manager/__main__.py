@@ -14,7 +14,7 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from archives.errors import ArchiveError, SourcesSettingError
-from reprojection.read.isolation import ReadingProcess
+from reprojection.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
 from service_manager.dispatch.index_file import IndexFile
 from service_manager.dispatch.kept_index import KeptIndex

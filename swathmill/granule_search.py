@@ -13,7 +13,7 @@ from archives.sources import Sources
 from modis.box import LonLatBox
 from reprojection import catalogue
 from reprojection.errors import ChoiceRefusedError
-from reprojection.read.isolation import ReadingProcess
+from reprojection.isolation import ReadingProcess
 from swathmill.regions import region_box
 from tasks.service.sources import open_sources
 from tasks.settings import Settings

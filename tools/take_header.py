@@ -31,8 +31,8 @@ from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import parse_granule_name
 from modis.tile import TILE_SIZE
-from reprojection.read.hdf4 import DTYPES
-from reprojection.read.structmetadata import parse_structure
+from reprojection.formats.hdf4 import DTYPES
+from reprojection.formats.structmetadata import parse_structure
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,

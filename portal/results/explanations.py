@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from portal.results.result_files import ResultFile, ResultReader
 from portal.serving.problems import NotNowError
 from reprojection.errors import ReprojectionError
-from reprojection.read.isolation import ReadingProcess
+from reprojection.isolation import ReadingProcess
 from tasks.bag import protocol
 from tasks.bag.model import ArtifactFile
 from tasks.bag.runtime import Runtime

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from reprojection.read.user_source import RasterRefusedError
+from reprojection.user_rasters.source import RasterRefusedError
 from tasks.errors import (
     BlobMissingError,
     ConflictError,

@@ -15,8 +15,8 @@ from portal.serving.problems import TooLargeError
 from portal.uploads.packages import PackageView, view_of
 from reprojection.catalogue.user_raster import NAME, UserRaster
 from reprojection.errors import ReprojectionError
-from reprojection.read.isolation import ReadingProcess
-from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
+from reprojection.isolation import ReadingProcess
+from reprojection.user_rasters.source import RasterChoices, RasterFile, RasterRefusedError
 from tasks.bag.runtime import Runtime
 from tasks.packages.https_fetch import AddressRefusedError, fetch
 from tasks.packages.package_reference import VERSION
@@ -179,7 +179,7 @@ def _kept(
 def _converted(files: list[RasterFile], choices: RasterChoices, out: Path) -> UserRaster:
     """Read and rewrite the files in a process that may die, and writes `out`'s folder alone."""
     # It imports HDF5, which a portal that starts does not need.
-    from reprojection.read.user_raster import convert
+    from reprojection.user_rasters.conversion import convert
 
     with ReadingProcess(seconds=_SECONDS, memory=_MEMORY, writing=out.parent) as process:
         try:

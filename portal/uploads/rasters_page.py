@@ -15,7 +15,7 @@ from portal.serving.tokens import Person
 from portal.uploads.rasters import RasterUpload, offered, received
 from portal.uploads.rasters_api import look, push_form
 from portal.uploads.sharing_pages import SHARING, sharing_pages
-from reprojection.read.user_source import RasterRefusedError
+from reprojection.user_rasters.source import RasterRefusedError
 from tasks.uploads import package_table
 from tasks.uploads.package_operations import PackageConflictError
 from tasks.uploads.package_table import PackageRow

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprojection.container import AttributeValue
+from reprojection.formats.container import AttributeValue
 
 Number = int | float
 

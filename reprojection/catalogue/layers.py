@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from modis.axes import Shape
 from reprojection.catalogue.attributes import find, parse_number
-from reprojection.container import AttributeValue
+from reprojection.formats.container import AttributeValue
 
 Number = int | float
 

@@ -1,7 +1,7 @@
 """What is known of a user's own raster, such as elevation or a land mask: its catalogue entry.
 
-Such a raster is kept as one HDF5 file (`reprojection/read/user_raster.py` writes it), which holds
-this description as text. So a file tells by itself what a catalogue tells of other products.
+Such a raster is kept as one HDF5 file (`reprojection/user_rasters/conversion.py` writes it), which
+holds this description as text. So a file tells by itself what a catalogue tells of other products.
 """
 
 import re

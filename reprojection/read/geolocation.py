@@ -17,11 +17,11 @@ import numpy.typing as npt
 from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Layer, is_fill, split_index
-from reprojection.container import AttributeValue, coordinate
 from reprojection.errors import NoGeolocationError
+from reprojection.formats.container import AttributeValue, coordinate
+from reprojection.formats.structmetadata import SwathInfo
 from reprojection.grid.orbit import ALTITUDE_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
 from reprojection.read.interpolation import AxisMap, interpolate_positions, interpolate_values
-from reprojection.read.structmetadata import SwathInfo
 
 KM_LINES_PER_SCAN = 10
 """MODIS records 10 lines of 1 km per scan (MODIS Level 1A Earth Location ATBD, section 2)."""

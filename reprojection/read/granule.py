@@ -24,19 +24,19 @@ from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Layer, LayerKind, split_index
 from reprojection.catalogue.user_raster import DESCRIPTION, UserRaster
-from reprojection.container import AttributeValue, Container, DataSet
 from reprojection.errors import (
     BadFormatError,
     ChoiceRefusedError,
     UnknownLayerError,
     UnreadableGranuleError,
 )
-from reprojection.read import odl
+from reprojection.formats import odl
+from reprojection.formats.container import AttributeValue, Container, DataSet
+from reprojection.formats.netcdf import netcdf_inventory, netcdf_structure
+from reprojection.formats.structmetadata import GridInfo, SwathInfo, parse_structure
 from reprojection.read.geolocation import Geolocation, locate
 from reprojection.read.layer_builder import LayerBuilder, Layers, Place
-from reprojection.read.netcdf import netcdf_inventory, netcdf_structure
-from reprojection.read.structmetadata import GridInfo, SwathInfo, parse_structure
-from reprojection.read.user_source import structure_of
+from reprojection.read.user_structure import structure_of
 
 __all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "Part", "open_granule"]
 
@@ -273,11 +273,11 @@ def _open_container(path: Path) -> Container:
     except OSError as problem:
         raise UnreadableGranuleError(f"{path} cannot be opened: {problem.strerror}") from problem
     if head.startswith(HDF4_MAGIC):
-        from reprojection.read.hdf4 import Hdf4Container
+        from reprojection.formats.hdf4 import Hdf4Container
 
         return Hdf4Container(path)
     if head.startswith(HDF5_MAGIC):
-        from reprojection.read.hdf5 import Hdf5Container
+        from reprojection.formats.hdf5 import Hdf5Container
 
         return Hdf5Container(path)
     if not head:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue.layers import Layer, LayerKind, is_fill
-from reprojection.container import coordinate
 from reprojection.errors import NoGeolocationError, RangeExcludesAllError, UnknownLayerError
+from reprojection.formats.container import coordinate
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.completeness import Missing, no_layer, no_places

@@ -14,8 +14,8 @@ from reprojection.catalogue.layers import (
     named_units,
     read_scale,
 )
-from reprojection.container import AttributeValue, DataSet, coordinate
-from reprojection.read.structmetadata import GridInfo, SwathInfo
+from reprojection.formats.container import AttributeValue, DataSet, coordinate
+from reprojection.formats.structmetadata import GridInfo, SwathInfo
 
 
 @dataclass(frozen=True, kw_only=True)

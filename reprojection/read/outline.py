@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from modis.sphere import SPHERE_RADIUS, wrap_longitude
 from modis.tile import Tile
-from reprojection.container import coordinate
 from reprojection.errors import GridError, ReprojectionError
+from reprojection.formats.container import coordinate
+from reprojection.formats.structmetadata import GridInfo
 from reprojection.grid.crs import to_lonlat
 from reprojection.read.granule import Granule, open_granule
-from reprojection.read.structmetadata import GridInfo
 
 Ring = tuple[tuple[float, float], ...]
 

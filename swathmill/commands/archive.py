@@ -14,10 +14,10 @@ from archives.formats.checksums import digest, read_chunks, same_checksum
 from archives.formats.granule_file import check_granule_file
 from archives.formats.sidecar import read_sidecar
 from reprojection.errors import ReprojectionError
-from reprojection.read.isolation import ReadingProcess
-from reprojection.read.soundness import read_whole
+from reprojection.inspect.soundness import read_whole
+from reprojection.isolation import ReadingProcess
 from swathmill.cli import EXIT_FAILED
-from swathmill.commands.options import JsonOption, granules_text, print_json
+from swathmill.commands.shared.options import JsonOption, granules_text, print_json
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 

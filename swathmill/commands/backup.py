@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from service_manager.leader.leadership import Leadership
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     data_folder,
     print_json,
 )
-from swathmill.commands.paths import input_files, output_file
+from swathmill.commands.shared.paths import input_files, output_file
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack import storage

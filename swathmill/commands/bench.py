@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from swathmill.commands.options import JsonOption, print_json
+from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.deployment.az import Az
 from swathmill.errors import ArgumentError, StackError

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from swathmill.commands.options import JsonOption, print_json
+from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.deployment import choices as given
 from swathmill.deployment.az import Az

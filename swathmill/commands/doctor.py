@@ -2,7 +2,7 @@
 
 import typer
 
-from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.commands.shared.options import DataOption, JsonOption, data_folder, print_json
 from swathmill.console import PlainConsole
 from swathmill.diagnosis import Verdict, examine
 from tasks.settings import Settings

@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 
 from reprojection.explain.explain import Explanation, explain
 from reprojection.explain.origins import InputOrigin, PixelOrigin
-from reprojection.read.isolation import Rights, run_in_fork
-from swathmill.commands.paths import input_files
+from reprojection.isolation import Rights, run_in_fork
+from swathmill.commands.shared.paths import input_files
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 

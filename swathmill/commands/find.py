@@ -15,8 +15,8 @@ from archives.formats.boundary import touches
 from archives.model import GranuleRecord, Holding
 from archives.sources import Sources
 from modis.box import LonLatBox
-from reprojection.read.isolation import ReadingProcess
-from swathmill.commands.options import (
+from reprojection.isolation import ReadingProcess
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     archive_place,
@@ -26,8 +26,8 @@ from swathmill.commands.options import (
     no_source,
     print_json,
 )
-from swathmill.commands.paths import output_folder
-from swathmill.commands.target import refused
+from swathmill.commands.shared.paths import output_folder
+from swathmill.commands.shared.target import refused
 from swathmill.console import PlainConsole
 from tasks.service.sources import open_sources
 from tasks.settings import Settings

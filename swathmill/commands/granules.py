@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from modis.box import LonLatBox
-from reprojection.read.isolation import Rights, run_in_fork
+from reprojection.isolation import Rights, run_in_fork
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, reproject
 from reprojection.sample.sample import write_sample_archive
@@ -20,13 +20,13 @@ from reprojection.sample.towers import tower_files
 from reprojection.write.meanings import attribute_table
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     JsonOption,
     granules_text,
     print_json,
 )
-from swathmill.commands.paths import input_files, output_folder
-from swathmill.commands.target import refused, target_grid
+from swathmill.commands.shared.paths import input_files, output_folder
+from swathmill.commands.shared.target import refused, target_grid
 from swathmill.console import PlainConsole
 from tasks.errors import SwathmillError
 

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import ReprojectionError
-from reprojection.read.inspect import GranuleReport, GridReport, LayerReport, inspect
-from reprojection.read.isolation import ReadingProcess
-from reprojection.read.strict import hold_strictly
-from swathmill.commands.options import print_json
-from swathmill.commands.paths import input_files
+from reprojection.inspect.inspect import GranuleReport, GridReport, LayerReport, inspect
+from reprojection.inspect.strict import hold_strictly
+from reprojection.isolation import ReadingProcess
+from swathmill.commands.shared.options import print_json
+from swathmill.commands.shared.paths import input_files
 from swathmill.console import PlainConsole
 
 TABLE_WIDTH = 140

@@ -7,7 +7,7 @@ import typer
 
 from swathmill.access import client_for
 from swathmill.client import RequestStatus
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     TokenOption,

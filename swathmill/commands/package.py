@@ -15,14 +15,14 @@ from portal.serving.quantities import size_text
 from swathmill import package_kit
 from swathmill.access import client_for
 from swathmill.client import PackageVersion, SharedPackage
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     TokenOption,
     data_folder,
     print_json,
 )
-from swathmill.commands.sharing import (
+from swathmill.commands.shared.sharing import (
     SEEN_BY,
     Reference,
     Visibility,

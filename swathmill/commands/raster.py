@@ -10,14 +10,14 @@ from rich.table import Column, Table
 from portal.serving.quantities import size_text
 from swathmill.access import client_for
 from swathmill.client import RasterVersion
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     TokenOption,
     data_folder,
     print_json,
 )
-from swathmill.commands.sharing import (
+from swathmill.commands.shared.sharing import (
     SEEN_BY,
     Reference,
     Visibility,

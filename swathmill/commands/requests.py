@@ -15,8 +15,8 @@ from rich.table import Column, Table
 from portal.serving.quantities import size_text
 from swathmill.access import client_for
 from swathmill.client import Client, RequestStatus, ResultFile
-from swathmill.commands.counts import Counts, lines_of
-from swathmill.commands.options import (
+from swathmill.commands.shared.counts import Counts, lines_of
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     MeasurementsOption,
@@ -26,7 +26,7 @@ from swathmill.commands.options import (
     data_folder,
     print_json,
 )
-from swathmill.commands.paths import output_folder
+from swathmill.commands.shared.paths import output_folder
 from swathmill.console import PlainConsole
 from swathmill.delivery import EXIT_CODES, EXIT_FAILED
 from swathmill.errors import ArgumentError, RefusedError, StackError

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     MeasurementsOption,
@@ -18,7 +18,7 @@ from swathmill.commands.options import (
     print_json,
     stack_options,
 )
-from swathmill.commands.paths import output_folder
+from swathmill.commands.shared.paths import output_folder
 from swathmill.console import PlainConsole
 from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
@@ -70,7 +70,7 @@ def run(
         stack.launch()  # it forks, and a status is a thread
         with console.status("Starting the stack"):
             # Imported while the processes start.
-            from swathmill.commands import one_request
+            from swathmill.commands.shared import one_request
 
             stack.await_ready()
         delivery = one_request.carry_out(stack, options, document, out, console)

@@ -10,7 +10,7 @@ import typer
 from portal.serving.tokens import LONGEST_OWNER, Role
 from swathmill.access import sign_in_link, signing_key
 from swathmill.commands.backup import open_storage
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     data_folder,

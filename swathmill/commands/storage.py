@@ -13,7 +13,7 @@ from service_manager.options import ManagerOptions
 from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why
 from swathmill.commands.backup import open_storage
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     data_folder,

@@ -10,7 +10,7 @@ from archives.fetch.files import LocalFiles
 from modis.formats import GRANULE_SUFFIXES
 from portal.serving.tokens import Role
 from swathmill.access import sign_in_link
-from swathmill.commands.options import (
+from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     SlotsOption,

@@ -12,8 +12,8 @@ import xarray as xr
 from xarray.core import indexing
 
 from reprojection.catalogue.layers import Layer, LayerKind
-from reprojection.container import coordinate
 from reprojection.errors import ChoiceRefusedError, GridError, NoGeolocationError
+from reprojection.formats.container import coordinate
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import MODIS_SINUSOIDAL, is_modis_sinusoidal
 from reprojection.grid.grids import Grid

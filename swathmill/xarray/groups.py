@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from modis.axes import Shape
 from reprojection.catalogue.layers import Layer, split_index
 from reprojection.errors import ChoiceRefusedError, UnknownLayerError
+from reprojection.inspect.inspect import is_placeable
 from reprojection.read.granule import Granule
-from reprojection.read.inspect import is_placeable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from archives.kinds.folder import OutlineReader
-from reprojection.read.isolation import ReadingProcess
+from reprojection.isolation import ReadingProcess
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol

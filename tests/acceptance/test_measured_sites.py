@@ -15,10 +15,10 @@ import pytest
 
 from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
-from reprojection.read.user_raster import convert
-from reprojection.read.user_source import RasterChoices, RasterFile
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
+from reprojection.user_rasters.conversion import convert
+from reprojection.user_rasters.source import RasterChoices, RasterFile
 from tasks.bag.spec import TableSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import load_request, parse_request

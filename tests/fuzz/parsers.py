@@ -32,8 +32,8 @@ from modis.granule_name import parse_granule_name
 from portal.serving.problems import BadCallError
 from portal.standards.datetimes import Interval
 from reprojection.errors import GridError, UnreadableGranuleError
-from reprojection.read.hdf4_data import DamagedStreamError, StoredData
-from reprojection.read.structmetadata import parse_structure
+from reprojection.formats.hdf4_data import DamagedStreamError, StoredData
+from reprojection.formats.structmetadata import parse_structure
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import MANIFEST, PackageError, load_package
 from tasks.request.document import load_request

@@ -111,13 +111,11 @@ HOSTILE = {
     "a stop": hostile("error", "builtins", "KeyboardInterrupt", [], {}),
     "a class as a record": hostile("record", "pathlib", "Path", {}),
     "what a module of ours imports": hostile("record", "processes.plain_answers", "Path", {}),
-    "a function of ours": hostile("record", "reprojection.read.isolation", "run_in_fork", {}),
+    "a function of ours": hostile("record", "reprojection.isolation", "run_in_fork", {}),
     "a class of ours that is no record": hostile(
-        "record", "reprojection.read.isolation", "ReadingProcess", {}
+        "record", "reprojection.isolation", "ReadingProcess", {}
     ),
-    "a class of ours as a text": hostile(
-        "text", "reprojection.read.isolation", "ReadingProcess", "a"
-    ),
+    "a class of ours as a text": hostile("text", "reprojection.isolation", "ReadingProcess", "a"),
     "a command": hostile("record", "swathmill.__main__", "main", {}),
     "other fields": hostile(
         "record", "reprojection.explain.origins", "Quality", {"layer": "a", "__class__": "b"}

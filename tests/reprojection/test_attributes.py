@@ -13,7 +13,7 @@ from reprojection.catalogue.attributes import (
     unpacked_range,
 )
 from reprojection.catalogue.layers import Scaling, read_scale
-from reprojection.container import AttributeValue
+from reprojection.formats.container import AttributeValue
 
 INT8, INT16, UINT16, FLOAT = (np.dtype(name) for name in ("i1", "i2", "u2", "f4"))
 

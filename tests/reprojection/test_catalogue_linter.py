@@ -6,8 +6,8 @@ import pytest
 
 from reprojection.catalogue import Product, products
 from reprojection.errors import ReprojectionError
+from reprojection.inspect.strict import disagreements
 from reprojection.read.granule import open_granule
-from reprojection.read.strict import disagreements
 
 EVERY = [*products()]
 

@@ -14,9 +14,9 @@ import pytest
 from pyhdf.SD import SD, SDC
 
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read import hdf4
-from reprojection.read.hdf4 import Hdf4Container
-from reprojection.read.hdf4_data import (
+from reprojection.formats import hdf4
+from reprojection.formats.hdf4 import Hdf4Container
+from reprojection.formats.hdf4_data import (
     DamagedStreamError,
     StoredData,
     _descriptors,

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read import hdf5_chunks
-from reprojection.read.hdf5 import Hdf5Container
+from reprojection.formats import hdf5_chunks
+from reprojection.formats.hdf5 import Hdf5Container
 
 FIELDS = "HDFEOS/GRIDS/G/Data Fields"
 RNG = np.random.default_rng(5)

@@ -8,7 +8,7 @@ import pytest
 
 from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import BadFormatError
-from reprojection.read.inspect import inspect
+from reprojection.inspect.inspect import inspect
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 

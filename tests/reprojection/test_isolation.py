@@ -19,10 +19,10 @@ import pytest
 
 from processes import proctree
 from processes.reading_rights import can_shut_in
+from reprojection import isolation
 from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
-from reprojection.read import isolation
+from reprojection.isolation import ReadingProcess, Rights, run_in_fork
 from reprojection.read.granule import open_granule
-from reprojection.read.isolation import ReadingProcess, Rights, run_in_fork
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until
@@ -126,7 +126,7 @@ def test_a_fork_that_crashes_is_an_error_that_names_the_files() -> None:
 def test_a_fork_that_hangs_is_an_error_that_names_the_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reprojection.read.isolation._PATIENCE", 1.0)
+    monkeypatch.setattr("reprojection.isolation._PATIENCE", 1.0)
     assert run_in_fork(FILES, time.sleep, 2.0) is None  # the lock is free meanwhile
     with pytest.raises(UnreadableGranuleError, match=r"one\.hdf, two\.hdf hung for 1 s"):
         run_in_fork(FILES, ctypes.PyDLL(None).pause)  # the lock is kept
@@ -134,7 +134,7 @@ def test_a_fork_that_hangs_is_an_error_that_names_the_files(
 
 SLEEPER = """
 import sys, time
-from reprojection.read.isolation import run_in_fork
+from reprojection.isolation import run_in_fork
 def sleep():
     print("asleep", flush=True)
     time.sleep(60)

@@ -14,7 +14,7 @@ from reprojection.catalogue.layers import (
     read_scale,
     split_index,
 )
-from reprojection.container import AttributeValue
+from reprojection.formats.container import AttributeValue
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read import odl
+from reprojection.formats import odl
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,12}", fullmatch=True).filter(
     lambda name: name.upper() not in {"GROUP", "OBJECT", "END", "END_GROUP", "END_OBJECT"}

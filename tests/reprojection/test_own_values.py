@@ -10,10 +10,10 @@ import pytest
 from pyhdf.SD import SD, SDC
 
 from reprojection.errors import PointingFileError, UnreadableGranuleError
+from reprojection.formats.own_values import check_hdf4, open_hdf5
 from reprojection.grid.grids import Lattice
+from reprojection.inspect.inspect import inspect
 from reprojection.read.granule import open_granule
-from reprojection.read.inspect import inspect
-from reprojection.read.own_values import check_hdf4, open_hdf5
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.sample import tile_granules
@@ -149,10 +149,10 @@ def test_a_list_of_elements_that_cannot_be_followed_is_damage(tmp_path: Path) ->
 
 # Modules that may open files by these libraries, with the reason.
 _OPENS = {
-    ("reprojection/read/own_values.py", "h5py.File"): "the guard itself",
-    ("reprojection/read/hdf4.py", "SD"): "after check_hdf4",
-    ("reprojection/read/user_raster.py", "h5py.File"): "writes",
-    ("reprojection/read/user_geotiff.py", "rasterio.open"): "the driver GTiff alone",
+    ("reprojection/formats/own_values.py", "h5py.File"): "the guard itself",
+    ("reprojection/formats/hdf4.py", "SD"): "after check_hdf4",
+    ("reprojection/user_rasters/conversion.py", "h5py.File"): "writes",
+    ("reprojection/user_rasters/geotiff.py", "rasterio.open"): "the driver GTiff alone",
     ("worker/sandbox/reading/read_rasters.py", "rasterio.open"): "the driver GTiff, in the sandbox",
     ("reprojection/write/cube.py", "netCDF4.Dataset"): "writes",
     ("reprojection/write/write.py", "rasterio.open"): "rasters of Swathmill; --like of one's own",

@@ -13,10 +13,10 @@ import rasterio
 import shapely
 from numpy.typing import NDArray
 
+from reprojection.formats import hdf4_data
 from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.pixel_at import pixel_at
-from reprojection.read import hdf4_data
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import find_places
 from reprojection.reproject import Options, reproject

@@ -4,7 +4,7 @@ import pytest
 
 from modis.tile import TILE_SIZE
 from reprojection.errors import GridError, UnreadableGranuleError
-from reprojection.read.structmetadata import GridInfo, parse_structure
+from reprojection.formats.structmetadata import GridInfo, parse_structure
 
 GRID = """GROUP=GridStructure
 GROUP=GRID_1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reprojection.read.structmetadata import parse_structure
+from reprojection.formats.structmetadata import parse_structure
 from tools.take_header import header_of
 
 TILE = "MOD16A2.A2017145.h10v04.006.2017160232658.hdf"

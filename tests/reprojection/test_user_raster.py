@@ -21,11 +21,11 @@ from scipy.ndimage import binary_erosion
 from reprojection.catalogue.layers import LayerKind
 from reprojection.catalogue.user_raster import UserRaster
 from reprojection.grid.grids import Grid
-from reprojection.read import user_raster
 from reprojection.read.granule import open_granule
-from reprojection.read.user_raster import convert, day_in_name
-from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
 from reprojection.reproject import Options, reproject
+from reprojection.user_rasters import conversion
+from reprojection.user_rasters.conversion import convert, day_in_name
+from reprojection.user_rasters.source import RasterChoices, RasterFile, RasterRefusedError
 
 UTM = "EPSG:32632"
 CORNER = Affine(500.0, 0.0, 500_000.0, 0.0, -500.0, 5_300_000.0)
@@ -346,11 +346,11 @@ def test_files_beside_a_geotiff_are_not_looked_at(tmp_path: Path) -> None:
 
 def test_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = geotiff(tmp_path / "dem.tif")
-    monkeypatch.setattr(user_raster, "MOST_PIXELS", 100 * 100)
+    monkeypatch.setattr(conversion, "MOST_PIXELS", 100 * 100)
     with pytest.raises(RasterRefusedError, match="140 x 120 pixels; 10,000 are taken"):
         taken(path)
     monkeypatch.undo()
-    monkeypatch.setattr(user_raster, "MOST_VALUES", 100 * 100)
+    monkeypatch.setattr(conversion, "MOST_VALUES", 100 * 100)
     with pytest.raises(RasterRefusedError, match="16,800 values in all"):
         taken(path)
 

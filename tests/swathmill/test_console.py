@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from swathmill.commands.options import print_json
+from swathmill.commands.shared.options import print_json
 from swathmill.console import PlainConsole
 
 HOSTILE = "a\x1b]0;xb\x9b2Jc\u202ed"

@@ -17,7 +17,7 @@ from reprojection.read.outline import read_outline
 from reprojection.write.write import read_grid
 from swathmill.cli import COMMANDS, application, main
 from swathmill.commands.granules import quality_rule
-from swathmill.commands.target import box_around, target_grid
+from swathmill.commands.shared.target import box_around, target_grid
 from swathmill.errors import RefusedError
 from tasks.errors import SwathmillError
 from tests.swathmill.command_names import command_names
@@ -66,13 +66,17 @@ def test_a_crash_of_the_reader_is_an_error_that_names_the_granules(
 ) -> None:
     out = tmp_path / "lai.tif"
     command = ["reproject", *map(str, tiles), "--layer", "Lai_1km", "--resolution", "0.1"]
-    monkeypatch.setattr("reprojection.read.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
+    monkeypatch.setattr(
+        "reprojection.formats.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL)
+    )
     with pytest.raises(UnreadableGranuleError, match=rf"{tiles[0].name}.* crashed \(signal 9\)"):
         CliRunner().invoke(application(), [*command, "-o", str(out)], catch_exceptions=False)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     run(*command, "-o", out)
-    monkeypatch.setattr("reprojection.read.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
+    monkeypatch.setattr(
+        "reprojection.formats.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL)
+    )
     asked = ["explain", str(out), "-3.0", "55.0", "--granules", str(tiles[0].parent)]
     with pytest.raises(UnreadableGranuleError, match="crashed"):
         CliRunner().invoke(application(), asked, catch_exceptions=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from reprojection.read.strict import hold_strictly
+from reprojection.inspect.strict import hold_strictly
 from swathmill.cli import application
 from tests.reprojection.leaf_area import leaf_area
 

@@ -18,7 +18,7 @@ from portal.serving.expected import Expected
 from reprojection.read.completeness import Completeness, Missing
 from swathmill.cli import application
 from swathmill.client import Client, Failure, Gap, PhaseProgress, RequestStatus
-from swathmill.commands.counts import Counts, WindowCounts, lines_of
+from swathmill.commands.shared.counts import Counts, WindowCounts, lines_of
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
 from tasks.bag.categories import Category

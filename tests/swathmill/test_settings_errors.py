@@ -14,7 +14,7 @@ import pytest
 
 from reprojection.kernels import kernels
 from swathmill import diagnosis
-from swathmill.commands.options import stack_options, with_some_source
+from swathmill.commands.shared.options import stack_options, with_some_source
 from swathmill.commands.up import archive_warning, run_until_interrupted
 from swathmill.console import PlainConsole
 from swathmill.diagnosis import Verdict, settings_finding, stack_finding

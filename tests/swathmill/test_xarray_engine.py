@@ -24,8 +24,8 @@ from reprojection.errors import (
     ReprojectionError,
     UnknownLayerError,
 )
+from reprojection.formats import hdf5_chunks
 from reprojection.grid.crs import parse_crs
-from reprojection.read import hdf5_chunks
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import layer_grid
 from reprojection.read.qa import Reason, reasons

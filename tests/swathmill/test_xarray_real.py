@@ -9,7 +9,7 @@ import pytest
 import rioxarray  # noqa: F401
 import xarray as xr
 
-from reprojection.read import hdf4_data
+from reprojection.formats import hdf4_data
 from reprojection.read.granule import open_granule
 from reprojection.read.qa import Reason, reasons
 from tests.swathmill.test_xarray_engine import agrees, opened

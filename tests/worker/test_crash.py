@@ -14,8 +14,8 @@ from archives.errors import NotGranuleError
 from archives.formats.granule_file import check_granule_file
 from reprojection.errors import UnreadableGranuleError
 from reprojection.grid.grids import modis_tile_grid
-from reprojection.read.isolation import ReadingProcess
-from reprojection.read.soundness import read_whole
+from reprojection.inspect.soundness import read_whole
+from reprojection.isolation import ReadingProcess
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import GridSpec, Input

@@ -17,7 +17,7 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
 from reprojection.warp import from_tiles
 from reprojection.write.write import read_raster
-from swathmill.commands.target import box_around
+from swathmill.commands.shared.target import box_around
 from tasks.bag.spec import MosaicSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request

@@ -14,9 +14,9 @@ from archives.model import GranuleRecord, Progress
 from archives.sources import Acceptance, Sources
 from modis.collection import Collection
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read.isolation import run_in_fork
+from reprojection.inspect.soundness import other_than_named
+from reprojection.isolation import run_in_fork
 from reprojection.read.kept import opened
-from reprojection.read.soundness import other_than_named
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import CollectSpec

@@ -9,9 +9,9 @@ from socket import gethostname
 
 from modis.formats import is_granule_file
 from reprojection.errors import UnreadableGranuleError
+from reprojection.inspect.soundness import read_whole
+from reprojection.isolation import run_in_fork
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.isolation import run_in_fork
-from reprojection.read.soundness import read_whole
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, RunUse
 from tasks.errors import BlobMissingError, CorruptBlobError

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from swathmill.commands.options import JsonOption, print_json
-from swathmill.commands.paths import input_files, output_file
 from swathmill.commands.remake.making import remake
+from swathmill.commands.shared.options import JsonOption, print_json
+from swathmill.commands.shared.paths import input_files, output_file
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from modis.composites import Counted
 from reprojection.explain.made_with import options_from
 from reprojection.grid.grids import Grid
-from reprojection.read.isolation import Rights, run_in_fork
+from reprojection.isolation import Rights, run_in_fork
 from reprojection.read.lineage import (
     CellRecord,
     InputRecord,

@@ -10,8 +10,8 @@ import pytest
 
 from portal.uploads import rasters as core
 from processes.reading_rights import can_shut_in
-from reprojection.read import user_raster
-from reprojection.read.user_source import RasterChoices, RasterFile, RasterRefusedError
+from reprojection.user_rasters import conversion
+from reprojection.user_rasters.source import RasterChoices, RasterFile, RasterRefusedError
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError
@@ -146,7 +146,7 @@ def test_an_upload_that_takes_over_its_reader_reaches_nothing(
     if not can_shut_in():
         pytest.skip("this kernel has no Landlock")
     monkeypatch.setenv("SWATHMILL_SECRET", "key")
-    monkeypatch.setattr(user_raster, "convert", hostile)
+    monkeypatch.setattr(conversion, "convert", hostile)
     secret = tmp_path / "secrets.json"
     secret.write_text("key")
     answer = push(portal, dem, units=f"hills={secret}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from modis.sphere import SPHERE_RADIUS
 from modis.tile import Tile
 from reprojection.errors import GridError, UnreadableGranuleError
-from reprojection.read import odl
+from reprojection.formats import odl
 
 MAX_SIDE = 200_000  # the whole sinusoidal grid at 250 m has 172,800 columns
 

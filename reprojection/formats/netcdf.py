@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.ocean_name import product_of
-from reprojection.container import (
+from reprojection.errors import UnreadableGranuleError
+from reprojection.formats import odl
+from reprojection.formats.container import (
     LATITUDES,
     LONGITUDES,
     NETCDF,
@@ -24,9 +26,7 @@ from reprojection.container import (
     DataSet,
     coordinate,
 )
-from reprojection.errors import UnreadableGranuleError
-from reprojection.read import odl
-from reprojection.read.structmetadata import FieldInfo, GridInfo, Structure, SwathInfo
+from reprojection.formats.structmetadata import FieldInfo, GridInfo, Structure, SwathInfo
 
 _EVEN = 1e-3  # of a pixel: how unevenly columns and rows of a grid may be spaced
 

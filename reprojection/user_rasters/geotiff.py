@@ -13,7 +13,7 @@ from rasterio.windows import Window
 from reprojection.catalogue.layers import LayerKind, guess_kind
 from reprojection.catalogue.user_raster import LAYER, RasterLayer
 from reprojection.grid.grids import Grid
-from reprojection.read.user_source import (
+from reprojection.user_rasters.source import (
     Block,
     RasterFile,
     RasterRefusedError,

@@ -48,7 +48,7 @@ _PATIENCE = 60.0  # seconds that a fork may give no sign of life
 _BOOTSTRAP = """
 import sys
 sys.path[:] = {path!r}
-from reprojection.read.isolation import serve
+from reprojection.isolation import serve
 serve({memory!r}, {modules!r})
 """
 
@@ -213,9 +213,9 @@ def _import_readers() -> None:
     """Import once what every fork would otherwise import itself."""
     import numpy.ma  # noqa: F401 - which numpy imports when it is first asked for
 
-    import reprojection.read.hdf4
-    import reprojection.read.hdf5
-    import reprojection.read.inspect  # noqa: F401
+    import reprojection.formats.hdf4
+    import reprojection.formats.hdf5
+    import reprojection.inspect.inspect  # noqa: F401
 
 
 def _read_catalogue(rights: Rights) -> None:

@@ -7,9 +7,9 @@ from modis.composites import composite_end
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import ReprojectionError
+from reprojection.inspect.inspect import GranuleReport, inspect
+from reprojection.inspect.soundness import other_than_named
 from reprojection.read.granule import Granule, open_granule
-from reprojection.read.inspect import GranuleReport, inspect
-from reprojection.read.soundness import other_than_named
 
 _COMPARE = "compare its values with the product's user guide"
 

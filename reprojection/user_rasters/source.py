@@ -11,13 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyproj
 
-from reprojection.catalogue.user_raster import RasterLayer, UserRaster
+from reprojection.catalogue.user_raster import RasterLayer
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.grid.crs import is_plain_lonlat, parse_crs
 from reprojection.grid.grids import Grid
-from reprojection.read.structmetadata import FieldInfo, GridInfo, Structure
 
-GRID = "raster"
 MOST_DAYS = 4000
 _TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
 
@@ -64,26 +62,6 @@ class Source(ABC):
     @abstractmethod
     def read(self, key: int | str, number: int, first: int, rows: int) -> Block:
         """Read rows of a layer on one of the dates, as stored, counted from the north."""
-
-
-def structure_of(raster: UserRaster) -> Structure:
-    """Return the structure of the file in which a raster is kept."""
-    a, _, left, _, e, top = raster.transform
-    dims = ("date", "YDim", "XDim") if raster.days else ("YDim", "XDim")
-    info = GridInfo(
-        name=GRID,
-        width=raster.width,
-        height=raster.height,
-        left=left,
-        top=top,
-        right=left + a * raster.width,
-        bottom=top + e * raster.height,
-        projection="",
-        params=(),
-        fields=tuple(FieldInfo(name=one.name, dtype=one.dtype, dims=dims) for one in raster.layers),
-        own_crs=raster.crs,
-    )
-    return Structure(grids=(info,), swaths=())
 
 
 def plain_crs(name: str, crs: pyproj.CRS) -> str:

@@ -28,16 +28,15 @@ from reprojection.catalogue.user_raster import (
     UserRaster,
     usual_period,
 )
+from reprojection.formats.structmetadata import MAX_SIDE
 from reprojection.grid.targets import pixel_metres
-from reprojection.read.structmetadata import MAX_SIDE
-from reprojection.read.user_source import (
-    GRID,
+from reprojection.read.user_structure import GRID, structure_of
+from reprojection.user_rasters.source import (
     MOST_DAYS,
     RasterChoices,
     RasterFile,
     RasterRefusedError,
     Source,
-    structure_of,
 )
 
 MOST_LAYERS = 64
@@ -139,11 +138,11 @@ def _opened(file: RasterFile) -> Source:
     with file.path.open("rb") as opened:
         head = opened.read(512)
     if head[:4] in _TIFF_MAGIC:
-        from reprojection.read.user_geotiff import open_geotiff
+        from reprojection.user_rasters.geotiff import open_geotiff
 
         return open_geotiff(file)
     if head.startswith(HDF5_MAGIC):
-        from reprojection.read.user_netcdf import open_netcdf
+        from reprojection.user_rasters.netcdf import open_netcdf
 
         return open_netcdf(file)
     raise RasterRefusedError(f"{file.name} is {_format_of(head)}. {_TAKEN}")

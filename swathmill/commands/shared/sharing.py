@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from swathmill.client import SharedPackage, SharedRaster
-from swathmill.commands.options import print_json
+from swathmill.commands.shared.options import print_json
 from swathmill.console import PlainConsole
 
 SEEN_BY = {"private": "you alone", "link": "those with its link", "everyone": "everyone"}

@@ -10,8 +10,8 @@ import numpy as np
 from modis.axes import Shape
 from modis.tile import Tile
 from reprojection.catalogue.layers import Layer, LayerKind, Number
-from reprojection.container import coordinate
 from reprojection.errors import BadFormatError, ReprojectionError
+from reprojection.formats.container import coordinate
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.outline import Ring, outline
 from reprojection.read.qa import Reason, reasons

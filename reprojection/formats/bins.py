@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.container import NETCDF, AttributeValue, DataSet
+from reprojection.formats.container import NETCDF, AttributeValue, DataSet
 
 GROUP = "level-3_binned_data"
 FILL = -32767.0

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read.hdf5_chunks import Chunks
+from reprojection.formats.hdf5_chunks import Chunks
 
 _SHUFFLE, _CHECKSUM = h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32
 _KEEP_SIZE = (_SHUFFLE, _CHECKSUM)

@@ -10,7 +10,9 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.container import (
+from reprojection.errors import BadFormatError, UnreadableGranuleError
+from reprojection.formats.bins import GROUP, BinnedFile, open_bins
+from reprojection.formats.container import (
     LATITUDES,
     LONGITUDES,
     MAX_ELEMENTS,
@@ -20,11 +22,9 @@ from reprojection.container import (
     coordinate,
     take_from_block,
 )
-from reprojection.errors import BadFormatError, UnreadableGranuleError
-from reprojection.read.bins import GROUP, BinnedFile, open_bins
-from reprojection.read.hdf4 import join_metadata
-from reprojection.read.hdf5_storage import StorageChecks
-from reprojection.read.own_values import open_hdf5
+from reprojection.formats.hdf4 import join_metadata
+from reprojection.formats.hdf5_storage import StorageChecks
+from reprojection.formats.own_values import open_hdf5
 
 _ROWS = "YDim"
 _LEVELS = 4  # of groups within groups, in which variables of netCDF-4 files may lie

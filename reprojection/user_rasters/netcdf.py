@@ -14,10 +14,10 @@ from pyproj.exceptions import CRSError
 from reprojection.catalogue.layers import LayerKind, guess_kind
 from reprojection.catalogue.user_raster import RasterLayer
 from reprojection.errors import PointingFileError
+from reprojection.formats.own_values import open_hdf5
+from reprojection.formats.structmetadata import MAX_SIDE
 from reprojection.grid.grids import Grid
-from reprojection.read.own_values import open_hdf5
-from reprojection.read.structmetadata import MAX_SIDE
-from reprojection.read.user_source import (
+from reprojection.user_rasters.source import (
     MOST_DAYS,
     Block,
     RasterFile,

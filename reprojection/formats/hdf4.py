@@ -18,10 +18,10 @@ from pyhdf import hdfext
 from pyhdf.error import HDF4Error
 from pyhdf.SD import SD, SDC, SDS
 
-from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet, take_from_block
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read.hdf4_data import DamagedStreamError, StoredData
-from reprojection.read.own_values import check_hdf4
+from reprojection.formats.container import MAX_ELEMENTS, AttributeValue, DataSet, take_from_block
+from reprojection.formats.hdf4_data import DamagedStreamError, StoredData
+from reprojection.formats.own_values import check_hdf4
 
 MAX_ATTRIBUTES = 5000
 MAX_DATASETS = 5000  # MOD08 has about 1,000; limits the loop over a damaged count

@@ -1,0 +1,1 @@
+"""HDF4, HDF5, netCDF and ODL: from bytes to data sets and attributes."""

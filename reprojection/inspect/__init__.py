@@ -1,0 +1,1 @@
+"""What a granule holds, and whether all of it can be read."""

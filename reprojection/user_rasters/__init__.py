@@ -1,0 +1,1 @@
+"""Rasters that users bring: GeoTIFF and netCDF."""
