@@ -248,17 +248,21 @@ def remove_unnamed(table: UploadTable[Version], one: Unnamed, remove: Callable[[
         return (write_unnamed(replace(one, going=True)),) if going else ()
 
     def forget(found: Row | None) -> tuple[Operation, ...]:
-        return () if found is None else (Delete(row=found.row, etag=found.etag),)
+        if found is None or not UNNAMED.load(found).going:
+            return ()
+        return (Delete(row=found.row, etag=found.etag),)
 
     row = unnamed_row(one.digest)
     table.update(row, claim)
     now = table.unnamed(one.digest)
-    if now is None or not now.going or one.digest in table.digests():
+    if now is None or not now.going:
         return False
-    remove()
+    named = one.digest in table.digests()
+    if not named:
+        remove()
+        log.info("archive deleted", kind=table.word, digest=one.digest)
     table.update(row, forget)
-    log.info("archive deleted", kind=table.word, digest=one.digest)
-    return True
+    return not named
 
 
 def may_see(table: UploadTable[Version], person: str, row: PackageRow) -> bool:

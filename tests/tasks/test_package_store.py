@@ -8,7 +8,7 @@ import pytest
 
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime, memory_runtime
-from tasks.errors import RequestRefusedError
+from tasks.errors import RequestRefusedError, StoreError
 from tasks.packages.package_reference import PackageReference
 from tasks.packages.package_uploads import repack
 from tasks.packages.packages import PackageError, Packages, blob_of
@@ -234,6 +234,49 @@ def test_an_archive_that_is_pushed_again_stays(shelf: Shelf) -> None:
     assert package_table.packages(shelf.runtime).unnamed(again.digest) is None
     assert package_operations.collect(shelf.runtime) == 0
     assert shelf.there(again)
+
+
+def test_an_archive_that_a_version_names_stays_and_can_be_pushed(shelf: Shelf) -> None:
+    """The version came while unnamed archives were looked for."""
+    mine, same = shelf.push(), shelf.push(owner=BEN)
+    table = package_table.packages(shelf.runtime)
+    package_operations.delete(table, shelf.row(mine))
+    (note,) = table.all_unnamed()
+    assert not package_operations.remove_unnamed(table, note, lambda: pytest.fail("removed"))
+    assert table.all_unnamed() == []
+    assert shelf.push().digest == same.digest
+
+
+def test_no_archive_is_stored_while_one_of_the_same_content_is_deleted(shelf: Shelf) -> None:
+    mine = shelf.push()
+    table = package_table.packages(shelf.runtime)
+    package_operations.delete(table, shelf.row(mine))
+    (note,) = table.all_unnamed()
+
+    def remove() -> None:
+        shelf.runtime.blobs.delete(PACKAGES, blob_of(mine.digest))
+        with pytest.raises(StoreError, match="is being deleted"):
+            shelf.push()
+        assert not shelf.there(mine)
+
+    assert package_operations.remove_unnamed(table, note, remove)
+    assert shelf.there(shelf.push())
+
+
+def test_deleting_a_version_twice_because_an_answer_got_lost_is_success(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = shelf.push(version="1"), shelf.push(version="2", program="echo two")
+    transact = shelf.runtime.store.transact
+
+    def lost(*given: Any) -> tuple[str, ...]:
+        monkeypatch.undo()
+        transact(*given)
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(shelf.runtime.store, "transact", lost)
+    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(two), "2")
+    assert shelf.find(ADA, "own").endswith(one.digest)
 
 
 def test_deleting_a_version_leaves_the_others(shelf: Shelf) -> None:

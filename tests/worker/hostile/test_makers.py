@@ -687,6 +687,19 @@ def _limits(pid: int) -> dict[str, str]:
     return {line[:26].strip(): line[26:].split()[0] for line in lines}
 
 
+@contextmanager
+def an_input() -> Iterator[None]:
+    """Give this process a standard input that is not /dev/null, as pytest's is."""
+    kept, (reading, writing) = os.dup(0), os.pipe()
+    os.dup2(reading, 0)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 0)
+        for one in (kept, reading, writing):
+            os.close(one)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_maker_has_limits_and_no_rights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -698,7 +711,7 @@ def test_a_maker_has_limits_and_no_rights(
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
     tempfile.gettempdir()  # found out before the fork, as by what is used once
-    with bench(tmp_path, monkeypatch, say_nothing, shared=WAYS[way]) as made:
+    with an_input(), bench(tmp_path, monkeypatch, say_nothing, shared=WAYS[way]) as made:
         resource.setrlimit(resource.RLIMIT_CORE, before)
         found = made.attempt()
         assert isinstance(found, Succeeded), found
