@@ -88,6 +88,10 @@ PROOFS = {
         commands=(_module("tests.portal.clients", ".venv-clients/bin/python"),),
         needs=("clients",),
     ),
+    "removal": Proof(
+        what="a feature is taken out of a copy, and all else passes there [FEATURE --tests FILES]",
+        commands=(_module("tests.removal"),),
+    ),
     "zones": Proof(
         what="the quick tests 13 hours ahead of UTC, and 11 behind",
         commands=tuple(

@@ -11,7 +11,9 @@ from portal.serving.portal import Feature, Portal
 
 
 def _begin(_app: FastAPI, portal: Portal) -> None:
-    """Add the texts to ZIPs of results."""
+    """Add the texts to ZIPs of results, and both to the page of a request."""
+    portal.pages.add_part("below files", "copy_results.html")
+    portal.pages.add_part("with a ZIP", "scripts.html")
     portal.state(Results).beside.append(partial(takeaway_api.texts_beside, portal))
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
@@ -108,8 +109,10 @@ class Pages:
             lstrip_blocks=True,
             finalize=_seen,
         )
+        self._parts: dict[str, list[str]] = defaultdict(list)
         self._env.globals.update(
             asset=asset,
+            parts=self._parts,
             expect=Expected.of,
             tone=tone,
             version=version("swathmill"),
@@ -141,6 +144,10 @@ class Pages:
         except StoreError as error:
             log.warning("the manager's row could not be read", error=str(error))
             return Acting(acts=True)
+
+    def add_part(self, place: str, template: str) -> None:
+        """Have a page include a feature's template at a place that the page offers."""
+        self._parts[place].append(template)
 
     def text(self, template: str, /, **values: object) -> str:
         """Render a template as text."""

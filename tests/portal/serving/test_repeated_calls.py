@@ -286,18 +286,19 @@ def test_trouble_of_storage_is_told(
 def test_few_and_short_answers_are_kept(
     portal: LivePortal, runtime: Runtime, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [submitted(runtime) for _ in range(3)]
+    name = submitted(runtime)
+    paths = [f"/api/requests?limit={number}" for number in (1, 2, 3)]
     monkeypatch.setattr(repeated_calls, "_MOST", 2)
     with portal.client() as client:
-        for name in names:
-            client.get(f"/jobs/{name}")
-        read = [reads.of(client, f"/jobs/{name}")[1] for name in reversed(names)]
+        for path in paths:
+            client.get(path)
+        read = [reads.of(client, path)[1] for path in reversed(paths)]
         assert [number > 0 for number in read] == [False, False, True]
         monkeypatch.setattr(repeated_calls, "_LARGEST", 100)
-        long = [reads.of(client, f"/api/requests/{names[0]}")[1] for _ in range(2)]
+        long = [reads.of(client, f"/api/requests/{name}")[1] for _ in range(2)]
         assert min(long) > 0
         monkeypatch.setattr(repeated_calls, "_LARGEST", 2000)
-        calls = [reads.of(client, f"/jobs/{names[0]}", padding="x" * 2000)[1] for _ in range(2)]
+        calls = [reads.of(client, paths[0], padding="x" * 2000)[1] for _ in range(2)]
         assert min(calls) > 0, "an answer to a long call is not kept either"
 
 
