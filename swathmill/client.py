@@ -169,7 +169,10 @@ class _Copied(_Answer):
 
 
 class PackageVersion(_Answer):
-    """A version of a package; `deprecated` says why it should not be used, "": it may be."""
+    """A version of a package; `deprecated` says why it should not be used, "": it may be.
+
+    `dependencies` are the Python packages that were resolved for it, `NAME==VERSION`.
+    """
 
     version: str
     digest: str = ""
@@ -177,6 +180,7 @@ class PackageVersion(_Answer):
     files: int = 0
     pushed: dt.datetime | None = None
     deprecated: str = ""
+    dependencies: tuple[str, ...] = ()
     manifest: Mapping[str, JsonValue] = Field(default_factory=dict)
     archive_url: str = ""
 
@@ -193,6 +197,7 @@ class SharedPackage(_Answer):
     visibility: str = "private"
     newest: str = ""
     link: str = ""
+    url: str = ""
     versions: tuple[PackageVersion, ...] = ()
 
 
@@ -208,6 +213,7 @@ class RasterVersion(_Answer):
     dates: tuple[dt.date, ...] = ()
     period: int = 1
     crs: str = ""
+    transform: tuple[float, ...] = ()
     width: int = 0
     height: int = 0
     bbox: tuple[float, ...] = ()
@@ -224,6 +230,7 @@ class SharedRaster(_Answer):
     newest: str = ""
     layers: str = ""
     link: str = ""
+    url: str = ""
     versions: tuple[RasterVersion, ...] = ()
 
 

@@ -9,17 +9,21 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
 from portal.requests import answers
-from portal.results.answers import GapAnswer
+from portal.results.answers import GapAnswer, MissingAnswer, ResultAnswer
 from portal.serving import tokens
 from portal.serving.expected import Expected
+from portal.uploads import packages_api, rasters_api
 from reprojection.read.completeness import Completeness, Missing
+from swathmill import client
 from swathmill.cli import application
-from swathmill.client import Client, Failure, Gap, PhaseProgress, RequestStatus
+from swathmill.client import Client
 from swathmill.commands.shared.counts import Counts, WindowCounts, lines_of
 from swathmill.errors import ApiError, RefusedError
+from swathmill.progress import describe
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestState
@@ -122,6 +126,7 @@ def test_a_paused_request_says_so_everywhere(runtime: Runtime, portal: LivePorta
     token = tokens.issue(SECRET, OWNER, tokens.Role.OPERATOR)
     status = Client(url=portal.url, token=token).status(name)
     assert (status.paused, status.state_text, status.owner) == (True, paused, OWNER)
+    assert describe(status).startswith(paused), "so says `status --follow`"
     with httpx.Client(base_url=portal.url, headers={"Authorization": f"Bearer {token}"}) as web:
         assert web.get(f"/jobs/{name}").json()["message"] == paused
         assert paused in web.get(f"/requests/{name}").text
@@ -130,11 +135,27 @@ def test_a_paused_request_says_so_everywhere(runtime: Runtime, portal: LivePorta
     assert "paused" not in run("status", name).stdout
 
 
-def test_the_client_keeps_all_that_the_portal_answers_of_a_request() -> None:
-    assert answers.RequestAnswer.model_fields.keys() - RequestStatus.model_fields.keys() == set()
-    assert answers.FailureAnswer.model_fields.keys() - Failure.model_fields.keys() == set()
-    assert GapAnswer.model_fields.keys() - Gap.model_fields.keys() == set()
-    assert answers.PhaseAnswer.model_fields.keys() - PhaseProgress.model_fields.keys() == set()
+@pytest.mark.parametrize(
+    ("answered", "kept"),
+    [
+        (answers.RequestAnswer, client.RequestStatus),
+        (answers.PreparationAnswer, client.Preparation),
+        (answers.PhaseAnswer, client.PhaseProgress),
+        (answers.FailureAnswer, client.Failure),
+        (answers.WindowAnswer, WindowCounts),
+        (GapAnswer, client.Gap),
+        (MissingAnswer, client.Missing),
+        (ResultAnswer, client.ResultFile),
+        (packages_api.PackageAnswer, client.SharedPackage),
+        (packages_api.VersionAnswer, client.PackageVersion),
+        (rasters_api.RasterAnswer, client.SharedRaster),
+        (rasters_api.RasterVersionAnswer, client.RasterVersion),
+    ],
+)
+def test_the_client_keeps_all_that_the_portal_answers(
+    answered: type[BaseModel], kept: type[BaseModel]
+) -> None:
+    assert answered.model_fields.keys() - kept.model_fields.keys() == set()
 
 
 @pytest.mark.usefixtures("portal")
