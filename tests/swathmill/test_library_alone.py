@@ -42,9 +42,13 @@ def alone(code: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_public_name_is_there() -> None:
-    done = alone("import swathmill\nfor name in swathmill.__all__: getattr(swathmill, name)")
+def test_every_public_name_is_there_but_for_those_of_xarray() -> None:
+    names = "{*swathmill.__all__} - {'load'}"
+    done = alone(f"import swathmill\nfor name in {names}: getattr(swathmill, name)")
     assert done.stderr == ""
+    done = alone("import swathmill\nswathmill.load")
+    assert "swathmill.load needs " in done.stderr
+    assert "pip install 'swathmill[xarray]'" in done.stderr
 
 
 def test_commands_on_granules_work(sample_archive: Path, tmp_path: Path) -> None:
