@@ -96,13 +96,7 @@ def __getattr__(name: str) -> object:
         return version("swathmill")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        home = import_module(_HOMES[name])
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"swathmill.{name} needs {error.name}: pip install 'swathmill[xarray]'"
-        ) from error
-    return getattr(home, name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -47,8 +47,7 @@ def test_every_public_name_is_there_but_for_those_of_xarray() -> None:
     done = alone(f"import swathmill\nfor name in {names}: getattr(swathmill, name)")
     assert done.stderr == ""
     done = alone("import swathmill\nswathmill.load")
-    assert "swathmill.load needs " in done.stderr
-    assert "pip install 'swathmill[xarray]'" in done.stderr
+    assert "install swathmill[xarray]" in done.stderr
 
 
 def test_commands_on_granules_work(sample_archive: Path, tmp_path: Path) -> None:
