@@ -198,11 +198,13 @@ def shown(name: str, tests: Sequence[str], tree: Path) -> bool:
 def main() -> int:
     """Show for each feature that all else passes without it; 1 where it does not."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("features", nargs="*", default=[*REMOVALS], choices=[*REMOVALS, []])
+    parser.add_argument("features", nargs="*", help=f"of {', '.join(REMOVALS)}; none: each")
     parser.add_argument("--tests", nargs="*", default=_TESTS)
     arguments = parser.parse_args()
+    if unknown := {*arguments.features} - {*REMOVALS}:
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
     passed = []
-    for name in arguments.features:
+    for name in arguments.features or REMOVALS:
         with tempfile.TemporaryDirectory(prefix="swathmill-without-") as folder:
             passed.append(shown(name, arguments.tests, Path(folder)))
     return 0 if all(passed) else 1
