@@ -13,12 +13,13 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from processes import proctree
 from tests.waiting import until
-from worker.sandbox import sandbox
+from worker.sandbox import children, sandbox
 from worker.sandbox.confined import run_confined, run_shipped
 from worker.sandbox.guard import JOB, guard, order
 from worker.sandbox.makers import Makers
@@ -428,6 +429,22 @@ def test_a_killed_supervisor_leaves_no_idle_child_behind(tmp_path: Path) -> None
         assert len(tree) >= 3
         program.kill()
         until(lambda: not any(proctree.alive(pid) for pid in tree), 10)
+
+
+def test_a_child_whose_attempt_ends_after_the_close_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Mock()
+    monkeypatch.setattr(children._Child, "start", lambda *_given: child)
+    workers = children.Children(do_work, 10**9, 1, tmp_path)
+    attempt = workers.start("job")
+    workers.close()
+    child.leave.assert_not_called()
+    child.control.recv_bytes.return_value = encode(
+        Ended(exit_code=0, peak_memory=0, over_memory=False, log="", kept=True)
+    )
+    attempt.follow(lambda _message: None)
+    child.leave.assert_called_once()
 
 
 def test_children_are_there_before_the_first_job_and_gone_after_the_last(tmp_path: Path) -> None:

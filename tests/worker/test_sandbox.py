@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -417,3 +418,11 @@ def test_a_failure_names_files_as_the_author_knows_them(tier: Tier, places: Plac
         "python run.py ended with exit code 1: FileNotFoundError: [Errno 2] No such file or "
         "directory: 'INPUT_DIR/missing.tif'"
     )
+
+
+@pytest.mark.parametrize(("processors", "threads"), [((), "1"), ((2,), "1"), ((0, 1, 5), "3")])
+def test_libraries_start_a_thread_for_each_processor_of_a_run_and_one_at_least(
+    places: Places, processors: tuple[int, ...], threads: str
+) -> None:
+    found = sandbox.variables_of(places, replace(BOUNDS, processors=processors))
+    assert (found["OMP_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"]) == (threads, threads)
