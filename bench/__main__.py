@@ -27,6 +27,10 @@ MEASUREMENTS = {
         what="when the rasters of one request are there: the first, half, all [--rasters 40]",
         modules=("bench.result_times",),
     ),
+    "datasets": Measurement(
+        what="tiles of 8 dates as one dataset, beside rioxarray and odc-geo [--dates 8 --rounds 3]",
+        modules=("bench.datasets",),
+    ),
     "plan": Measurement(
         what="planning ten years of a continent [--quick]", modules=("bench.plan",)
     ),

@@ -16,10 +16,12 @@ fork starts with nothing: it must not share the position of an open file with it
 
 import os
 import threading
+import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -95,6 +97,8 @@ class _Store:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bound = 0
+        self._keepings: list[int] = []  # the bounds of those that live
+        self._making: dict[tuple[FileIdentity, Hashable], threading.Lock] = {}
         self._calls = 0
         self._open: OrderedDict[FileIdentity, Granule] = OrderedDict()
         self._paths: dict[str, FileIdentity] = {}  # of the open granules
@@ -119,6 +123,29 @@ class _Store:
             self._shrink()
             closing = self._beyond()
         _close(closing)
+
+    @property
+    def _most(self) -> int:
+        return max([self._bound, *self._keepings])
+
+    def hold(self, memory: int) -> None:
+        """Begin to keep at least so many bytes."""
+        self._keepings.append(memory)
+
+    def release(self, memory: int) -> None:
+        """End what `hold` began.
+
+        Called wherever garbage is collected, so it waits for no lock: where another call is at
+        work, what exceeds the bound goes with the next one.
+        """
+        self._keepings.remove(memory)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._shrink()
+                closing = self._beyond()
+            finally:
+                self._lock.release()
+            _close(closing)
 
     def begin(self) -> None:
         """Begin a call, in which granules stay open."""
@@ -146,13 +173,16 @@ class _Store:
         return None
 
     def put(self, identity: FileIdentity, granule: Granule) -> None:
-        """Take a granule back."""
+        """Take a granule back; close it if another user brought one back before."""
         with self._lock:
-            others = {identity, self._paths.get(str(granule.path), identity)}
-            closing = [self._drop(one) for one in others if one in self._open]
-            self._open[identity] = granule
-            self._paths[str(granule.path)] = identity
-            closing += self._beyond()
+            if identity in self._open:
+                closing = [granule]
+            else:
+                other = self._paths.get(str(granule.path))
+                closing = [] if other is None else [self._drop(other)]
+                self._open[identity] = granule
+                self._paths[str(granule.path)] = identity
+                closing += self._beyond()
         _close(closing)
 
     def recall(
@@ -162,21 +192,33 @@ class _Store:
         make: Callable[[], Value],
         size: Callable[[Value], int],
     ) -> Value:
-        if identity is None or not self._bound:
+        if identity is None or not self._most:
             return make()
+        place = (identity, key)
         with self._lock:
-            found = self._values.get((identity, key))
-            if found is not None:
-                self._values.move_to_end((identity, key))
-                return cast("Value", found[0])
-        made = make()
-        with self._lock:
-            self._forget((identity, key))
-            self._values[identity, key] = made, size(made)
-            self._keys[identity].add(key)
-            self._held += size(made)
-            self._shrink()
+            if place in self._values:
+                return cast("Value", self._found(place))
+            making = self._making.setdefault(place, threading.Lock())
+        # Of several threads that want a value, one makes it.
+        with making:
+            try:
+                with self._lock:
+                    if place in self._values:
+                        return cast("Value", self._found(place))
+                made = make()
+                with self._lock:
+                    self._values[place] = made, size(made)
+                    self._keys[identity].add(key)
+                    self._held += size(made)
+                    self._shrink()
+            finally:
+                with self._lock:
+                    self._making.pop(place, None)
         return made
+
+    def _found(self, place: tuple[FileIdentity, Hashable]) -> object:
+        self._values.move_to_end(place)
+        return self._values[place][0]
 
     def _forget(self, place: tuple[FileIdentity, Hashable]) -> None:
         _, size = self._values.pop(place, (None, 0))
@@ -184,12 +226,12 @@ class _Store:
         self._keys[place[0]].discard(place[1])
 
     def _shrink(self) -> None:
-        while self._held > self._bound:
+        while self._held > self._most:
             self._forget(next(iter(self._values)))
 
     def _beyond(self) -> list[Granule]:
         """Drop the granules that are not to stay open; return them for closing."""
-        most = _MOST_OPEN if self._bound or self._calls else 0
+        most = _MOST_OPEN if self._most or self._calls else 0
         return [self._drop(next(iter(self._open))) for _ in range(len(self._open) - most)]
 
     def _drop(self, identity: FileIdentity) -> Granule:
@@ -230,6 +272,33 @@ def keep_granules(memory: int = KEPT_BYTES) -> None:
             is how a process begins, and gives back at once what was kept.
     """
     _STORE.keep(memory)
+
+
+class Keeping:
+    """Keeps granules open and decoded layers in memory as long as it lives.
+
+    One that comes to another process keeps them there until that ends: a worker gets it anew with
+    each task.
+    """
+
+    def __init__(self, memory: int = KEPT_BYTES) -> None:
+        self._memory = memory
+        _STORE.hold(memory)
+        weakref.finalize(self, _STORE.release, memory)
+
+    def __reduce__(self) -> "tuple[Callable[[int, int], Keeping], tuple[int, int]]":
+        """Pickle by the bytes to keep, and the process."""
+        return _unpickled, (self._memory, os.getpid())
+
+
+def _unpickled(memory: int, process: int) -> Keeping:
+    return Keeping(memory) if process == os.getpid() else _of_process(memory)
+
+
+@lru_cache(maxsize=1)
+def _of_process(memory: int) -> Keeping:
+    """Return the keeping of this process."""
+    return Keeping(memory)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from reprojection.errors import ChoiceRefusedError, GridError, UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.granule_layer import layer_grid
-from reprojection.read.kept import opened
+from reprojection.read.kept import Keeping, opened
 from reprojection.read.outline import outline
 from reprojection.read.raster import Raster
 from reprojection.read.raster_dataset import (
@@ -108,12 +108,13 @@ def load(
     coordinates = grid_coordinates(grid)
     names = [layers] if isinstance(layers, str) else list(layers)
     _check_layers(names, options)
+    keeping = Keeping()
     days = _by_day(paths_of(granules, None if folder is None else Path(folder)))
     cells = Cells(grid, cell_size)
     stacks: list[_Stack] = []
     for name in names:
         chosen = options if isinstance(options, Options) else options.get(name, _PHYSICAL)
-        stacks.append(_Stack(name, _following(chosen, stacks), grid, cells, days))
+        stacks.append(_Stack(name, _following(chosen, stacks), grid, cells, days, keeping))
     variables = {key: one for stack in stacks for key, one in stack.variables().items()}
     times = np.array([np.datetime64(day, "ns") for day in days])
     words = {"standard_name": "time", "axis": "T", "long_name": "day of the granules"}
@@ -141,7 +142,8 @@ class Block:
     """What it takes to make one block, in any process.
 
     `fills` are what the bands of an empty block hold; `dtype` and `nodata` those of all blocks.
-    `names` are the granules of the date, by which the band "source" counts.
+    `names` are the granules of the date, by which the band "source" counts. `keeping` is what
+    blocks share: neighbours are made of the same granules.
     """
 
     paths: tuple[Path, ...]
@@ -152,6 +154,7 @@ class Block:
     nodata: float | int | None
     fills: tuple[float, ...]
     names: tuple[str, ...] = ()
+    keeping: Keeping | None = None
 
 
 def make_block(block: Block) -> Array:
@@ -208,10 +211,12 @@ class _Stack:
         grid: Grid,
         cells: Cells,
         days: Mapping[date, Sequence[_Granule]],
+        keeping: Keeping,
     ) -> None:
         self.layer = layer
         self._cells = cells
         self._days = days
+        self._keeping = keeping
         self.blank = self._first_blank(grid, options)
         # Chosen for the whole grid, as a request does: cells differ in the size of their pixels.
         method = str(dict(self.blank.provenance.parameters)["resampling"])
@@ -274,7 +279,8 @@ class _Stack:
         blocks = self._blocks()
         files = sorted({path for block in blocks.values() for path in block.paths})
         stamps = [(str(path), path.stat().st_mtime_ns) for path in files]
-        name = f"swathmill-{tokenize(stamps, repr(blocks))}"
+        said = repr([replace(block, keeping=None) for block in blocks.values()])
+        name = f"swathmill-{tokenize(stamps, said)}"
         graph: dict[Any, tuple[object, Block]] = {
             (name, *place): (make_block, block) for place, block in blocks.items()
         }
@@ -298,6 +304,7 @@ class _Stack:
             dtype=raster.data.dtype,
             nodata=raster.nodata,
             fills=tuple(band.empty(raster.nodata) for band in raster.bands),
+            keeping=self._keeping,
         )
         found: dict[tuple[int, int, int, int], Block] = {}
         for when, granules in enumerate(self._days.values()):

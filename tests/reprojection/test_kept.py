@@ -1,10 +1,14 @@
 """What a process keeps of granules, within a call and between calls."""
 
+import gc
 import itertools
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +31,12 @@ def written(folder: Path, granule: GranuleToWrite) -> Path:
     path = folder / "granule.hdf"
     write_granule(path, granule)
     return path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_of_others() -> None:
+    """Datasets of other tests keep granules as long as they are there."""
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
@@ -278,3 +288,48 @@ def test_damage_gives_the_same_error_each_time(tmp_path: Path) -> None:
             reproject([path], "Lai_1km", GRID, Options(resampling="nearest"))
         said.add(str(refused.value))
     assert len(said) == 1
+
+
+def test_of_two_threads_that_want_a_value_one_makes_it(tmp_path: Path) -> None:
+    """And what is remembered stays when the second one brings its granule back."""
+    path = leaf_area(tmp_path)
+    keep_granules(1_000_000)
+    made = list[int]()
+
+    def make() -> int:
+        made.append(1)
+        return 7
+
+    def use() -> int:
+        with opened(path) as (_, memory):
+            return memory.recall("key", make, lambda _: 8)
+
+    with opened(path) as (_, memory), ThreadPoolExecutor(2) as others:
+        assert memory.recall("key", make, lambda _: 8) == 7
+        assert [one.result() for one in [others.submit(use) for _ in range(4)]] == [7] * 4
+    with opened(path) as (_, memory):
+        assert memory.recall("key", make, lambda _: 8) == 7
+    assert made == [1]
+    assert kept._STORE._making == {}
+
+
+def test_a_value_is_made_once_while_others_wait_for_it(tmp_path: Path) -> None:
+    keep_granules(1_000_000)
+    memory = kept.Memory(kept.FileIdentity.of(leaf_area(tmp_path)))
+    going, go_on, made = threading.Event(), threading.Event(), list[int]()
+
+    def make() -> int:
+        made.append(1)
+        going.set()
+        assert go_on.wait(60)
+        return 7
+
+    with ThreadPoolExecutor(2) as others:
+        first = others.submit(memory.recall, "key", make, lambda _: 8)
+        assert going.wait(60)
+        lock = kept._STORE._making[cast("kept.FileIdentity", memory.identity), "key"]
+        assert lock.locked()
+        second = others.submit(memory.recall, "key", make, lambda _: 8)
+        go_on.set()
+        assert (first.result(), second.result()) == (7, 7)
+    assert made == [1]

@@ -1,6 +1,8 @@
 """`swathmill.load`: the pixels of requests, block by block, onto any grid that says itself."""
 
+import gc
 import io
+import os
 import pickle
 import shutil
 import sys
@@ -23,6 +25,7 @@ import xarray as xr
 import reprojection.read.kept
 from archives.model import GranuleRecord
 from reprojection.catalogue import product
+from reprojection.catalogue.layers import Layer
 from reprojection.errors import (
     ChoiceRefusedError,
     GridError,
@@ -53,6 +56,15 @@ def tiles(sample_archive: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def swaths(sample_archive: Path) -> list[Path]:
     return sorted(sample_archive.rglob("MYD04_L2.*.hdf"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_stays() -> Iterator[None]:
+    """Nothing of a dataset stays when it is gone, whatever became of it."""
+    yield
+    gc.collect()
+    assert reprojection.read.kept._STORE._keepings == []
+    assert reprojection.read.kept._STORE.open_files == 0
 
 
 @pytest.fixture(autouse=True)
@@ -148,24 +160,29 @@ def test_layers_of_swaths_follow_the_first_as_in_a_request(swaths: list[Path]) -
     assert found[DEPTH].encoding["swathmill_options"].driver is None
 
 
-def test_it_is_made_of_the_granules_that_touch_a_block(
-    tiles: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The granules of which a layer is decoded, as it is."""
+    names: list[str] = []
+    plain = Granule.read
 
-    def counted(path: Path, *, check: bool = True) -> Granule:
-        opened.append(path.name)
-        return open_granule(path, check=check)
+    def counted(granule: Granule, layer: Layer | str) -> np.ndarray:
+        names.append(granule.path.name)
+        return plain(granule, layer)
 
+    monkeypatch.setattr(Granule, "read", counted)
+    return names
+
+
+def test_it_is_made_of_the_granules_that_touch_a_block(tiles: list[Path], read: list[str]) -> None:
     found = load(tiles, "Lai_1km", GRID, options=Options(resampling="nearest"), cell_size=40)
-    monkeypatch.setattr(reprojection.read.kept, "open_granule", counted)
+    assert not read
     west = found.Lai_1km[1].sel(x=slice(-7.9, -6.1), y=slice(53.9, 52.1)).values
     east = found.Lai_1km[0].sel(x=slice(4.1, 5.9), y=slice(53.9, 52.1)).values
     assert west.size
     assert east.size
     days = list(days_of(tiles).values())
-    assert {name.split(".")[2] for name in opened[:1]} == {"h17v03"}
-    assert opened == [days[1][0].name, days[0][1].name]
+    assert read == [days[1][0].name, days[0][1].name]
 
 
 def test_the_method_is_chosen_for_the_whole_grid(tiles: list[Path]) -> None:
@@ -186,6 +203,27 @@ def test_where_no_granule_lies_nothing_is_opened(
     monkeypatch.setattr(reprojection.read.kept, "open_granule", None)
     held = found.Lai_1km[0].sel(y=slice(20, -10))
     assert (held.values == held.attrs["_FillValue"]).all()
+
+
+def test_neighbouring_blocks_decode_a_granule_once(tiles: list[Path], read: list[str]) -> None:
+    """What they share is kept while the dataset is there, in this process, and no longer."""
+    store = reprojection.read.kept._STORE
+    found = load(tiles[:2], "Lai_1km", GRID, cell_size=64)
+    found.Lai_1km.compute()
+    assert sorted(read) == [path.name for path in tiles[:2]]
+    assert store.held > 0
+    del found
+    gc.collect()
+    assert (store.held, store.open_files) == (0, 0)
+
+
+def test_a_workers_process_keeps_what_blocks_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task brings its own copy, which goes with the task."""
+    packed = pickle.dumps(reprojection.read.kept.Keeping(1_000_000))
+    assert pickle.loads(packed) is not pickle.loads(packed)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert pickle.loads(packed) is pickle.loads(packed)
+    reprojection.read.kept._of_process.cache_clear()
 
 
 def test_an_area_over_cells_is_as_one(tiles: list[Path]) -> None:
