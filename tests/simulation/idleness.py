@@ -4,8 +4,8 @@ A slot is idle while its worker beats, is to stay, and runs less than it has slo
 was drained for slowness counts, too; one that an operator has drained does not, nor one on whose
 host everything fails. A task waits while it is ready, unless all requests that want it are paused
 or being withdrawn, their owners or its phase are paused or at a limit, or all places of its
-archive's host are taken. Both are looked at again and again: what is not so at one look begins
-anew.
+archive's host are taken. A request that was told an earlier end of it does not want it. Both are
+looked at again and again: what is not so at one look begins anew.
 
 Besides the mean there is time for the product to notice: the manager looks with each heartbeat, a
 worker learns of an order with its next one, and a message that was meant for one host goes to all
@@ -76,8 +76,16 @@ class Idleness:
         free = self._free_requests(known, running)
         for task in self.watch.tasks.values():
             ready = task.state is State.READY and not task.not_before
-            if ready and free.intersection(task.interests) and self._passes(task, known, phases):
+            if ready and self._wanted(task, free) and self._passes(task, known, phases):
                 yield task.key
+
+    def _wanted(self, task: Task, free: set[str]) -> bool:
+        """Whether one of these requests waits for the task's outcome: some were told an earlier."""
+        return any(
+            interest is not None and not interest.outcome
+            for request in free.intersection(task.interests)
+            for interest in [self.watch.interests[request].get(task.key)]
+        )
 
     def _passes(self, task: Task, known: Restrictions, phases: Mapping[Phase, int]) -> bool:
         limit = known.phase_limits.get(task.phase)
