@@ -305,3 +305,14 @@ def test_a_task_that_has_changed_since_it_was_read_names_no_fallback_task(scene:
     assert scene.recorded("r", CELL).fallback == ""
     scene.dependents._name(scene.task(CELL), "fallback", [interest])
     assert scene.recorded("r", CELL).fallback == "fallback"
+
+
+def test_a_task_whose_interests_all_name_its_fallback_task_is_written_all_the_same(
+    scene: Scene,
+) -> None:
+    """A manager that has stalled meanwhile, and would plan it again, is refused by that."""
+    before = scene.task(CELL)
+    named = replace(scene.recorded("r", CELL), fallback="f")
+    assert scene.dependents._name(before, "f", [named]) == scene.task(CELL).etag != before.etag
+    with pytest.raises(ConflictError):
+        scene.dependents._name(before, "f", [named])
