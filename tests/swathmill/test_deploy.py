@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -139,7 +140,9 @@ def test_registry_image_and_the_rest_follow_each_other(azure: Azure, portal_url:
     assert places == sorted(places)
     assert "--file infra/Containerfile" in azure.call("acr build")[0]
     _, given = azure.call(order[-1])
-    assert given["SWATHMILL_DEPLOY_IMAGE"].startswith("acr.example/swathmill:0.1.0-")
+    assert given["SWATHMILL_DEPLOY_IMAGE"].startswith(
+        f"acr.example/swathmill:{version('swathmill')}-"
+    )
     assert given["SWATHMILL_DEPLOY_REGISTRY"] == "acr.example"
     assert made.url == portal_url
 
