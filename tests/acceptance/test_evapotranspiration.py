@@ -33,7 +33,7 @@ from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill
 from worker.sandbox.messages import Failed, Succeeded
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "evapotranspiration"
 DAYS = [dt.date(2012, 4, day) for day in (20, 21, 22)]  # an 8-day window begins on 22 April
@@ -95,7 +95,6 @@ def test_each_task_is_there_once_and_gaps_are_those_of_a_person(carried: Carried
     ]
 
 
-@pytest.mark.proof
 def test_each_raster_is_made_again_from_the_granules_on(carried: Carried) -> None:
     """By two steps of packages of one's own, shut in, with layers that join in four ways."""
     rasters = [

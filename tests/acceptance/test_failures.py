@@ -94,6 +94,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Ite
         yield running
 
 
+@pytest.mark.proof
 def test_a_request_completes_although_its_worker_is_killed(stack: Running, tmp_path: Path) -> None:
     request = stack.client.submit(parse_request(REQUEST)).id
 

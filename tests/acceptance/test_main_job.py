@@ -158,7 +158,7 @@ def test_rasters_are_cloud_optimized_and_say_what_they_are(leaves: Ran) -> None:
             assert dataset.scales[0] == pytest.approx(0.1 if "Lai" in path.name else 0.01)
 
 
-@pytest.mark.parametrize("layer", ["Lai_1km", "Fpar_1km"])
+@pytest.mark.parametrize("layer", ["Lai_1km", pytest.param("Fpar_1km", marks=pytest.mark.proof)])
 def test_nearest_pixels_equal_an_independent_warp(leaves: Ran, granules: Path, layer: str) -> None:
     shares = []
     for path in leaves.rasters(f"MCD15A2.005/{layer}"):

@@ -24,7 +24,7 @@ from tests.acceptance.containers import ENGINE, stack_over
 from tests.acceptance.running import LIMIT, Running, command, started
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.integration]
+pytestmark = [pytest.mark.proof, pytest.mark.real_data, pytest.mark.integration]
 
 MOST_SECONDS = 300.0  # from `package new` to the result
 LEAVES: dict[str, Any] = {
@@ -104,7 +104,6 @@ def test_from_new_to_a_result_within_five_minutes(
     assert time.monotonic() - start < MOST_SECONDS
 
 
-@pytest.mark.proof
 def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path) -> None:
     command("package", "new", "edited", cwd=tmp_path)
     manifest, script = (
@@ -154,7 +153,6 @@ def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path
     np.testing.assert_allclose(mended, after, rtol=1e-6)
 
 
-@pytest.mark.proof
 def test_the_same_in_the_weaker_sandbox(
     tmp_path: Path, granules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def ended(stack: Running, package: str) -> Ended:
     )
 
 
+@pytest.mark.proof
 def test_a_package_that_fails_on_import_is_run_a_few_times_and_named(stack: Running) -> None:
     found = ended(stack, "no-snow")
     runs = found.status.phases["reduction"].total

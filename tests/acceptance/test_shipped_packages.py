@@ -26,7 +26,7 @@ from tasks.request.document import parse_request
 from tests.acceptance.containers import stack_over
 from tests.acceptance.running import Running
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.integration]
+pytestmark = [pytest.mark.proof, pytest.mark.real_data, pytest.mark.integration]
 
 Values = NDArray[np.float64]
 LAYERS = ("Lai_1km", "Fpar_1km")
@@ -177,7 +177,6 @@ def of_window(found: dict[str, Values], start: str) -> Values:
     return values
 
 
-@pytest.mark.proof
 def test_monthly_mean(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = reduced(stack, tmp_path, LEAVES, "monthly-mean", "month")
     layer = leaves["Lai_1km"]
@@ -187,7 +186,6 @@ def test_monthly_mean(stack: Running, leaves: dict[str, Layer], tmp_path: Path) 
         close(values[0], np.nanmean(layer.values[of], axis=0))
 
 
-@pytest.mark.proof
 def test_composites(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     layer = leaves["Lai_1km"]
     eight = of_window(
@@ -204,7 +202,6 @@ def test_composites(stack: Running, leaves: dict[str, Layer], tmp_path: Path) ->
     close(seasons[1], np.nanmax(layer.values[~winter], axis=0))
 
 
-@pytest.mark.proof
 def test_maximum_value_composite(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = reduced(stack, tmp_path, LEAVES, "maximum-value-composite", by="Fpar_1km")
     by, other = leaves["Fpar_1km"], leaves["Lai_1km"]
@@ -224,7 +221,6 @@ def sample(layer: Layer) -> list[tuple[int, int]]:
     return [(int(rows[n]), int(columns[n])) for n in chosen]
 
 
-@pytest.mark.proof
 def test_linear_trend(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = of_window(reduced(stack, tmp_path, LEAVES, "linear-trend"), "Lai_1km_trend")
     layer = leaves["Lai_1km"]
@@ -239,7 +235,6 @@ def test_linear_trend(stack: Running, leaves: dict[str, Layer], tmp_path: Path) 
         close(found[:3, row, column], [fit.slope, fit.pvalue, fit.stderr])
 
 
-@pytest.mark.proof
 def test_climatology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = of_window(reduced(stack, tmp_path, LEAVES, "climatology"), "Lai_1km_climatology")
     layer = leaves["Lai_1km"]
@@ -249,7 +244,6 @@ def test_climatology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -
         close(found[month - 1], np.nanmean(layer.values[of], axis=0) if of else empty)
 
 
-@pytest.mark.proof
 def test_anomaly(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     season = {"from": "04-06", "to": "04-30"}
     years = {**LEAVES, "time": {"start": "2010-04-01", "end": "2012-04-30", "every": season}}
@@ -287,7 +281,6 @@ def half_way(curve: Values, peak: int, side: range) -> tuple[float, float]:
     return base, np.nan
 
 
-@pytest.mark.proof
 def test_phenology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = of_window(reduced(stack, tmp_path, LEAVES, "phenology"), "Lai_1km_phenology")
     layer = leaves["Lai_1km"]
@@ -305,7 +298,6 @@ def test_phenology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> 
     assert seasons > 5
 
 
-@pytest.mark.proof
 def test_smoothing(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     layer = leaves["Lai_1km"]
     golay = of_window(reduced(stack, tmp_path / "g", LEAVES, "savitzky-golay"), "Lai_1km_smooth")
@@ -349,7 +341,6 @@ def test_zonal_statistics(stack: Running, leaves: dict[str, Layer], tmp_path: Pa
         assert float(row["mean"]) == pytest.approx(mean, rel=1e-3)
 
 
-@pytest.mark.proof
 def test_vegetation_indices(stack: Running, tmp_path: Path) -> None:
     colours = {
         label: layer.values[0]

@@ -307,7 +307,7 @@ def test_what_is_filtered_has_an_address_to_share(page: Page, day: Day, chromium
 @pytest.mark.parametrize(
     ("scheme", "width"),
     [
-        ("light", 360),
+        pytest.param("light", 360, marks=pytest.mark.proof),
         pytest.param("dark", 1280, marks=pytest.mark.proof),
         pytest.param("dark", 768, marks=pytest.mark.proof),
         pytest.param("light", 1600, marks=pytest.mark.proof),

@@ -87,6 +87,7 @@ def test_a_chosen_file_becomes_the_region_and_is_shown(page: Page) -> None:
     assert page.evaluate("document.querySelector('[data-region-map]').dataset.resolution < 0.1")
 
 
+@pytest.mark.proof
 def test_a_dropped_file_that_gives_no_region_says_why(page: Page) -> None:
     told = page.locator("#error-region-file")
     drop(page, "fields.shp", b"no zip")

@@ -119,7 +119,7 @@ def test_every_field_of_a_request_is_crossed() -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(number, marks=[pytest.mark.proof] if number % 8 else [])
+        pytest.param(number, marks=[pytest.mark.proof] if number % 16 else [])
         for number in range(len(CASES))
     ],
 )

@@ -142,7 +142,12 @@ def test_land_surface_temperature_at_one_kilometre(granules: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("merge", "method"), [("nadir", "nearest"), ("first", "nearest"), ("latest", "average")]
+    ("merge", "method"),
+    [
+        ("nadir", "nearest"),
+        ("first", "nearest"),
+        pytest.param("latest", "average", marks=pytest.mark.proof),
+    ],
 )
 def test_layers_of_one_product_never_pair_granules(
     granules: Path, merge: Merge, method: str

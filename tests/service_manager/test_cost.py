@@ -158,6 +158,7 @@ def test_planning_is_batched() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_five_thousand_inputs_take_one_write_of_their_dependent_a_tick() -> None:
     granules = [collect(f"g{i}") for i in range(5000)]
     top = mosaic("top", *granules)

@@ -20,7 +20,7 @@ CHUNK = 10
 STEPS = 12
 NOISY = (4, 5, 6)
 REPLAYED = (7, 102, 118)
-ON_A_FILE = (3, 11, 42, 77)
+ON_A_FILE = (3, 77)
 ORDERED = (0, pytest.param(1, marks=pytest.mark.proof), pytest.param(2, marks=pytest.mark.proof))
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,10 @@ def history(seed: int) -> Outcome:
     return simulate(seed)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(one, marks=[pytest.mark.proof] if one else []) for one in range(0, SEEDS, CHUNK)],
+)
 def test_the_invariants_hold_in_every_history(first: int) -> None:
     for seed in range(first, first + CHUNK):
         outcome = history(seed)

@@ -6,8 +6,6 @@ import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-import pytest
-
 from tools.library_files import library
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +53,6 @@ def test_commands_on_granules_work(sample_archive: Path, tmp_path: Path) -> None
     out = tmp_path / "leaf.tif"
     target = ["--layer", "Lai_1km", "--crs", "EPSG:32631", "--resolution", "1000"]
     for words in (
-        ["inspect", str(granule)],
         ["reproject", str(granule), *target, "--out", str(out)],
         ["archive", "check", str(sample_archive)],
     ):
@@ -64,9 +61,8 @@ def test_commands_on_granules_work(sample_archive: Path, tmp_path: Path) -> None
     assert out.is_file()
 
 
-@pytest.mark.parametrize("command", ["up", "doctor"])
-def test_a_command_of_the_service_says_what_to_install(command: str) -> None:
-    done = alone(COMMAND, command)
+def test_a_command_of_the_service_says_what_to_install() -> None:
+    done = alone(COMMAND, "up")
     assert done.returncode == 2
     assert "pip install 'swathmill[service]'" in done.stderr
     assert "Traceback" not in done.stderr

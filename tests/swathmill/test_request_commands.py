@@ -326,6 +326,7 @@ def test_a_dry_run_says_of_time_and_cost_what_the_page_says(
     assert facts["expected_cost"].startswith(cost)
 
 
+@pytest.mark.proof
 def test_the_program_tells_its_version_its_help_and_completes_words() -> None:
     def said(*words: str, **more: str) -> str:
         command = [str(PROGRAM), *words]

@@ -115,6 +115,7 @@ def place(
         os.kill(process, signal.SIGKILL)
 
 
+@pytest.mark.proof
 def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
     place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

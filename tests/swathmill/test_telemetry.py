@@ -25,7 +25,7 @@ from tasks.service.tracing import root_of, trace_of
 from tests.serving import Quiet, serving
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration]
+pytestmark = [pytest.mark.proof, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("swathmill"))

@@ -224,6 +224,7 @@ def answers(places: Mapping[str, Path]) -> list[Answer]:
     return [ask(case, places) for case in CASES]
 
 
+@pytest.mark.proof
 def test_a_wrong_argument_setting_or_path_is_named_without_a_traceback(
     answers: list[Answer], places: Mapping[str, Path]
 ) -> None:

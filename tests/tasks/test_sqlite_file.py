@@ -74,6 +74,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_kills_lose_nothing_acknowledged_and_leave_no_half(path: Path) -> None:
     choose = random.Random(7)
     acknowledged = dict.fromkeys(PARTITIONS, 0)

@@ -199,6 +199,7 @@ MANY = """
 """
 
 
+@pytest.mark.proof
 def test_many_threads_start_and_end_children_at_once(tmp_path: Path) -> None:
     lines = run(tmp_path, report_and_return, "last", then=MANY.strip())
     assert lines[0] == str([3] * 16)

@@ -21,9 +21,10 @@ MODULES = {
     "decode": (
         "pyhdf/",
         "h5py/",
+        *(f"reprojection/formats/{name}.py" for name in ("hdf4_data", "hdf5")),
         *(
             f"reprojection/read/{name}.py"
-            for name in ("hdf4_data", "hdf5", "granule_layer", "qa", "geolocation", "interpolation")
+            for name in ("granule_layer", "qa", "geolocation", "interpolation")
         ),
     ),
     "kernel": (
