@@ -59,7 +59,7 @@ NEWEST = dt.date(2012, 1, 4)
 """The last day in the archive, two after that of the requests."""
 STORM = 600.0  # seconds of faults
 SETTLED = 100.0  # seconds of calm, after which the manager knows what each worker does
-CALM = 1800.0  # seconds after them, in which everything must end
+CALM = 3600.0  # seconds after them, in which everything must end, also on one slot
 OPTIONS = ManagerOptions(
     tick=1.0,
     sweep=15.0,
