@@ -67,5 +67,8 @@ class RangeExcludesAllError(ChoiceRefusedError):
     """Every value of a layer lies outside the valid range that the file itself gives."""
 
 
-class KernelsAbsentError(ReprojectionError):
-    """The compiled kernels are not there, or of another version; the message says what to do."""
+class KernelsAbsentError(Exception):
+    """The compiled kernels are not there, or of another version; the message says what to do.
+
+    It is no `ReprojectionError`: those speak of granules, grids and options.
+    """

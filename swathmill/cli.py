@@ -20,6 +20,7 @@ from reprojection.errors import (
     BadFormatError,
     ChoiceRefusedError,
     GridError,
+    KernelsAbsentError,
     ReprojectionError,
     UnknownLayerError,
 )
@@ -148,7 +149,7 @@ def main() -> None:
     except StackError as error:
         _tell(console, "Error", "", error.problem, error.remedy)
         sys.exit(EXIT_FAILED)
-    except (SwathmillError, ReprojectionError, ArchiveError) as error:
+    except (SwathmillError, ReprojectionError, ArchiveError, KernelsAbsentError) as error:
         _tell(console, "Error", "", str(error), "")
         sys.exit(EXIT_FAILED)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Load the C kernels as Python callables; without them nothing is read or reprojected.
+"""Load the C kernels as Python callables; without them nothing is masked or reprojected.
 
 The library is built from `csrc` (`setup.py`) and loaded with ctypes, so that every call releases
 the GIL. SWATHMILL_KERNELS names another library: one with sanitizers, for example.
