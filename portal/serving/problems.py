@@ -31,7 +31,7 @@ from tasks.packages.packages import NoPackageError, PackageError
 from tasks.refusal_wording import sentence
 from tasks.shown_text import shown_in_json
 from tasks.storage.schema import OtherSchemaError
-from tasks.uploads.package_operations import NoSuchPackageError, PackageConflictError
+from tasks.uploads.upload_operations import NoSuchUploadError, UploadConflictError
 
 log = structlog.get_logger(__name__)
 
@@ -215,7 +215,7 @@ def problem_of(error: Exception) -> Problem:
                 type=error.type,
                 seconds=error.seconds if isinstance(error, TooManyError) else 0.0,
             )
-        case NoSuchPackageError() | PackageConflictError() | PackageError() | RasterRefusedError():
+        case NoSuchUploadError() | UploadConflictError() | PackageError() | RasterRefusedError():
             return _upload_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
@@ -301,7 +301,7 @@ def _http_problem(error: HTTPException) -> Problem:
 
 
 def _upload_problem(
-    error: NoSuchPackageError | PackageConflictError | PackageError | RasterRefusedError,
+    error: NoSuchUploadError | UploadConflictError | PackageError | RasterRefusedError,
 ) -> Problem:
     match error:
         case RasterRefusedError():
@@ -311,7 +311,7 @@ def _upload_problem(
                 detail=begun(str(error)),
                 remedy="docs/rasters.md explains what a raster is.",
             )
-        case NoSuchPackageError():
+        case NoSuchUploadError():
             return Problem(
                 status=HTTPStatus.NOT_FOUND,
                 title=f"No such {error.kind}",
@@ -325,7 +325,7 @@ def _upload_problem(
                 detail=f"{error.problem[0].upper()}{error.problem[1:]}",
                 remedy=error.remedy,
             )
-        case PackageConflictError():
+        case UploadConflictError():
             return Problem(status=HTTPStatus.CONFLICT, title="Not stored", detail=str(error))
         case _:
             return Problem(

@@ -27,9 +27,10 @@ from tasks.packages.packages import (
 from tasks.packages.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_operations import NoSuchPackageError, PackageConflictError
-from tasks.uploads.package_table import PackageRow, VersionRow, Visibility, package_id
+from tasks.uploads import package_operations, upload_operations
+from tasks.uploads.package_operations import PACKAGE_UPLOADS, VersionRow
+from tasks.uploads.upload_operations import NoSuchUploadError, UploadConflictError
+from tasks.uploads.upload_table import UploadRow, Visibility, upload_id
 
 MOST_UPLOADED = MAX_BYTES + 16 * 2**20  # bytes of an upload, with the headers of its files
 Source = Literal["uploaded", "shipped", "folder"]
@@ -83,7 +84,7 @@ def offered(runtime: Runtime, local: Packages, person: str) -> list[PackageView]
     """
     stored = [
         view_of(row, person)
-        for row in package_operations.visible(package_table.packages(runtime), person)
+        for row in upload_operations.visible(PACKAGE_UPLOADS.table(runtime), person)
     ]
     mine = {view.name for view in stored if view.mine}
     ours = [_local_view(found) for found in local.every() if found.package.name not in mine]
@@ -92,7 +93,7 @@ def offered(runtime: Runtime, local: Packages, person: str) -> list[PackageView]
 
 
 def view_of(
-    row: PackageRow,
+    row: UploadRow,
     person: str,
     portal_url: str = "",
     *,
@@ -120,7 +121,7 @@ def view_of(
     )
 
 
-def link_of(portal_url: str, row: PackageRow, place: str) -> str:
+def link_of(portal_url: str, row: UploadRow, place: str) -> str:
     """Return the address that gives an upload to whoever opens it, signed in."""
     return f"{portal_url.rstrip('/')}/{place}/open?link={quote(f'{row.id}.{row.secret}')}"
 
@@ -161,17 +162,17 @@ def archive_of(
 ) -> tuple[str, int, Callable[[], Iterator[bytes]]]:
     """Return the digest, the size and the content of a version's archive.
 
-    Raises NoSuchPackageError if there is none or this person may not see it.
+    Raises NoSuchUploadError if there is none or this person may not see it.
     """
     found = find_local(local, package)
     if found is not None and found.owner == OURS and found.package.version == version:
         archive: PackageArchive | None = found.archive()
         if archive is not None:
             return archive.digest, len(archive.data), lambda: iter([archive.data])
-    row = package_operations.load_for(package_table.packages(runtime), person, package)
-    stored = package_table.packages(runtime).version(row.id, version)
+    row = upload_operations.load_for(PACKAGE_UPLOADS.table(runtime), person, package)
+    stored = PACKAGE_UPLOADS.table(runtime).version(row.id, version)
     if stored is None:
-        raise NoSuchPackageError(f"{row.name}@{version}")
+        raise NoSuchUploadError(f"{row.name}@{version}", "package")
     name = blob_of(stored.digest)
     return stored.digest, stored.size, lambda: runtime.blobs.stream(PACKAGES, name)
 
@@ -209,12 +210,12 @@ def keep_upload(file: IO[bytes], to: Path) -> None:
 
 def push(
     runtime: Runtime, settings: Settings, person: str, file: Path
-) -> tuple[PackageRow, VersionRow]:
+) -> tuple[UploadRow, VersionRow]:
     """Check an uploaded file and store it as a version of a person's package.
 
     Raises:
         PackageError: it cannot be used, or its dependencies cannot be had; says why.
-        PackageConflictError: the version is there with other content, or there are too many.
+        UploadConflictError: the version is there with other content, or there are too many.
     """
     if person in _SOURCES:
         raise PackageError(f"The owner {person!r} is for packages of the installation.")
@@ -231,29 +232,27 @@ def push(
             if upload.needs is not None:
                 upload, environment = resolve(upload, archive, folder / "environment", settings)
             version = package_operations.push(runtime, person, upload, archive, environment)
-    row = package_operations.own(package_table.packages(runtime), person, version.package)
+    row = upload_operations.own(PACKAGE_UPLOADS.table(runtime), person, version.package)
     return row, version
 
 
 def _there(runtime: Runtime, person: str, upload: Upload) -> VersionRow | None:
     """Return the version that has been uploaded before, with what it needs; None: there is none.
 
-    Raises PackageConflictError if it has other content: nothing is resolved then.
+    Raises UploadConflictError if it has other content: nothing is resolved then.
     """
     package = upload.package
-    found = package_table.packages(runtime).version(
-        package_id(person, package.name), package.version
-    )
+    found = PACKAGE_UPLOADS.table(runtime).version(upload_id(person, package.name), package.version)
     if upload.needs is None or found is None:
         return None
     if package_operations.content_of(found) != upload.source:
-        raise PackageConflictError(package_operations.OTHER_CONTENT.format(package=package))
+        raise UploadConflictError(package_operations.OTHER_CONTENT.format(package=package))
     return found
 
 
 def id_of(found: FoundPackage) -> str:
     """Return the id of a package."""
-    return package_id(found.owner, found.package.name)
+    return upload_id(found.owner, found.package.name)
 
 
 def _local_view(found: FoundPackage) -> PackageView:

@@ -32,8 +32,9 @@ from portal.uploads.packages import (
 from portal.uploads.state import Uploads
 from tasks.packages.package_reference import PackageReference
 from tasks.packages.packages import Package
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_table import PackageRow, Visibility
+from tasks.uploads import upload_operations
+from tasks.uploads.package_operations import PACKAGE_UPLOADS
+from tasks.uploads.upload_table import UploadRow, Visibility
 
 router = APIRouter(prefix="/api/packages", tags=["packages"])
 
@@ -118,16 +119,16 @@ class PackageAnswer(_Answer):
 def look(
     portal: Portal, caller: Person, package: str
 ) -> tuple[PackageView, tuple[VersionView, ...]]:
-    """Find a package that the caller may see, by its id; raise NoSuchPackageError."""
+    """Find a package that the caller may see, by its id; raise NoSuchUploadError."""
     found = find_local(portal.state(Uploads).local, package)
     if found is not None:
         return local_views(found)
-    row = package_operations.load_for(package_table.packages(portal.runtime), caller.owner, package)
-    versions = tuple(map(version_view, package_table.packages(portal.runtime).versions(row.id)))
+    row = upload_operations.load_for(PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package)
+    versions = tuple(map(version_view, PACKAGE_UPLOADS.table(portal.runtime).versions(row.id)))
     return view_of(row, caller.owner, portal.settings.portal_url), versions
 
 
-def _answer(portal: Portal, caller: Person, row: PackageRow) -> PackageAnswer:
+def _answer(portal: Portal, caller: Person, row: UploadRow) -> PackageAnswer:
     return PackageAnswer.of(*look(portal, caller, row.id))
 
 
@@ -166,8 +167,8 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> PackageAnswer
 def open_link(link: str, caller: Caller, portal: CurrentPortal) -> PackageAnswer:
     """Add the package of a link to those that you may run."""
     package, _, secret = link[:200].rpartition("link=")[2].partition(".")
-    row = package_operations.open_link(
-        package_table.packages(portal.runtime), caller.owner, package, secret
+    row = upload_operations.open_link(
+        PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package, secret
     )
     return _answer(portal, caller, row)
 
@@ -187,9 +188,9 @@ def share(
     renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,
 ) -> PackageAnswer:
     """Have yourself alone, whoever has a link, or everyone see, run and download a package."""
-    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
-    row = package_operations.share(
-        package_table.packages(portal.runtime), row, visibility, renew=renew
+    row = upload_operations.own(PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package_id)
+    row = upload_operations.share(
+        PACKAGE_UPLOADS.table(portal.runtime), row, visibility, renew=renew
     )
     return _answer(portal, caller, row)
 
@@ -203,16 +204,16 @@ def deprecate(
     why: Annotated[str, Query(max_length=500, description="Empty: no longer deprecated.")] = "",
 ) -> PackageAnswer:
     """Advise against a version. The name alone no longer means it; requests that name it run it."""
-    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
-    row = package_operations.deprecate(package_table.packages(portal.runtime), row, version, why)
+    row = upload_operations.own(PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package_id)
+    row = upload_operations.deprecate(PACKAGE_UPLOADS.table(portal.runtime), row, version, why)
     return _answer(portal, caller, row)
 
 
 @router.delete("/{package_id}", status_code=204, summary="Delete a package")
 def delete(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a package with all its versions; requests that run it by now go on."""
-    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
-    package_operations.delete(package_table.packages(portal.runtime), row)
+    row = upload_operations.own(PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package_id)
+    upload_operations.delete(PACKAGE_UPLOADS.table(portal.runtime), row)
     return Response(status_code=204)
 
 
@@ -221,8 +222,8 @@ def delete_version(
     package_id: str, version: str, caller: Caller, portal: CurrentPortal
 ) -> Response:
     """Delete a version, and the package with its last one; requests that run it by now go on."""
-    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
-    package_operations.delete(package_table.packages(portal.runtime), row, version)
+    row = upload_operations.own(PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package_id)
+    upload_operations.delete(PACKAGE_UPLOADS.table(portal.runtime), row, version)
     return Response(status_code=204)
 
 

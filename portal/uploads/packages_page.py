@@ -24,11 +24,12 @@ from portal.uploads.packages_api import look
 from portal.uploads.sharing_pages import SHARING, sharing_pages
 from portal.uploads.state import Uploads
 from tasks.packages.packages import PackageError
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_operations import PackageConflictError
+from tasks.uploads import upload_operations
+from tasks.uploads.package_operations import PACKAGE_UPLOADS
+from tasks.uploads.upload_operations import UploadConflictError
 
 router = APIRouter(include_in_schema=False)
-router.include_router(sharing_pages("packages", "run", package_table.packages))
+router.include_router(sharing_pages("packages", "run", PACKAGE_UPLOADS.table))
 
 _FORM_BYTES = 64 * 2**10  # of a form besides its file
 
@@ -64,7 +65,7 @@ def _push(portal: Portal, caller: Person, file: UploadFile) -> Response:
         try:
             with turn(portal.state(Uploads).uploading):
                 row, _ = push(portal.runtime, portal.settings, caller.owner, path)
-        except (PackageError, PackageConflictError) as error:
+        except (PackageError, UploadConflictError) as error:
             return _list(portal, caller, wrong=str(error))
     return RedirectResponse(f"/packages/{row.id}", 303)
 
@@ -96,8 +97,8 @@ def deprecate(
     why: Annotated[str, Form(max_length=500)] = "",
 ) -> RedirectResponse:
     """Deprecate a version, or take that back."""
-    row = package_operations.own(package_table.packages(portal.runtime), caller.owner, package_id)
-    package_operations.deprecate(package_table.packages(portal.runtime), row, version, why)
+    row = upload_operations.own(PACKAGE_UPLOADS.table(portal.runtime), caller.owner, package_id)
+    upload_operations.deprecate(PACKAGE_UPLOADS.table(portal.runtime), row, version, why)
     return RedirectResponse(f"/packages/{package_id}", 303)
 
 

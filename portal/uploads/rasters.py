@@ -22,8 +22,9 @@ from tasks.packages.https_fetch import AddressRefusedError, fetch
 from tasks.packages.package_reference import VERSION
 from tasks.packages.rasters import reference_of
 from tasks.settings import Settings
-from tasks.uploads import package_operations, package_table, raster_operations
-from tasks.uploads.package_table import PackageRow, RasterVersionRow
+from tasks.uploads import raster_operations, upload_operations
+from tasks.uploads.raster_operations import RASTER_UPLOADS, RasterVersionRow
+from tasks.uploads.upload_table import UploadRow
 
 MOST_UPLOADED = 1 << 30  # bytes of all files of one upload
 MOST_FILES = 400
@@ -100,8 +101,8 @@ def words(text: str) -> list[str]:
 
 
 async def received(
-    request: Request, push: Callable[[RasterUpload, Sequence[UploadFile]], PackageRow]
-) -> PackageRow:
+    request: Request, push: Callable[[RasterUpload, Sequence[UploadFile]], UploadRow]
+) -> UploadRow:
     """Read a form with files, and push them in another thread.
 
     Raises TooLargeError for one that is too large or does not say its size.
@@ -125,12 +126,12 @@ def push(
     person: str,
     upload: RasterUpload,
     files: Sequence[UploadFile],
-) -> PackageRow:
+) -> UploadRow:
     """Check the files of a raster, or the one at an address, and store them as a version.
 
     Raises:
         RasterRefusedError: they cannot be used; says why.
-        PackageConflictError: the version is there with other content, or there are too many.
+        UploadConflictError: the version is there with other content, or there are too many.
     """
     choices = upload.choices()
     if bool(files) == bool(upload.url):
@@ -149,7 +150,7 @@ def push(
         version = raster_operations.push(
             runtime, person, raster, upload.version, out, came_from[:500]
         )
-    return package_operations.own(package_table.rasters(runtime), person, version.package)
+    return upload_operations.own(RASTER_UPLOADS.table(runtime), person, version.package)
 
 
 def _kept(
@@ -217,7 +218,7 @@ class RasterVersionView:
         return f"{raster.width:,} x {raster.height:,} pixels of {raster.transform[0]:.6g} in {crs}"
 
 
-def raster_view(row: PackageRow, person: str, portal_url: str = "") -> PackageView:
+def raster_view(row: UploadRow, person: str, portal_url: str = "") -> PackageView:
     """Show a raster to a person who may see it."""
     return view_of(row, person, portal_url, prefix="raster:", place="rasters")
 
@@ -228,12 +229,12 @@ def meant(runtime: Runtime, person: str, name: str) -> RasterVersionView | None:
         asked = reference_of(name)
     except ValueError:
         return None
-    found = package_operations.meant(package_table.rasters(runtime), person, asked)
+    found = upload_operations.meant(RASTER_UPLOADS.table(runtime), person, asked)
     return None if found is None else RasterVersionView(row=found[1])
 
 
 def offered(runtime: Runtime, person: str) -> list[PackageView]:
     """List the rasters that a person may name: own ones, everyone's, those opened by a link."""
-    rows = package_operations.visible(package_table.rasters(runtime), person)
+    rows = upload_operations.visible(RASTER_UPLOADS.table(runtime), person)
     found = [raster_view(row, person) for row in rows]
     return sorted(found, key=lambda view: (not view.mine, view.name, view.owner))

@@ -27,9 +27,10 @@ from portal.uploads.rasters import (
 from portal.uploads.state import Uploads
 from reprojection.catalogue.user_raster import PREFIX, RasterLayer
 from tasks.packages.rasters import reference_of
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_operations import NoSuchPackageError
-from tasks.uploads.package_table import PackageRow, Visibility
+from tasks.uploads import upload_operations
+from tasks.uploads.raster_operations import RASTER_UPLOADS
+from tasks.uploads.upload_operations import NoSuchUploadError
+from tasks.uploads.upload_table import UploadRow, Visibility
 
 router = APIRouter(prefix="/api/rasters", tags=["rasters"])
 
@@ -141,22 +142,22 @@ class RasterAnswer(_Answer):
 def look(
     portal: Portal, caller: Person, raster: str
 ) -> tuple[PackageView, tuple[RasterVersionView, ...]]:
-    """Find a raster that the caller may see, by its id; raise NoSuchPackageError."""
-    row = package_operations.load_for(package_table.rasters(portal.runtime), caller.owner, raster)
-    versions = package_table.rasters(portal.runtime).versions(row.id)
+    """Find a raster that the caller may see, by its id; raise NoSuchUploadError."""
+    row = upload_operations.load_for(RASTER_UPLOADS.table(portal.runtime), caller.owner, raster)
+    versions = RASTER_UPLOADS.table(portal.runtime).versions(row.id)
     view = raster_view(row, caller.owner, portal.settings.portal_url)
     return view, tuple(RasterVersionView(row=one) for one in versions)
 
 
 def push_form(
     portal: Portal, caller: Person, upload: RasterUpload, files: Sequence[UploadFile]
-) -> PackageRow:
+) -> UploadRow:
     """Push a form's raster for a person; raise BusyError and what `push` raises."""
     with turn(portal.state(Uploads).uploading):
         return push(portal.runtime, portal.settings, caller.owner, upload, files)
 
 
-def _answer(portal: Portal, caller: Person, row: PackageRow) -> RasterAnswer:
+def _answer(portal: Portal, caller: Person, row: UploadRow) -> RasterAnswer:
     return RasterAnswer.of(*look(portal, caller, row.id))
 
 
@@ -185,10 +186,10 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
     try:
         asked = reference_of(text)
     except ValueError:
-        raise NoSuchPackageError(text, "raster") from None
-    found = package_operations.meant(package_table.rasters(portal.runtime), caller.owner, asked)
+        raise NoSuchUploadError(text, "raster") from None
+    found = upload_operations.meant(RASTER_UPLOADS.table(portal.runtime), caller.owner, asked)
     if found is None:
-        raise NoSuchPackageError(text, "raster")
+        raise NoSuchUploadError(text, "raster")
     row, version = found
     view, versions = look(portal, caller, row.id)
     if asked.version or asked.digest:
@@ -200,8 +201,8 @@ def find(reference: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
 def open_link(link: str, caller: Caller, portal: CurrentPortal) -> RasterAnswer:
     """Add the raster of a link to those that you may name."""
     raster, _, secret = link[:200].rpartition("link=")[2].partition(".")
-    row = package_operations.open_link(
-        package_table.rasters(portal.runtime), caller.owner, raster, secret
+    row = upload_operations.open_link(
+        RASTER_UPLOADS.table(portal.runtime), caller.owner, raster, secret
     )
     return _answer(portal, caller, row)
 
@@ -221,9 +222,9 @@ def share(
     renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,
 ) -> RasterAnswer:
     """Have yourself alone, whoever has a link, or everyone see a raster and name it."""
-    row = package_operations.own(package_table.rasters(portal.runtime), caller.owner, raster_id)
-    row = package_operations.share(
-        package_table.rasters(portal.runtime), row, visibility, renew=renew
+    row = upload_operations.own(RASTER_UPLOADS.table(portal.runtime), caller.owner, raster_id)
+    row = upload_operations.share(
+        RASTER_UPLOADS.table(portal.runtime), row, visibility, renew=renew
     )
     return _answer(portal, caller, row)
 
@@ -231,14 +232,14 @@ def share(
 @router.delete("/{raster_id}", status_code=204, summary="Delete a raster")
 def delete(raster_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a raster with all its versions; requests that use it by now go on."""
-    row = package_operations.own(package_table.rasters(portal.runtime), caller.owner, raster_id)
-    package_operations.delete(package_table.rasters(portal.runtime), row)
+    row = upload_operations.own(RASTER_UPLOADS.table(portal.runtime), caller.owner, raster_id)
+    upload_operations.delete(RASTER_UPLOADS.table(portal.runtime), row)
     return Response(status_code=204)
 
 
 @router.delete("/{raster_id}/versions/{version}", status_code=204, summary="Delete a version")
 def delete_version(raster_id: str, version: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Delete a version, and the raster with its last one; requests that use it by now go on."""
-    row = package_operations.own(package_table.rasters(portal.runtime), caller.owner, raster_id)
-    package_operations.delete(package_table.rasters(portal.runtime), row, version)
+    row = upload_operations.own(RASTER_UPLOADS.table(portal.runtime), caller.owner, raster_id)
+    upload_operations.delete(RASTER_UPLOADS.table(portal.runtime), row, version)
     return Response(status_code=204)

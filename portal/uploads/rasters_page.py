@@ -16,12 +16,12 @@ from portal.uploads.rasters import RasterUpload, offered, received
 from portal.uploads.rasters_api import look, push_form
 from portal.uploads.sharing_pages import SHARING, sharing_pages
 from reprojection.user_rasters.source import RasterRefusedError
-from tasks.uploads import package_table
-from tasks.uploads.package_operations import PackageConflictError
-from tasks.uploads.package_table import PackageRow
+from tasks.uploads.raster_operations import RASTER_UPLOADS
+from tasks.uploads.upload_operations import UploadConflictError
+from tasks.uploads.upload_table import UploadRow
 
 router = APIRouter(include_in_schema=False)
-router.include_router(sharing_pages("rasters", "name", package_table.rasters))
+router.include_router(sharing_pages("rasters", "name", RASTER_UPLOADS.table))
 
 
 @router.get("/rasters")
@@ -36,13 +36,13 @@ async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -
     portal = portal_of(request)
     typed = [RasterUpload()]
 
-    def noted(upload: RasterUpload, files: Sequence[UploadFile]) -> PackageRow:
+    def noted(upload: RasterUpload, files: Sequence[UploadFile]) -> UploadRow:
         typed.append(upload)
         return push_form(portal, caller, upload, files)
 
     try:
         row = await received(request, noted)
-    except (RasterRefusedError, PackageConflictError) as error:
+    except (RasterRefusedError, UploadConflictError) as error:
         wrong = begun(str(error))
         return await run_in_threadpool(_list, portal, caller, typed=typed[-1], wrong=wrong)
     return RedirectResponse(f"/rasters/{row.id}", 303)

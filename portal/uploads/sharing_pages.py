@@ -9,8 +9,8 @@ from fastapi.responses import RedirectResponse
 from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal
 from tasks.bag.runtime import Runtime
-from tasks.uploads import package_operations
-from tasks.uploads.package_table import UploadTable, Version, Visibility
+from tasks.uploads import upload_operations
+from tasks.uploads.upload_table import UploadTable, Version, Visibility
 
 SHARING = (
     (Visibility.PRIVATE, "Me alone"),
@@ -40,7 +40,7 @@ def sharing_pages(
     ) -> RedirectResponse:
         """Add what a link leads to to what the caller may use."""
         upload, _, secret = link.partition(".")
-        row = package_operations.open_link(table_of(portal.runtime), caller.owner, upload, secret)
+        row = upload_operations.open_link(table_of(portal.runtime), caller.owner, upload, secret)
         return RedirectResponse(f"/{place}/{row.id}", 303)
 
     @router.post("/{upload}/share")
@@ -52,8 +52,8 @@ def sharing_pages(
         renew: Annotated[bool, Form()] = False,
     ) -> RedirectResponse:
         """Say who sees an upload."""
-        row = package_operations.own(table_of(portal.runtime), caller.owner, upload)
-        package_operations.share(table_of(portal.runtime), row, visibility, renew=renew)
+        row = upload_operations.own(table_of(portal.runtime), caller.owner, upload)
+        upload_operations.share(table_of(portal.runtime), row, visibility, renew=renew)
         return RedirectResponse(f"/{place}/{upload}", 303)
 
     @router.post("/{upload}/delete")
@@ -64,9 +64,9 @@ def sharing_pages(
         version: Annotated[str, Form(max_length=40)] = "",
     ) -> RedirectResponse:
         """Delete a version, or the whole upload."""
-        row = package_operations.own(table_of(portal.runtime), caller.owner, upload)
-        package_operations.delete(table_of(portal.runtime), row, version)
-        left = table_of(portal.runtime).package(row.id)
+        row = upload_operations.own(table_of(portal.runtime), caller.owner, upload)
+        upload_operations.delete(table_of(portal.runtime), row, version)
+        left = table_of(portal.runtime).upload(row.id)
         return RedirectResponse(f"/{place}/{upload}" if left else f"/{place}", 303)
 
     return router

@@ -22,7 +22,8 @@ from tasks.errors import FencedError
 from tasks.operators.manager_rows import PhaseStore
 from tasks.requests import outbox, request_operations
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.uploads import package_operations, raster_operations
+from tasks.uploads import upload_operations
+from tasks.uploads.kinds import KINDS
 
 log = structlog.get_logger("manager.retention")
 
@@ -71,8 +72,8 @@ class Retention:
         if shard == SHARDS[-1]:
             number = outbox.drop_old(self._runtime.store, self._runtime.clock.now())
             log.debug("old mails deleted", count=number)
-            package_operations.collect(self._runtime)
-            raster_operations.collect(self._runtime)
+            for kind in KINDS:
+                upload_operations.collect(self._runtime, kind)
             yield from self._forget()
 
     def _forget(self) -> Iterator[bool]:

@@ -49,7 +49,7 @@ from tasks.storage.store import (
     Store,
     Upsert,
 )
-from tasks.uploads import package_table
+from tasks.uploads.kinds import KINDS
 
 FORMAT = 1
 PARTITIONS: Mapping[str, Sequence[str]] = {
@@ -58,8 +58,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     workers.TABLE: workers.PARTITIONS,
     outbox.TABLE: (outbox.PARTITION,),
     history.TABLE: (history.PARTITION, history.FAILURES),
-    package_table.TABLE: (package_table.PARTITION,),
-    package_table.RASTERS: (package_table.RASTERS,),
+    **{kind.name: (kind.name,) for kind in KINDS},
     token_table.TABLE: (token_table.PARTITION,),
     restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION),
 }

@@ -1,39 +1,68 @@
-"""What can be done with users' rasters: push, find for a request, and delete files of none.
+"""Users' rasters as uploads: their rows, the push of one, and those that a request names."""
 
-Sharing, listing and deleting are those of packages (`package_operations`), over another table.
-"""
-
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from reprojection.catalogue.user_raster import UserRaster
 from tasks.bag.runtime import Runtime
-from tasks.errors import RequestRefusedError, StoreError
+from tasks.errors import RequestRefusedError
 from tasks.packages.rasters import ExactRaster, blob_of, is_raster, reference_of
 from tasks.request.checks import nearest_names
 from tasks.request.document import ProductChoice, Request
 from tasks.requests import request_operations
-from tasks.requests.request_table import RequestTable
+from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import RASTERS, file_digest
-from tasks.storage.store import Operation, Row
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_operations import (
-    PackageConflictError,
-    named_again,
-    put_whole,
-    with_room,
-)
-from tasks.uploads.package_table import (
-    RasterVersionRow,
-    describe,
-    package_id,
-    package_row,
-    write_package,
-)
+from tasks.storage.codec import Codec, Form, cut
+from tasks.uploads import upload_operations
+from tasks.uploads.upload_operations import Push, UploadConflictError, put_whole
+from tasks.uploads.upload_table import UploadedVersion, UploadKind, upload_id
 
 _MOST_DESCRIPTION = 60_000  # bytes of a property of a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class RasterVersionRow(UploadedVersion):
+    """A version of a raster; `came_from` says which files or address it was made of."""
+
+    raster: UserRaster
+    came_from: str = ""
+
+
+def describe(raster: UserRaster) -> bytes:
+    """Return the description of a raster as its row holds it."""
+    return zlib.compress(raster.model_dump_json().encode())
+
+
+RASTER_VERSION = Codec(
+    RasterVersionRow,
+    "raster version",
+    {
+        "raster": Form(
+            write=describe,
+            read=lambda data: UserRaster.model_validate_json(zlib.decompress(data)),
+        ),
+        "came_from": cut(500, sparse=True),
+        "deprecated": cut(500, sparse=True),
+    },
+)
+
+
+def _used_by(row: RequestRow) -> Iterable[str] | None:
+    """Return None for a request with rasters: it makes their copies among granules again."""
+    document = request_operations.document_of(row)
+    return None if any(is_raster(choice.name) for choice in document.products) else ()
+
+
+RASTER_UPLOADS = UploadKind(
+    word="raster",
+    name="rasters",
+    codec=RASTER_VERSION,
+    container=RASTERS,
+    blobs=lambda digest: (blob_of(digest),),
+    used_by=_used_by,
+)
 
 
 def push(
@@ -44,29 +73,23 @@ def push(
     Without a `version` it is the next number.
 
     Raises:
-        PackageConflictError: the version has other content, or there are too many.
+        UploadConflictError: the version has other content, or there are too many.
         StoreError: storage failed; push it again.
     """
-    table, name = package_table.rasters(runtime), raster.name
-    stored = file_digest(file)
+    name, stored = raster.name, file_digest(file)
     digest = stored.sha256
-    table.note_unnamed(digest)
-    put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
-    package = package_id(owner, name)
-    made: list[RasterVersionRow] = []
 
-    def change(found: Row | None) -> tuple[Operation, ...]:
-        versions = table.versions(package)
+    def choose(versions: list[RasterVersionRow]) -> RasterVersionRow:
         same = next((one for one in versions if one.digest == digest), None)
         chosen = version or (same.version if same else _next(versions))
         there = next((one for one in versions if one.version == chosen), None)
         if there is not None and there.digest != digest:
-            raise PackageConflictError(
+            raise UploadConflictError(
                 f"Version {chosen} of {name} is there with other content. Give another version: a "
                 "version never changes."
             )
-        new = there or RasterVersionRow(
-            package=package,
+        return there or RasterVersionRow(
+            package=upload_id(owner, name),
             version=chosen,
             digest=digest,
             size=stored.size,
@@ -74,31 +97,24 @@ def push(
             raster=raster,
             came_from=came_from,
         )
-        made[:] = [new]
-        if there is not None:
-            return ()
-        row = replace(
-            with_room(table, found, owner, name),
-            newest=new.version,
-            changed=new.pushed,
-            description=", ".join(one.name for one in raster.layers),
-        )
-        operation = table.write_version(new)
-        return *write_package(found, row), operation, *named_again(table, digest)
 
-    table.update(package_row(package), change)
-    # It may have gone between the first call and the row that names it.
-    put_whole(runtime.blobs, RASTERS, blob_of(digest), file)
-    found = table.version(package, made[0].version)
-    if found is None:
-        raise StoreError(f"{name} was deleted while it was pushed; push it again")
-    return found
+    return upload_operations.push(
+        RASTER_UPLOADS.table(runtime),
+        Push(
+            owner=owner,
+            name=name,
+            description=", ".join(one.name for one in raster.layers),
+            digest=digest,
+            put=lambda: put_whole(runtime.blobs, RASTERS, blob_of(digest), file),
+            choose=choose,
+        ),
+    )
 
 
 def check_description(raster: UserRaster) -> None:
-    """Raise PackageConflictError for a raster of so much that a row cannot describe it."""
+    """Raise UploadConflictError for a raster of so much that a row cannot describe it."""
     if len(describe(raster)) > _MOST_DESCRIPTION:
-        raise PackageConflictError(
+        raise UploadConflictError(
             "It has too many layers, dates and names of classes. Push fewer at a time."
         )
 
@@ -120,7 +136,7 @@ def described(runtime: Runtime, owner: str, request: Request) -> Request:
 
 def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> ProductChoice:
     asked = reference_of(choice.name)
-    found = package_operations.meant(package_table.rasters(runtime), owner, asked)
+    found = upload_operations.meant(RASTER_UPLOADS.table(runtime), owner, asked)
     if found is None:
         names = [*_names(runtime, owner)]
         raise RequestRefusedError(
@@ -149,37 +165,8 @@ def _exact(runtime: Runtime, owner: str, number: int, choice: ProductChoice) -> 
 
 
 def _names(runtime: Runtime, person: str) -> Iterator[str]:
-    for row in package_operations.visible(package_table.rasters(runtime), person):
+    for row in upload_operations.visible(RASTER_UPLOADS.table(runtime), person):
         yield f"raster:{row.name}" if row.owner == person else f"raster:{row.owner}/{row.name}"
-
-
-def collect(runtime: Runtime) -> int:
-    """Delete the files that no version names while no live request uses rasters; return how many.
-
-    A request that is planned has a copy among the granules, which it makes anew if that is lost.
-    """
-    waiting = package_table.rasters(runtime).all_unnamed()
-    if not waiting:
-        return 0
-    used = package_table.rasters(runtime).digests()
-    for request in RequestTable(runtime.store).live():
-        row = RequestTable(runtime.store).request(request)
-        if row is None or row.state.unplanned:
-            return 0  # it may be about to name one
-        document = request_operations.document_of(row)
-        if any(is_raster(choice.name) for choice in document.products):
-            return 0
-
-    def remove(digest: str) -> None:
-        runtime.blobs.delete(RASTERS, blob_of(digest))
-
-    return sum(
-        package_operations.remove_unnamed(
-            package_table.rasters(runtime), one, partial(remove, one.digest)
-        )
-        for one in waiting
-        if one.digest not in used
-    )
 
 
 def _next(versions: list[RasterVersionRow]) -> str:

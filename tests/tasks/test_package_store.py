@@ -16,14 +16,10 @@ from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_operations import (
-    ExactPackages,
-    NoSuchPackageError,
-    PackageConflictError,
-    PackagesOf,
-)
-from tasks.uploads.package_table import PackageRow, VersionRow, Visibility
+from tasks.uploads import package_operations, upload_operations
+from tasks.uploads.package_operations import PACKAGE_UPLOADS, ExactPackages, PackagesOf, VersionRow
+from tasks.uploads.upload_operations import NoSuchUploadError, UploadConflictError
+from tasks.uploads.upload_table import UploadRow, Visibility
 from tests.portal.submissions import DOCUMENT
 from tests.tasks.package_files import upload_of
 
@@ -49,8 +45,8 @@ class Shelf:
         self.runtime.clock.sleep(1)
         return package_operations.push(self.runtime, owner, upload, at / "archive.tar")
 
-    def row(self, version: VersionRow) -> PackageRow:
-        found = package_table.packages(self.runtime).package(version.package)
+    def row(self, version: VersionRow) -> UploadRow:
+        found = PACKAGE_UPLOADS.table(self.runtime).upload(version.package)
         assert found is not None
         return found
 
@@ -91,44 +87,44 @@ def test_a_name_means_the_version_pushed_last(shelf: Shelf) -> None:
 def test_a_version_never_changes_and_pushing_it_again_is_success(shelf: Shelf) -> None:
     first = shelf.push()
     assert shelf.push() == first
-    with pytest.raises(PackageConflictError, match="Raise `version`"):
+    with pytest.raises(UploadConflictError, match="Raise `version`"):
         shelf.push(program="echo other")
-    assert len(package_table.packages(shelf.runtime).versions(first.package)) == 1
-    assert package_operations.collect(shelf.runtime) == 1, "what was refused is deleted"
+    assert len(PACKAGE_UPLOADS.table(shelf.runtime).versions(first.package)) == 1
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 1, (
+        "what was refused is deleted"
+    )
     assert [*shelf.runtime.blobs.names(PACKAGES)] == [blob_of(first.digest)]
 
 
 def test_versions_and_packages_are_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_operations, "MOST_VERSIONS", 2)
-    monkeypatch.setattr(package_operations, "MOST_OWNED", 2)
+    monkeypatch.setattr(upload_operations, "MOST_VERSIONS", 2)
+    monkeypatch.setattr(upload_operations, "MOST_OWNED", 2)
     shelf.push(version="1")
     shelf.push(version="2")
-    with pytest.raises(PackageConflictError, match="has 2 versions"):
+    with pytest.raises(UploadConflictError, match="has 2 versions"):
         shelf.push(version="3")
     shelf.push(name="another")
-    with pytest.raises(PackageConflictError, match="You have 2 packages"):
+    with pytest.raises(UploadConflictError, match="You have 2 packages"):
         shelf.push(name="third")
     shelf.push(owner=BEN, name="third")
 
 
 def test_a_deprecated_version_is_run_by_those_who_name_it(shelf: Shelf) -> None:
     one, two = shelf.push(version="1"), shelf.push(version="2", program="echo two")
-    package_operations.deprecate(
-        package_table.packages(shelf.runtime), shelf.row(two), "2", "it is wrong"
+    upload_operations.deprecate(
+        PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(two), "2", "it is wrong"
     )
     assert shelf.find(ADA, "own").endswith(one.digest)
     assert shelf.find(ADA, "own@2").endswith(two.digest)
-    package_operations.deprecate(
-        package_table.packages(shelf.runtime), shelf.row(one), "1", "so is it"
+    upload_operations.deprecate(
+        PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(one), "1", "so is it"
     )
     with pytest.raises(PackageError, match="all versions of own are deprecated"):
         shelf.find(ADA, "own")
-    package_operations.deprecate(package_table.packages(shelf.runtime), shelf.row(two), "2", "")
+    upload_operations.deprecate(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(two), "2", "")
     assert shelf.find(ADA, "own").endswith(two.digest)
-    with pytest.raises(NoSuchPackageError):
-        package_operations.deprecate(
-            package_table.packages(shelf.runtime), shelf.row(two), "3", "x"
-        )
+    with pytest.raises(NoSuchUploadError):
+        upload_operations.deprecate(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(two), "3", "x")
 
 
 def test_ones_own_package_hides_a_shipped_one_which_keeps_its_full_name(shelf: Shelf) -> None:
@@ -151,7 +147,7 @@ def test_a_pinned_request_names_one_content_that_planning_finds(shelf: Shelf) ->
     shelf.runtime.blobs.delete(PACKAGES, blob_of(one.digest))
     with pytest.raises(PackageError, match="storage has lost"):
         packages.find(exact)
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(one), "1")
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(one), "1")
     with pytest.raises(PackageError, match="was deleted"):
         packages.find(exact)
 
@@ -166,8 +162,8 @@ def test_a_request_for_what_its_owner_may_not_run_is_refused_at_planning(
     text = reference.format(owner=ADA, digest=mine.digest)
     with pytest.raises(RequestRefusedError, match="no package"):
         shelf.pinned(BEN, text)
-    package_operations.share(
-        package_table.packages(shelf.runtime), shelf.row(mine), Visibility.EVERYONE
+    upload_operations.share(
+        PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(mine), Visibility.EVERYONE
     )
     if reference.startswith("{owner}"):
         assert shelf.pinned(BEN, text) == f"{ADA}/own@{mine.digest}"
@@ -175,82 +171,84 @@ def test_a_request_for_what_its_owner_may_not_run_is_refused_at_planning(
 
 def test_a_link_opens_until_it_is_renewed_or_withdrawn(shelf: Shelf) -> None:
     mine = shelf.push()
-    row = package_operations.share(
-        package_table.packages(shelf.runtime), shelf.row(mine), Visibility.LINK
+    row = upload_operations.share(
+        PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(mine), Visibility.LINK
     )
     assert row.secret
     with pytest.raises(PackageError):
         shelf.find(BEN, f"{ADA}/own")
     for wrong in ("", "0" * 32, row.secret[:-1], row.secret + "0", "é"):
-        with pytest.raises(NoSuchPackageError):
-            package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, wrong)
-    package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, row.secret)
+        with pytest.raises(NoSuchUploadError):
+            upload_operations.open_link(PACKAGE_UPLOADS.table(shelf.runtime), BEN, row.id, wrong)
+    upload_operations.open_link(PACKAGE_UPLOADS.table(shelf.runtime), BEN, row.id, row.secret)
     assert shelf.find(BEN, f"{ADA}/own").endswith(mine.digest)
     assert [
-        r.name for r in package_operations.visible(package_table.packages(shelf.runtime), BEN)
+        r.name for r in upload_operations.visible(PACKAGE_UPLOADS.table(shelf.runtime), BEN)
     ] == ["own"]
-    again = package_operations.share(package_table.packages(shelf.runtime), row, Visibility.LINK)
+    again = upload_operations.share(PACKAGE_UPLOADS.table(shelf.runtime), row, Visibility.LINK)
     assert again.secret == row.secret
-    renewed = package_operations.share(
-        package_table.packages(shelf.runtime), row, Visibility.LINK, renew=True
+    renewed = upload_operations.share(
+        PACKAGE_UPLOADS.table(shelf.runtime), row, Visibility.LINK, renew=True
     )
     with pytest.raises(PackageError):
         shelf.find(BEN, f"{ADA}/own")
-    package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, renewed.secret)
-    package_operations.share(package_table.packages(shelf.runtime), row, Visibility.PRIVATE)
+    upload_operations.open_link(PACKAGE_UPLOADS.table(shelf.runtime), BEN, row.id, renewed.secret)
+    upload_operations.share(PACKAGE_UPLOADS.table(shelf.runtime), row, Visibility.PRIVATE)
     with pytest.raises(PackageError):
         shelf.find(BEN, f"{ADA}/own")
-    with pytest.raises(NoSuchPackageError):
-        package_operations.open_link(package_table.packages(shelf.runtime), BEN, row.id, "")
-    relinked = package_operations.share(package_table.packages(shelf.runtime), row, Visibility.LINK)
+    with pytest.raises(NoSuchUploadError):
+        upload_operations.open_link(PACKAGE_UPLOADS.table(shelf.runtime), BEN, row.id, "")
+    relinked = upload_operations.share(PACKAGE_UPLOADS.table(shelf.runtime), row, Visibility.LINK)
     assert relinked.secret not in (row.secret, renewed.secret)
 
 
 def test_an_archive_goes_when_no_version_and_no_live_request_names_it(shelf: Shelf) -> None:
     mine, same = shelf.push(), shelf.push(owner=BEN)
     assert mine.digest == same.digest
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(mine))
-    assert package_operations.collect(shelf.runtime) == 0
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(mine))
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 0
     assert shelf.there(same)
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(same))
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(same))
     name = request_operations.submit(shelf.runtime, BEN, request("own"))
-    assert package_operations.collect(shelf.runtime) == 0, "a request may be about to name it"
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 0, (
+        "a request may be about to name it"
+    )
 
     steps = f"{BEN}/own@1 {same.digest}, {BEN}/other@1 {'0' * 64}"
     live: dict[str, Any] = {"state": RequestState.RUNNING, "package": steps}
     request_operations.change_request(shelf.runtime, name, lambda row: replace(row, **live))
-    assert package_operations.collect(shelf.runtime) == 0, "a live request names it"
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 0, "a live request names it"
     over: dict[str, Any] = {"state": RequestState.COMPLETE}
     request_operations.change_request(shelf.runtime, name, lambda row: replace(row, **over))
-    assert package_operations.collect(shelf.runtime) == 1
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 1
     assert not shelf.there(same)
-    assert package_operations.collect(shelf.runtime) == 0
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 0
 
 
 def test_an_archive_that_is_pushed_again_stays(shelf: Shelf) -> None:
     mine = shelf.push()
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(mine))
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(mine))
     again = shelf.push()
-    assert package_table.packages(shelf.runtime).unnamed(again.digest) is None
-    assert package_operations.collect(shelf.runtime) == 0
+    assert PACKAGE_UPLOADS.table(shelf.runtime).unnamed(again.digest) is None
+    assert upload_operations.collect(shelf.runtime, PACKAGE_UPLOADS) == 0
     assert shelf.there(again)
 
 
 def test_an_archive_that_a_version_names_stays_and_can_be_pushed(shelf: Shelf) -> None:
     """The version came while unnamed archives were looked for."""
     mine, same = shelf.push(), shelf.push(owner=BEN)
-    table = package_table.packages(shelf.runtime)
-    package_operations.delete(table, shelf.row(mine))
+    table = PACKAGE_UPLOADS.table(shelf.runtime)
+    upload_operations.delete(table, shelf.row(mine))
     (note,) = table.all_unnamed()
-    assert not package_operations.remove_unnamed(table, note, lambda: pytest.fail("removed"))
+    assert not upload_operations.remove_unnamed(table, note, lambda: pytest.fail("removed"))
     assert table.all_unnamed() == []
     assert shelf.push().digest == same.digest
 
 
 def test_no_archive_is_stored_while_one_of_the_same_content_is_deleted(shelf: Shelf) -> None:
     mine = shelf.push()
-    table = package_table.packages(shelf.runtime)
-    package_operations.delete(table, shelf.row(mine))
+    table = PACKAGE_UPLOADS.table(shelf.runtime)
+    upload_operations.delete(table, shelf.row(mine))
     (note,) = table.all_unnamed()
 
     def remove() -> None:
@@ -259,7 +257,7 @@ def test_no_archive_is_stored_while_one_of_the_same_content_is_deleted(shelf: Sh
             shelf.push()
         assert not shelf.there(mine)
 
-    assert package_operations.remove_unnamed(table, note, remove)
+    assert upload_operations.remove_unnamed(table, note, remove)
     assert shelf.there(shelf.push())
 
 
@@ -275,23 +273,23 @@ def test_deleting_a_version_twice_because_an_answer_got_lost_is_success(
         raise StoreError("no answer")
 
     monkeypatch.setattr(shelf.runtime.store, "transact", lost)
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(two), "2")
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(two), "2")
     assert shelf.find(ADA, "own").endswith(one.digest)
 
 
 def test_deleting_a_version_leaves_the_others(shelf: Shelf) -> None:
     one, two = shelf.push(version="1"), shelf.push(version="2", program="echo two")
-    package_operations.share(
-        package_table.packages(shelf.runtime), shelf.row(two), Visibility.EVERYONE
+    upload_operations.share(
+        PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(two), Visibility.EVERYONE
     )
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(two), "2")
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(two), "2")
     assert shelf.find(BEN, f"{ADA}/own").endswith(one.digest)
-    with pytest.raises(NoSuchPackageError):
-        package_operations.delete(package_table.packages(shelf.runtime), shelf.row(one), "2")
-    package_operations.delete(package_table.packages(shelf.runtime), shelf.row(one), "1")
-    assert package_table.packages(shelf.runtime).package(one.package) is None
-    assert package_table.packages(shelf.runtime).for_everyone() == []
-    assert package_table.packages(shelf.runtime).owned(ADA) == []
+    with pytest.raises(NoSuchUploadError):
+        upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(one), "2")
+    upload_operations.delete(PACKAGE_UPLOADS.table(shelf.runtime), shelf.row(one), "1")
+    assert PACKAGE_UPLOADS.table(shelf.runtime).upload(one.package) is None
+    assert PACKAGE_UPLOADS.table(shelf.runtime).for_everyone() == []
+    assert PACKAGE_UPLOADS.table(shelf.runtime).owned(ADA) == []
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from tasks.packages.python_dependencies import (
 from tasks.packages.python_environments import resolve
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
-from tasks.uploads import package_operations, package_table
-from tasks.uploads.package_operations import PackageConflictError
+from tasks.uploads import upload_operations
+from tasks.uploads.package_operations import PACKAGE_UPLOADS
+from tasks.uploads.upload_operations import UploadConflictError
 from tests.tasks.wheels import registry, write_sdist, write_wheel
 
 pytestmark = pytest.mark.slow
@@ -217,23 +218,23 @@ def test_a_version_is_resolved_once_and_its_environment_goes_with_it(
     digest = upload()
     write_wheel(index, "wrap", "0.2", {"wrap/__init__.py": "PAPER = 'red'\n"})
     assert upload() == digest
-    row = package_operations.own(
-        package_table.packages(runtime), "ada", package_table.packages(runtime).owned("ada")[0]
+    row = upload_operations.own(
+        PACKAGE_UPLOADS.table(runtime), "ada", PACKAGE_UPLOADS.table(runtime).owned("ada")[0]
     )
-    version = package_table.packages(runtime).version(row.id, "1")
+    version = PACKAGE_UPLOADS.table(runtime).version(row.id, "1")
     assert version is not None
     assert "wrap==0.1" in version.dependencies
-    with pytest.raises(PackageConflictError, match="Raise `version`"):
+    with pytest.raises(UploadConflictError, match="Raise `version`"):
         upload(script=SCRIPT + "# changed\n")
     other = upload("2")
-    newer = package_table.packages(runtime).version(row.id, "2")
+    newer = PACKAGE_UPLOADS.table(runtime).version(row.id, "2")
     assert newer is not None
     assert "wrap==0.2" in newer.dependencies
     for one in (digest, other):
         assert runtime.blobs.exists(PACKAGES, environment_blob(one))
-    package_operations.delete(package_table.packages(runtime), row, "1")
-    package_operations.collect(runtime)
-    package_operations.collect(runtime)
+    upload_operations.delete(PACKAGE_UPLOADS.table(runtime), row, "1")
+    upload_operations.collect(runtime, PACKAGE_UPLOADS)
+    upload_operations.collect(runtime, PACKAGE_UPLOADS)
     for name in (blob_of(digest), environment_blob(digest)):
         assert not runtime.blobs.exists(PACKAGES, name)
     assert runtime.blobs.exists(PACKAGES, environment_blob(other))

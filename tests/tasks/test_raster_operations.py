@@ -17,9 +17,10 @@ from tasks.storage.blobs import RASTERS
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row
 from tasks.storage.updates import write
-from tasks.uploads import package_operations, package_table, raster_operations
-from tasks.uploads.package_operations import PackageConflictError
-from tasks.uploads.package_table import RasterVersionRow, package_id
+from tasks.uploads import raster_operations, upload_operations
+from tasks.uploads.raster_operations import RASTER_UPLOADS, RasterVersionRow
+from tasks.uploads.upload_operations import UploadConflictError
+from tasks.uploads.upload_table import upload_id
 
 
 @pytest.fixture
@@ -86,33 +87,33 @@ def test_versions_count_up_and_the_same_content_is_the_version_that_has_it(
 
 def test_a_version_never_changes(runtime: Runtime, tmp_path: Path) -> None:
     first = push(runtime, tmp_path, b"a", "1")
-    with pytest.raises(PackageConflictError, match="Version 1 of hills is there"):
+    with pytest.raises(UploadConflictError, match="Version 1 of hills is there"):
         push(runtime, tmp_path, b"b", "1")
     assert push(runtime, tmp_path, b"a", "1") == first
 
 
 def test_the_file_of_a_refused_push_goes(runtime: Runtime, tmp_path: Path) -> None:
     kept = push(runtime, tmp_path, b"a", "1")
-    with pytest.raises(PackageConflictError):
+    with pytest.raises(UploadConflictError):
         push(runtime, tmp_path, b"b", "1")
     assert len(list(runtime.blobs.names(RASTERS))) == 2
-    assert raster_operations.collect(runtime) == 1
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 1
     assert list(runtime.blobs.names(RASTERS)) == [blob_of(kept.digest)]
-    assert package_table.rasters(runtime).all_unnamed() == []
+    assert RASTER_UPLOADS.table(runtime).all_unnamed() == []
 
 
 def test_no_owner_has_more_rasters_or_versions_than_there_may_be(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package_operations, "MOST_OWNED", 2)
-    monkeypatch.setattr(package_operations, "MOST_VERSIONS", 2)
+    monkeypatch.setattr(upload_operations, "MOST_OWNED", 2)
+    monkeypatch.setattr(upload_operations, "MOST_VERSIONS", 2)
     for name in ("hills", "coast"):
         push(runtime, tmp_path, b"a", name=name)
-    with pytest.raises(PackageConflictError, match="2 rasters, the most"):
+    with pytest.raises(UploadConflictError, match="2 rasters, the most"):
         push(runtime, tmp_path, b"a", name="third")
     push(runtime, tmp_path, b"a", name="third", owner="bob")
     push(runtime, tmp_path, b"b")
-    with pytest.raises(PackageConflictError, match="2 versions, the most"):
+    with pytest.raises(UploadConflictError, match="2 versions, the most"):
         push(runtime, tmp_path, b"c")
     assert push(runtime, tmp_path, b"b").version == "2"
 
@@ -120,7 +121,7 @@ def test_no_owner_has_more_rasters_or_versions_than_there_may_be(
 def test_a_raster_that_a_row_cannot_describe_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     raster_operations.check_description(raster())
     monkeypatch.setattr(raster_operations, "_MOST_DESCRIPTION", 10)
-    with pytest.raises(PackageConflictError, match="too many layers"):
+    with pytest.raises(UploadConflictError, match="too many layers"):
         raster_operations.check_description(raster())
 
 
@@ -137,7 +138,7 @@ def test_a_file_that_storage_holds_in_part_is_stored_again(
 def test_a_raster_that_was_deleted_while_it_was_pushed_is_not_there(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(package_table.rasters(runtime)), "version", lambda *_: None)
+    monkeypatch.setattr(type(RASTER_UPLOADS.table(runtime)), "version", lambda *_: None)
     with pytest.raises(StoreError, match="was deleted while it was pushed"):
         push(runtime, tmp_path, b"a")
 
@@ -173,25 +174,25 @@ def test_a_raster_whose_file_storage_has_lost_is_refused(runtime: Runtime, tmp_p
 
 
 def delete(runtime: Runtime, name: str = "hills", owner: str = "ann") -> None:
-    row = package_operations.own(package_table.rasters(runtime), owner, package_id(owner, name))
-    package_operations.delete(package_table.rasters(runtime), row)
+    row = upload_operations.own(RASTER_UPLOADS.table(runtime), owner, upload_id(owner, name))
+    upload_operations.delete(RASTER_UPLOADS.table(runtime), row)
 
 
 def test_files_that_no_version_names_go(runtime: Runtime, tmp_path: Path) -> None:
     kept, gone = push(runtime, tmp_path, b"a", name="coast"), push(runtime, tmp_path, b"b")
-    assert raster_operations.collect(runtime) == 0
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
     push(runtime, tmp_path, b"a")
     delete(runtime)
-    assert raster_operations.collect(runtime) == 1
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 1
     assert (there(runtime, kept), there(runtime, gone)) == (True, False)
-    assert raster_operations.collect(runtime) == 0
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
 
 
 def test_files_stay_while_a_request_may_name_rasters(runtime: Runtime, tmp_path: Path) -> None:
     pushed = push(runtime, tmp_path, b"a")
     request_operations.submit(runtime, "bob", request("MOD13A2"))
     delete(runtime)
-    assert raster_operations.collect(runtime) == 0
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
     assert there(runtime, pushed)
 
 
@@ -205,5 +206,5 @@ def test_files_stay_while_a_planned_request_uses_rasters(runtime: Runtime, tmp_p
 
     RequestTable(runtime.store).update(runtime.clock, request_row(planned), run)
     delete(runtime)
-    assert raster_operations.collect(runtime) == 0
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
     assert there(runtime, pushed)

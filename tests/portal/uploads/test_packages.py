@@ -16,7 +16,7 @@ from portal.uploads import state
 from tasks.bag.runtime import Runtime
 from tasks.requests import request_operations
 from tasks.settings import Settings
-from tasks.uploads.package_table import package_id
+from tasks.uploads.upload_table import upload_id
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM
 from tests.tasks.package_files import tar_of, upload_of
@@ -51,7 +51,7 @@ def test_a_package_is_pushed_listed_shown_and_downloaded(portal: LivePortal) -> 
         assert client.get(version["archive_url"], headers=etag).status_code == 304
         found = client.get("/api/packages/find", params={"reference": f"{ADA}/own@1"}).json()
         assert found["versions"][0]["digest"] == version["digest"]
-        ours = client.get(f"/api/packages/{package_id('swathmill', 'mean')}").json()
+        ours = client.get(f"/api/packages/{upload_id('swathmill', 'mean')}").json()
         shipped = client.get(ours["versions"][0]["archive_url"]).content
         assert hashlib.sha256(shipped).hexdigest() == ours["versions"][0]["digest"]
 
@@ -264,8 +264,8 @@ WAYS: dict[str, tuple[Call, Call]] = {
         at("GET", f"/api/packages/{NONE}/versions/2/archive.tar"),
     ),
     "download by a shipped package's address": (
-        at("GET", f"/api/packages/{package_id('swathmill', 'mean')}/versions/../{{id}}/1"),
-        at("GET", f"/api/packages/{package_id('swathmill', 'mean')}/versions/../{NONE}/1"),
+        at("GET", f"/api/packages/{upload_id('swathmill', 'mean')}/versions/../{{id}}/1"),
+        at("GET", f"/api/packages/{upload_id('swathmill', 'mean')}/versions/../{NONE}/1"),
     ),
     "find by name": (
         at("GET", "/api/packages/find", params={"reference": f"{ADA}/secret"}),
@@ -333,11 +333,11 @@ WAYS: dict[str, tuple[Call, Call]] = {
         at("POST", f"/packages/{NONE}/delete"),
     ),
     "open without a secret": (
-        at("POST", "/api/packages/open", params={"link": package_id(ADA, "secret") + "."}),
+        at("POST", "/api/packages/open", params={"link": upload_id(ADA, "secret") + "."}),
         at("POST", "/api/packages/open", params={"link": NONE + "."}),
     ),
     "open with a wrong secret": (
-        at("POST", "/packages/open", data={"link": package_id(ADA, "secret") + "." + "0" * 32}),
+        at("POST", "/packages/open", data={"link": upload_id(ADA, "secret") + "." + "0" * 32}),
         at("POST", "/packages/open", data={"link": NONE + "." + "0" * 32}),
     ),
     "push one of the same name": (
@@ -350,7 +350,7 @@ WAYS: dict[str, tuple[Call, Call]] = {
 def plain(answer: httpx.Response, made: dict[str, Any]) -> tuple[int, str]:
     """An answer without what the caller has said himself, and without digests and times."""
     text = answer.text
-    for said in (made["id"], NONE, package_id(BEN, "secret"), package_id(BEN, "nosuch")):
+    for said in (made["id"], NONE, upload_id(BEN, "secret"), upload_id(BEN, "nosuch")):
         text = text.replace(said, "ID")
     text = re.sub(r"[0-9a-f]{64}|\d{4}-\d\d-\d\dT[\d:.]+Z?|\d{6}-[0-9a-f]{10}", "X", text)
     return answer.status_code, text.replace("nosuch", "secret")

@@ -18,8 +18,9 @@ from tasks.errors import RequestRefusedError
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.storage.blobs import RASTERS
-from tasks.uploads import package_operations, package_table, raster_operations
-from tasks.uploads.package_table import package_id
+from tasks.uploads import raster_operations, upload_operations
+from tasks.uploads.raster_operations import RASTER_UPLOADS
+from tasks.uploads.upload_table import upload_id
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
 from tests.reprojection.test_isolation import done
@@ -232,10 +233,10 @@ def test_a_request_names_a_raster(portal: LivePortal, dem: Path) -> None:
 
 def test_files_of_deleted_rasters_go(portal: LivePortal, runtime: Runtime, dem: Path) -> None:
     digest = push(portal, dem).json()["versions"][0]["digest"]
-    row = package_operations.own(package_table.rasters(runtime), ADA, package_id(ADA, "hills"))
-    assert raster_operations.collect(runtime) == 0
-    package_operations.delete(package_table.rasters(runtime), row)
-    assert raster_operations.collect(runtime) == 1
+    row = upload_operations.own(RASTER_UPLOADS.table(runtime), ADA, upload_id(ADA, "hills"))
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
+    upload_operations.delete(RASTER_UPLOADS.table(runtime), row)
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 1
     assert not runtime.blobs.exists(RASTERS, f"{digest}.h5")
 
 
@@ -243,16 +244,16 @@ def test_files_of_deleted_rasters_stay_while_a_request_names_rasters(
     portal: LivePortal, runtime: Runtime, dem: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = push(portal, dem).json()
-    row = package_operations.own(package_table.rasters(runtime), ADA, package_id(ADA, "hills"))
+    row = upload_operations.own(RASTER_UPLOADS.table(runtime), ADA, upload_id(ADA, "hills"))
     name = f"{made['versions'][0]['digest']}.h5"
     document = parse_request(
         {**DOCUMENT, "products": [{"name": "raster:hills", "layers": ["hills"]}]}
     )
     request_operations.submit(runtime, ADA, document)
-    package_operations.delete(package_table.rasters(runtime), row)
-    assert raster_operations.collect(runtime) == 0
+    upload_operations.delete(RASTER_UPLOADS.table(runtime), row)
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
     monkeypatch.setattr(RequestState, "unplanned", property(lambda _: False))
-    assert raster_operations.collect(runtime) == 0
+    assert upload_operations.collect(runtime, RASTER_UPLOADS) == 0
     assert runtime.blobs.exists(RASTERS, name)
     with pytest.raises(RequestRefusedError, match="there is no raster"):
         raster_operations.described(runtime, ADA, document)
