@@ -7,6 +7,7 @@ thread at a time is let into it; what is read directly needs no lock.
 import ctypes
 import os
 import re
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from pyhdf.SD import SD, SDC, SDS
 from reprojection.errors import UnreadableGranuleError
 from reprojection.formats.container import MAX_ELEMENTS, AttributeValue, DataSet, take_from_block
 from reprojection.formats.hdf4_data import DamagedStreamError, StoredData
+from reprojection.formats.held import Held
 from reprojection.formats.own_values import check_hdf4
 
 MAX_ATTRIBUTES = 5000
@@ -62,9 +64,11 @@ class Hdf4Container:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            held = Held.of(path)
+            self._stored = StoredData(path, held)
+            self._stored.want_structure()
             check_hdf4(path)
-            self._stored = StoredData(path)
-        except OSError as problem:
+        except (OSError, DamagedStreamError, struct.error) as problem:
             raise self._damaged(str(problem)) from problem
         try:
             with _library():
@@ -117,6 +121,7 @@ class Hdf4Container:
                 count=count,
             )
             if block is None:
+                self._stored.want_all()
                 with self._selected(int(dataset.key)) as sds:
                     block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
         # pyhdf drops axes of length one.

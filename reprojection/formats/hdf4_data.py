@@ -17,7 +17,7 @@ big-endian.
 
 import struct
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -27,6 +27,8 @@ from typing import BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
+
+from reprojection.formats.held import Held, Range, around, joined
 
 Index = tuple[int, ...]
 Indexes = npt.NDArray[np.int64]
@@ -42,6 +44,7 @@ _NEVER_WRITTEN = 0xFFFFFFFF, 0xFFFFFFFF  # offset and length
 _FIRST_BLOCK = 4  # offset in bytes: the first block follows the magic number
 _SMALL_CHUNK = 1 << 20  # elements; a larger chunk must not exceed its data set
 _REST = 1 << 20  # bytes inflated at a time if they are only checked
+_LARGE = 4096  # bytes of a piece of values that is worth leaving out
 _PLANS = 8  # lists of elements by chunk that are remembered
 
 _InflateError = cast("type[Exception]", isal_zlib.error)
@@ -87,8 +90,9 @@ class _Wanted:
 class StoredData:
     """The data behind the data descriptors of an HDF4 file, which stays open until `close`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, held: Held | None = None) -> None:
         self._file = path.open("rb")
+        self._held = held
         weakref.finalize(self, self._file.close)  # as pyhdf does for a granule that nobody closed
         self._directory: dict[tuple[int, int], tuple[int, int]] | None = None
 
@@ -112,7 +116,7 @@ class StoredData:
         """
         wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
         try:
-            elements = _Elements(self._file, self._descriptors())
+            elements = self._elements()
             number, head = _storage(elements, reference)
             if head is None or _code(head) != _CHUNKED:
                 return _unchunked(elements, number, head, wanted)
@@ -139,7 +143,7 @@ class StoredData:
         one that is not in chunks; else returns None, and raises, as `read` does.
         """
         try:
-            elements = _Elements(self._file, self._descriptors())
+            elements = self._elements()
             _, head = _storage(elements, reference)
             if head is None or _code(head) != _CHUNKED:
                 return None
@@ -158,7 +162,7 @@ class StoredData:
             DamagedStreamError: what says where the values lie is damaged.
         """
         try:
-            _, head = _storage(_Elements(self._file, self._descriptors()), reference)
+            _, head = _storage(self._elements(), reference)
             if head is None or _code(head) != _CHUNKED:
                 return None
             return _chunk_head(head, shape, dtype).shape
@@ -173,13 +177,27 @@ class StoredData:
         """Release the file."""
         self._file.close()
 
-    def _descriptors(self) -> dict[tuple[int, int], tuple[int, int]]:
+    def want_structure(self) -> None:
+        """Raise NotHeldError unless all is here but large pieces of values.
+
+        The library reads what it likes of an open file; values of data sets it is only asked for
+        where all of them are here (`want_all`).
+        """
+        if self._held is not None:
+            self._held.want(_between(_large_values(self._file, self._held), self._held.size))
+
+    def want_all(self) -> None:
+        """Raise NotHeldError unless the whole file is here."""
+        if self._held is not None:
+            self._held.want([(0, self._held.size)])
+
+    def _elements(self) -> "_Elements":
         if self._directory is None:
-            found = _descriptors(self._file)
-            _check_places(found, self._file.seek(0, 2))
-            _check_chunks(_Elements(self._file, found), found)
+            found = _descriptors(self._file, self._held)
+            _check_places(found, self._held.size if self._held else self._file.seek(0, 2))
+            _check_chunks(_Elements(self._file, found, self._held), found)
             self._directory = found
-        return self._directory
+        return _Elements(self._file, self._directory, self._held)
 
 
 def _storage(elements: "_Elements", reference: int) -> tuple[int, bytes | None]:
@@ -191,6 +209,8 @@ def _storage(elements: "_Elements", reference: int) -> tuple[int, bytes | None]:
 
 def _unchunked(elements: "_Elements", number: int, head: bytes | None, wanted: _Wanted) -> Values:
     size = prod(wanted.shape) * wanted.dtype.itemsize
+    if head is not None:
+        elements.want(elements.places(_VALUES, number))
     if head is None or _code(head) == _IN_BLOCKS:
         if elements.length(_VALUES, number) != size:
             raise DamagedStreamError(f"its values do not have the {size} bytes of its shape")
@@ -200,17 +220,54 @@ def _unchunked(elements: "_Elements", number: int, head: bytes | None, wanted: _
     return wanted.cut(elements.inflate(head, size, wanted.reach))
 
 
-def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
-    """List offset and length of every element of a file, by tag and reference number."""
-    limit = file.seek(0, 2) // 12
+def _large_values(file: BinaryIO, held: Held) -> list[Range]:
+    """List where large pieces of values lie.
+
+    Raises NotHeldError until the headers are here that tell blocks of values from those of tables.
+    """
+    directory = _descriptors(file, held)
+    large = {
+        at: (offset, offset + size)
+        for at, (offset, size) in directory.items()
+        if at[0] in (_VALUES, _DEFLATED, _CHUNK, _LINKED) and size > _LARGE
+    }
+    held.want(_between(list(large.values()), held.size))
+    elements = _Elements(file, directory, held)
+    of_values = {
+        (offset, offset + size)
+        for tag, number in directory
+        if tag in (_VALUES | _SPECIAL, _DEFLATED | _SPECIAL, _CHUNK | _SPECIAL)
+        for offset, size in elements.block_places(tag & ~_SPECIAL, number)
+    }
+    return [place for (tag, _), place in large.items() if tag != _LINKED or place in of_values]
+
+
+def _between(places: list[Range], size: int) -> list[Range]:
+    """Return what lies between places within a file of `size` bytes."""
+    begins = [0, *(end for _, end in joined(places))]
+    ends = [*(begin for begin, _ in joined(places)), size]
+    return list(zip(begins, ends, strict=True))
+
+
+def _descriptors(
+    file: BinaryIO, held: Held | None = None
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """List offset and length of every element of a file, by tag and reference number.
+
+    Raises NotHeldError where a list is not there.
+    """
+    limit = (held.size if held else file.seek(0, 2)) // 12
     found: dict[tuple[int, int], tuple[int, int]] = {}
     block, listed = _FIRST_BLOCK, 0
     while block:
         file.seek(block)
+        _want_list(held, block, 6)
+        start = block + 6
         length, block = struct.unpack(">HI", file.read(6))
         listed += length + 1
         if listed > limit:
             raise DamagedStreamError("the lists of the file's elements overlap or form a cycle")
+        _want_list(held, start, 12 * length)
         for tag, number, offset, size in struct.iter_unpack(">HHII", file.read(12 * length)):
             if tag == _NULL:
                 continue
@@ -218,6 +275,12 @@ def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
                 raise DamagedStreamError(f"the file lists element {tag}/{number} twice")
             found[tag, number] = offset, size
     return found
+
+
+def _want_list(held: Held | None, begin: int, length: int) -> None:
+    """Raise NotHeldError unless a list of elements is here, with what lies around it."""
+    if held is not None and held.missing([(begin, begin + length)]):
+        held.want([around(begin, begin + length)])
 
 
 def _check_places(directory: dict[tuple[int, int], tuple[int, int]], size: int) -> None:
@@ -290,9 +353,29 @@ def plain_places(path: Path) -> tuple[tuple[int, int], ...]:
 class _Elements:
     """The elements of an open file."""
 
-    def __init__(self, file: BinaryIO, directory: dict[tuple[int, int], tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        directory: dict[tuple[int, int], tuple[int, int]],
+        held: Held | None = None,
+    ) -> None:
         self._file = file
         self._directory = directory
+        self._held = held
+
+    def want(self, places: Iterable[tuple[int, int]]) -> None:
+        """Raise NotHeldError unless the bytes of these places (offset, length) are here."""
+        if self._held is not None:
+            self._held.want((offset, offset + length) for offset, length in places)
+
+    def places(self, tag: int, number: int) -> list[tuple[int, int]]:
+        """Return where the bytes of an element lie: of a deflated one, those of its stream."""
+        head = self.special(tag, number)
+        if head is None:
+            return [self._directory[tag, number]] if (tag, number) in self._directory else []
+        if _code(head) == _COMPRESSED:
+            return self.places(_DEFLATED, struct.unpack_from(">HHIH", head)[3])
+        return self.block_places(tag, number) if _code(head) == _IN_BLOCKS else []
 
     def special(self, tag: int, number: int) -> bytes | None:
         """Return the header of an element that is not stored in one piece; None if it is."""
@@ -348,6 +431,7 @@ class _Elements:
             raise DamagedStreamError(f"the file has no element {tag}/{number}") from None
         self._file.seek(offset)
         wanted = length if reach is None else min(length, reach)
+        self.want([(offset, wanted)])
         data = self._file.read(wanted)
         if len(data) != wanted:
             raise DamagedStreamError(f"the file breaks off within element {tag}/{number}")
@@ -372,7 +456,7 @@ class _Elements:
     def block_places(self, tag: int, number: int) -> list[tuple[int, int]]:
         """Return offset and length of each block of an element in linked blocks."""
         head = self.special(tag, number)
-        if head is None:
+        if head is None or _code(head) != _IN_BLOCKS:
             return []
         *_, per_table, table = struct.unpack(">HIIIH", head)
         blocks = ((_LINKED, link) for link in self._links(table, per_table))
@@ -458,12 +542,14 @@ def _chunk_head(head: bytes, whole: Index, dtype: np.dtype[np.generic]) -> _Chun
 
 def _chunked(elements: _Elements, chunks: _Chunks, wanted: _Wanted) -> Values:
     """Assemble a part of a data set from the chunks it touches."""
-    written = list(_chunk_table(elements, chunks))
-    out = np.empty(wanted.count, wanted.dtype)
-    for place, tag, number in written:
+    touched = []
+    for place, tag, number in list(_chunk_table(elements, chunks)):
         into, out_of = _overlap(place, chunks.shape, wanted)
-        if any(part.start >= part.stop for part in into):
-            continue
+        if all(part.start < part.stop for part in into):
+            touched.append((into, out_of, tag, number))
+    elements.want(at for *_, tag, number in touched for at in elements.places(tag, number))
+    out = np.empty(wanted.count, wanted.dtype)
+    for into, out_of, tag, number in touched:
         out[into] = chunks.values(elements, tag, number)[out_of]
     return out
 
@@ -472,9 +558,11 @@ def _from_chunks(elements: _Elements, chunks: _Chunks, at: Sequence[Indexes]) ->
     """Take single elements from the chunks that hold them, each chunk read once."""
     written = {place: found for place, *found in _chunk_table(elements, chunks)}
     out = np.empty(at[0].shape, chunks.dtype)
-    for place, members, inside in _by_chunk(
-        chunks.shape, chunks.across, tuple(one.tobytes() for one in at)
-    ):
+    touched = _by_chunk(chunks.shape, chunks.across, tuple(one.tobytes() for one in at))
+    elements.want(
+        bytes_at for place, *_ in touched for bytes_at in elements.places(*written[place])
+    )
+    for place, members, inside in touched:
         out[members] = chunks.values(elements, *written[place]).ravel()[inside]
     return out
 

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from reprojection.formats.container import (
     take_from_block,
 )
 from reprojection.formats.hdf4 import join_metadata
+from reprojection.formats.hdf5_chunks import Chunks
 from reprojection.formats.hdf5_storage import StorageChecks
+from reprojection.formats.held import Held, HeldFile, NotHeldError
 from reprojection.formats.own_values import open_hdf5
 
 _ROWS = "YDim"
@@ -41,20 +44,29 @@ class Hdf5Container:
         self._path = path
         self._bins: BinnedFile | None = None
         self._northward = False  # whether row 0 of the file's grid is its southernmost
+        self._part: HeldFile | None = None
         try:
-            self._file = open_hdf5(path)
-            self._descriptor = self._file.id.get_vfd_handle()
-            self._checks = StorageChecks(path=path, size=os.fstat(self._descriptor).st_size)
+            held = Held.of(path)
+            self._part = None if held is None else HeldFile(held)
+            with self._all_held():
+                self._file = open_hdf5(path, self._part)
+            if self._part is None:
+                self._descriptor = self._file.id.get_vfd_handle()
+            else:
+                self._descriptor = self._part.fileno()
+            size = held.size if held is not None else os.fstat(self._descriptor).st_size
+            self._checks = StorageChecks(path=path, size=size)
         except _DAMAGE as problem:
             raise self._damaged(str(problem)) from problem
         try:
-            self._attributes = self._metadata()
-            self._datasets = tuple(self._walk())
+            with self._all_held():
+                self._attributes = self._metadata()
+                self._datasets = tuple(self._walk())
         except _DAMAGE as problem:
-            self._file.close()
+            self.close()
             raise self._damaged(str(problem)) from problem
-        except (UnreadableGranuleError, BadFormatError):
-            self._file.close()
+        except (NotHeldError, UnreadableGranuleError, BadFormatError):
+            self.close()
             raise
 
     @property
@@ -80,18 +92,20 @@ class Hdf5Container:
             start = (*start[:upward], first, *start[upward + 1 :])
         block = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
         try:
-            if self._bins is not None:
-                for item in self._bins.behind(dataset.name):
-                    self._checks.check(item)
-                return self._bins.read(dataset.name, start, count)
-            item = self._file[dataset.key]
-            chunks = self._checks.check(item)
-            if chunks is not None and chunks.is_read_here:
-                stored = chunks.read(self._descriptor, item, start, count)
-            else:
-                if chunks is not None:
-                    chunks.look_up(item, start, count)
-                stored = np.asarray(item[block])
+            with self._all_held():
+                if self._bins is not None:
+                    for item in self._bins.behind(dataset.name):
+                        self._want(self._checks.check(item), (0,) * item.ndim, item.shape)
+                    return self._bins.read(dataset.name, start, count)
+                item = self._file[dataset.key]
+                chunks = self._checks.check(item)
+                self._want(chunks, start, count)
+                if chunks is not None and chunks.is_read_here:
+                    stored = chunks.read(self._descriptor, item, start, count)
+                else:
+                    if chunks is not None:
+                        chunks.look_up(item, start, count)
+                    stored = np.asarray(item[block])
             values = stored.astype(dataset.dtype, copy=False)
             return values if upward is None else np.flip(values, upward)
         except (*_DAMAGE, MemoryError) as problem:
@@ -111,7 +125,8 @@ class Hdf5Container:
         if self._bins is not None:
             return None
         try:
-            chunks = self._file[dataset.key].chunks
+            with self._all_held():
+                chunks = self._file[dataset.key].chunks
         except _DAMAGE as problem:
             raise self._damaged(str(problem)) from problem
         return None if chunks is None else tuple(map(int, chunks))
@@ -119,6 +134,29 @@ class Hdf5Container:
     def close(self) -> None:
         """Release the file."""
         self._file.close()
+        if self._part is not None:
+            self._part.close()
+
+    @contextmanager
+    def _all_held(self) -> Iterator[None]:
+        """Raise NotHeldError, whatever the library says, where it met bytes that are not here."""
+        try:
+            yield
+        except NotHeldError:
+            raise
+        except Exception:
+            if self._part is not None:
+                self._part.look_up()
+            raise
+        if self._part is not None:
+            self._part.look_up()
+
+    def _want(self, chunks: Chunks | None, start: tuple[int, ...], count: tuple[int, ...]) -> None:
+        """Raise NotHeldError unless all chunks are here that a block touches."""
+        if self._part is not None:
+            self._part.look_up()
+            if chunks is not None:
+                self._part.held.want(chunks.places(start, count))
 
     def _metadata(self) -> dict[str, AttributeValue]:
         found = _attributes(self._file.attrs)

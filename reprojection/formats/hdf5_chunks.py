@@ -64,6 +64,14 @@ class Chunks:
             self._fill(out, descriptor, start)
         return out
 
+    def places(self, start: Index, count: Index) -> list[tuple[int, int]]:
+        """Return begin and end in the file of each chunk that a block touches."""
+        if 0 in count:
+            return []
+        block = tuple(slice(among.start, among.stop) for among in self._touched(start, count))
+        begins, sizes = self.offsets[block].ravel(), self.sizes[block].ravel()
+        return list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
+
     def look_up(self, item: h5py.Dataset, start: Index, count: Index) -> None:
         """See that the library finds each chunk of a block. Raises ValueError."""
         if 0 in count:

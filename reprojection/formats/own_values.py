@@ -18,6 +18,7 @@ import h5py
 
 from modis.formats import HDF4_MAGIC
 from reprojection.errors import PointingFileError, UnreadableGranuleError
+from reprojection.formats.held import HeldFile
 
 _LINKS = (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT)  # those that stay within the file
 _SPECIAL_MASK, _SPECIAL = 0xC000, 0x4000  # these bits of a tag say that a special code leads
@@ -28,14 +29,14 @@ _NOTHING = 0xFFFFFFFF  # offset and length of an element that was never written
 _MOST_ENTRIES = 5_000_000
 
 
-def open_hdf5(path: Path) -> h5py.File:
-    """Open an HDF5 or netCDF-4 file for reading.
+def open_hdf5(path: Path, through: HeldFile | None = None) -> h5py.File:
+    """Open an HDF5 or netCDF-4 file for reading, one that is held in part `through` its bytes.
 
     Raises:
         PointingFileError: a link, or the storage of a data set, leads to another file.
         OSError: it is no HDF5 file, or its directory is damaged.
     """
-    file = h5py.File(path, "r")
+    file = h5py.File(path if through is None else through, "r")
     try:
         _stay_within(path, file)
     except BaseException:

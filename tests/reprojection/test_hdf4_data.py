@@ -3,7 +3,7 @@
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +22,7 @@ from reprojection.formats.hdf4_data import (
     _descriptors,
     deflated_places,
 )
+from reprojection.formats.held import Held, NotHeldError, completed, keep
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.sample import swath_granules, tile_granules
 from tests.reprojection.reading_samples import small_tile
@@ -437,3 +438,56 @@ def may_enter() -> bool:
     if free:
         lock.release()
     return free
+
+
+def held(source: Path, folder: Path) -> tuple[Path, Callable[[NotHeldError], None]]:
+    """A file that holds the head of another one, and what fetches more of it."""
+    folder.mkdir()
+    path, data = folder / source.name, source.read_bytes()
+
+    def fetch(error: NotHeldError) -> None:
+        keep(path, len(data), {low: data[low:high] for low, high in error.ranges})
+
+    keep(path, len(data), {0: data[:4]})
+    return path, fetch
+
+
+def test_linked_blocks_of_a_table_are_structure(tmp_path: Path) -> None:
+    """Blocks of values may be absent from a file that is held in part, those of tables not."""
+    values = np.arange(80_000, dtype=np.int16).reshape(200, 400)
+    source = build(tmp_path / "a.hdf", chunked(values, (5, 10), without=0))
+    path, fetch = held(source, tmp_path / "held")
+
+    def look() -> list[tuple[int, int]]:
+        with closing(StoredData(path, Held.of(path))) as stored:
+            stored.want_structure()
+            return [place for (tag, _), place in _places(source).items() if tag == LINKED]
+
+    blocks = completed(look, fetch)
+    assert max(size for _, size in blocks) > 4096
+    found = Held.of(path)
+    assert found is None or not found.missing((at, at + size) for at, size in blocks)
+
+
+@pytest.mark.parametrize("part", [((0, 0), (2, 400)), ((150, 3), (1, 1))])
+def test_values_in_one_piece_are_asked_for_as_far_as_they_reach(
+    tmp_path: Path, part: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    values = np.arange(80_000, dtype=np.int16).reshape(200, 400)
+    pieces = {**group(), (VALUES, 4): values.astype(">i2").tobytes()}
+    path, fetch = held(build(tmp_path / "a.hdf", pieces), tmp_path / "held")
+
+    def look() -> npt.NDArray[np.generic] | None:
+        with closing(StoredData(path, Held.of(path))) as stored:
+            start, count = part
+            return stored.read(REFERENCE, shape=values.shape, dtype=SHORT, start=start, count=count)
+
+    (row, column), (rows, columns) = part
+    found = completed(look, fetch)
+    assert found is not None
+    assert np.array_equal(found, values[row : row + rows, column : column + columns])
+
+
+def _places(path: Path) -> dict[tuple[int, int], tuple[int, int]]:
+    with path.open("rb") as file:
+        return _descriptors(file)
