@@ -40,8 +40,9 @@ from portal.submit.submissions import (
     refusal,
     resent,
 )
-from portal.uploads import rasters
-from portal.uploads.packages import offered
+from portal.uploads import raster_kind
+from portal.uploads.package_kind import PACKAGES
+from portal.uploads.raster_kind import RASTERS
 from portal.uploads.state import Uploads
 from reprojection.resampling import TRAITS
 from tasks.accounts.group_table import GroupTable
@@ -227,8 +228,8 @@ def product(
     name, collection = name or other_name, collection or other_collection
     if is_raster(name):
         card = new_card(name[:400], "")
-        known = rasters.meant(portal.runtime, caller.owner, card.name)
-        if known is not None and not known.row.raster.days:
+        known = raster_kind.meant(portal, caller.owner, card.name)
+        if known is not None and not known[1].raster.days:
             card = replace(card, use="static")
     elif name.strip() and collection.strip():
         card = new_card(name[:40], collection[:10])
@@ -251,11 +252,12 @@ def _known(portal: Portal, caller: Person, card: ProductCard) -> catalogue.Produ
     """Return what is known of a card's product: by the catalogue, or of the caller's raster."""
     if not is_raster(card.name):
         return catalogue.find(card.name, card.collection)
-    found = rasters.meant(portal.runtime, caller.owner, card.name)
+    found = raster_kind.meant(portal, caller.owner, card.name)
     if found is None:
         return None
-    item = catalogue.item_of(found.row.raster.product(), card.collection)
-    return replace(item, title=f"{found.dates}, {found.grid}")
+    raster = found[1].raster
+    item = catalogue.item_of(raster.product(), card.collection)
+    return replace(item, title=f"{raster_kind.dates_text(raster)}, {raster_kind.grid_text(raster)}")
 
 
 def new_page(
@@ -296,7 +298,7 @@ def new_page(
         counted=False,
         catalogue=catalogue,
         known_of=partial(_known, portal, caller),
-        rasters=rasters.offered(portal.runtime, caller.owner),
+        rasters=RASTERS.offered(portal, caller.owner),
         quality=quality_of(form),
         methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,
@@ -304,7 +306,7 @@ def new_page(
         steps=STEPS,
         every=STANDING,
         groups=GroupTable(portal.runtime.store).of(caller.owner),
-        packages=offered(portal.runtime, portal.state(Uploads).local, caller.owner),
+        packages=PACKAGES.offered(portal, caller.owner),
         more_options=_has_more(form),
         **summary,
     )

@@ -1,4 +1,4 @@
-"""Users' rasters as the pages and the API show them, and uploads on their way into storage."""
+"""Uploads of users' rasters on their way into storage."""
 
 import datetime as dt
 import re
@@ -12,7 +12,6 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
 from portal.serving.problems import TooLargeError
-from portal.uploads.packages import PackageView, view_of
 from reprojection.catalogue.user_raster import NAME, UserRaster
 from reprojection.errors import ReprojectionError
 from reprojection.isolation import ReadingProcess
@@ -20,10 +19,9 @@ from reprojection.user_rasters.source import RasterChoices, RasterFile, RasterRe
 from tasks.bag.runtime import Runtime
 from tasks.packages.https_fetch import AddressRefusedError, fetch
 from tasks.packages.package_reference import VERSION
-from tasks.packages.rasters import reference_of
 from tasks.settings import Settings
 from tasks.uploads import raster_operations, upload_operations
-from tasks.uploads.raster_operations import RASTER_UPLOADS, RasterVersionRow
+from tasks.uploads.raster_operations import RASTER_UPLOADS
 from tasks.uploads.upload_table import UploadRow
 
 MOST_UPLOADED = 1 << 30  # bytes of all files of one upload
@@ -192,49 +190,3 @@ def _converted(files: list[RasterFile], choices: RasterChoices, out: Path) -> Us
                 f"{files[0].name} cannot be read: reading it failed or took too much memory or "
                 "time. It is damaged or too large; make it again, or smaller."
             ) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class RasterVersionView:
-    """A version of a raster as it is shown."""
-
-    row: RasterVersionRow
-
-    @property
-    def dates(self) -> str:
-        """Say in words of which dates it is."""
-        days = self.row.raster.days
-        if not days:
-            return "of no date"
-        if len(days) == 1:
-            return f"{days[0]}"
-        return f"{len(days):,} dates, {days[0]} to {days[-1]}"
-
-    @property
-    def grid(self) -> str:
-        """Say in words on which grid it lies."""
-        raster = self.row.raster
-        crs = raster.crs if len(raster.crs) < 40 else raster.crs.partition('"')[2].partition('"')[0]
-        return f"{raster.width:,} x {raster.height:,} pixels of {raster.transform[0]:.6g} in {crs}"
-
-
-def raster_view(row: UploadRow, person: str, portal_url: str = "") -> PackageView:
-    """Show a raster to a person who may see it."""
-    return view_of(row, person, portal_url, prefix="raster:", place="rasters")
-
-
-def meant(runtime: Runtime, person: str, name: str) -> RasterVersionView | None:
-    """Find the version that a product's name means to a person; None if it means no raster."""
-    try:
-        asked = reference_of(name)
-    except ValueError:
-        return None
-    found = upload_operations.meant(RASTER_UPLOADS.table(runtime), person, asked)
-    return None if found is None else RasterVersionView(row=found[1])
-
-
-def offered(runtime: Runtime, person: str) -> list[PackageView]:
-    """List the rasters that a person may name: own ones, everyone's, those opened by a link."""
-    rows = upload_operations.visible(RASTER_UPLOADS.table(runtime), person)
-    found = [raster_view(row, person) for row in rows]
-    return sorted(found, key=lambda view: (not view.mine, view.name, view.owner))

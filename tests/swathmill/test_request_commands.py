@@ -16,7 +16,7 @@ from portal.requests import answers
 from portal.results.answers import GapAnswer, MissingAnswer, ResultAnswer
 from portal.serving import tokens
 from portal.serving.expected import Expected
-from portal.uploads import packages_api, rasters_api
+from portal.uploads import package_kind, raster_kind
 from reprojection.read.completeness import Completeness, Missing
 from swathmill import client
 from swathmill.cli import application
@@ -146,10 +146,10 @@ def test_a_paused_request_says_so_everywhere(runtime: Runtime, portal: LivePorta
         (GapAnswer, client.Gap),
         (MissingAnswer, client.Missing),
         (ResultAnswer, client.ResultFile),
-        (packages_api.PackageAnswer, client.SharedPackage),
-        (packages_api.VersionAnswer, client.PackageVersion),
-        (rasters_api.RasterAnswer, client.SharedRaster),
-        (rasters_api.RasterVersionAnswer, client.RasterVersion),
+        (package_kind.PackageAnswer, client.SharedPackage),
+        (package_kind.VersionAnswer, client.PackageVersion),
+        (raster_kind.RasterAnswer, client.SharedRaster),
+        (raster_kind.RasterVersionAnswer, client.RasterVersion),
     ],
 )
 def test_the_client_keeps_all_that_the_portal_answers(
