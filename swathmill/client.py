@@ -13,7 +13,7 @@ from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, ClassVar, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -188,6 +188,8 @@ class PackageVersion(_Answer):
 class SharedPackage(_Answer):
     """A package that one may run. `reference` is what a request names."""
 
+    place: ClassVar = "packages"
+
     id: str
     reference: str
     owner: str
@@ -222,6 +224,8 @@ class RasterVersion(_Answer):
 class SharedRaster(_Answer):
     """A raster that one may name. `reference` is what a request names."""
 
+    place: ClassVar = "rasters"
+
     id: str
     reference: str
     owner: str
@@ -244,7 +248,9 @@ class Problem(_Answer):
     also: tuple["Problem", ...] = ()
 
 
+Upload = SharedPackage | SharedRaster
 _T = TypeVar("_T")
+_U = TypeVar("_U", SharedPackage, SharedRaster)
 Preview = Mapping[str, JsonValue]
 _Form = list[tuple[str, tuple[str | None, str | IO[bytes]]]]
 _PREVIEW: TypeAdapter[Preview] = TypeAdapter(Mapping[str, JsonValue])
@@ -255,10 +261,6 @@ _GAPS = TypeAdapter(list[Gap])
 _FAILURES = TypeAdapter(list[Failure])
 _RESULTS = TypeAdapter(list[ResultFile])
 _COPIED = TypeAdapter(_Copied)
-_PACKAGE = TypeAdapter(SharedPackage)
-_PACKAGES = TypeAdapter(list[SharedPackage])
-_RASTER = TypeAdapter(SharedRaster)
-_RASTERS = TypeAdapter(list[SharedRaster])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -561,67 +563,7 @@ class Client:
         """
         with Path(archive).open("rb") as upload:
             answer = self._send("POST", "/api/packages", upload=upload, seconds=PUSH_SECONDS)
-        return self._read(_PACKAGE, answer)
-
-    def packages(self) -> list[SharedPackage]:
-        """List the packages that one may run, without their versions."""
-        return self._read(_PACKAGES, self._send("GET", "/api/packages"))
-
-    def package(self, reference: str) -> SharedPackage:
-        """Find a package with its versions, or with the one version that is named.
-
-        Args:
-            reference: NAME or OWNER/NAME, each perhaps with @VERSION.
-        """
-        found = self._send("GET", "/api/packages/find", parameters={"reference": reference})
-        return self._read(_PACKAGE, found)
-
-    def open_package(self, link: str) -> SharedPackage:
-        """Take up a package that somebody shares by a link.
-
-        Args:
-            link: The link.
-        """
-        found = self._send("POST", "/api/packages/open", parameters={"link": link})
-        return self._read(_PACKAGE, found)
-
-    def share_package(
-        self, package: SharedPackage, visibility: str, *, renew: bool = False
-    ) -> SharedPackage:
-        """Say who sees one's package.
-
-        Args:
-            package: The package.
-            visibility: "private", "link" or "everyone".
-            renew: Whether a new link takes the place of the old one; False by default.
-        """
-        answer = self._send(
-            "POST",
-            f"/api/packages/{package.id}/share",
-            parameters={"visibility": visibility, "renew": str(renew).lower()},
-        )
-        return self._read(_PACKAGE, answer)
-
-    def deprecate_package(self, package: SharedPackage, version: str, why: str) -> SharedPackage:
-        """Advise against a version of one's package.
-
-        Args:
-            package: The package.
-            version: The version.
-            why: The reason; "" takes it back.
-        """
-        path = f"/api/packages/{package.id}/versions/{quote(version, safe='')}/deprecate"
-        return self._read(_PACKAGE, self._send("POST", path, parameters={"why": why}))
-
-    def delete_package(self, package: SharedPackage, version: str = "") -> None:
-        """Delete one's package, or one version of it.
-
-        Args:
-            package: The package.
-            version: The version; "", the default, means all.
-        """
-        one = f"/versions/{quote(version, safe='')}" if version else ""
-        self._send("DELETE", f"/api/packages/{package.id}{one}")
+        return self._read(TypeAdapter(SharedPackage), answer)
 
     def push_raster(
         self, files: AnyPath | Iterable[AnyPath], said: Mapping[str, str] | None = None
@@ -638,56 +580,74 @@ class Client:
             for one in as_paths(files):
                 form.append(("file", (one.name, opened.enter_context(one.open("rb")))))
             answer = self._send("POST", "/api/rasters", form=form, seconds=RASTER_SECONDS)
-        return self._read(_RASTER, answer)
+        return self._read(TypeAdapter(SharedRaster), answer)
 
-    def rasters(self) -> list[SharedRaster]:
-        """List the rasters that one may name, without their versions."""
-        return self._read(_RASTERS, self._send("GET", "/api/rasters"))
-
-    def raster(self, reference: str) -> SharedRaster:
-        """Find a raster with its versions, or with the one version that is named.
+    def uploads(self, kind: type[_U]) -> list[_U]:
+        """List the uploads of a kind that one may use, without their versions.
 
         Args:
+            kind: SharedPackage or SharedRaster.
+        """
+        found: TypeAdapter[list[_U]] = TypeAdapter(list[kind])  # type: ignore[valid-type]
+        return self._read(found, self._send("GET", f"/api/{kind.place}"))
+
+    def upload(self, kind: type[_U], reference: str) -> _U:
+        """Find an upload with its versions, or with the one version that is named.
+
+        Args:
+            kind: SharedPackage or SharedRaster.
             reference: NAME or OWNER/NAME, each perhaps with @VERSION.
         """
-        found = self._send("GET", "/api/rasters/find", parameters={"reference": reference})
-        return self._read(_RASTER, found)
+        path = f"/api/{kind.place}/find"
+        answer = self._send("GET", path, parameters={"reference": reference})
+        return self._read(TypeAdapter(kind), answer)
 
-    def open_raster(self, link: str) -> SharedRaster:
-        """Take up a raster that somebody shares by a link.
+    def open_link(self, kind: type[_U], link: str) -> _U:
+        """Take up an upload that somebody shares by a link.
 
         Args:
+            kind: SharedPackage or SharedRaster.
             link: The link.
         """
-        found = self._send("POST", "/api/rasters/open", parameters={"link": link})
-        return self._read(_RASTER, found)
+        answer = self._send("POST", f"/api/{kind.place}/open", parameters={"link": link})
+        return self._read(TypeAdapter(kind), answer)
 
-    def share_raster(
-        self, raster: SharedRaster, visibility: str, *, renew: bool = False
-    ) -> SharedRaster:
-        """Say who sees one's raster.
+    def share(self, upload: _U, visibility: str, *, renew: bool = False) -> _U:
+        """Say who sees one's package or raster.
 
         Args:
-            raster: The raster.
+            upload: The package or the raster.
             visibility: "private", "link" or "everyone".
             renew: Whether a new link takes the place of the old one; False by default.
         """
         answer = self._send(
             "POST",
-            f"/api/rasters/{raster.id}/share",
+            f"/api/{upload.place}/{upload.id}/share",
             parameters={"visibility": visibility, "renew": str(renew).lower()},
         )
-        return self._read(_RASTER, answer)
+        return self._read(TypeAdapter(type(upload)), answer)
 
-    def delete_raster(self, raster: SharedRaster, version: str = "") -> None:
-        """Delete one's raster, or one version of it.
+    def delete(self, upload: Upload, version: str = "") -> None:
+        """Delete one's package or raster, or one version of it.
 
         Args:
-            raster: The raster.
+            upload: The package or the raster.
             version: The version; "", the default, means all.
         """
         one = f"/versions/{quote(version, safe='')}" if version else ""
-        self._send("DELETE", f"/api/rasters/{raster.id}{one}")
+        self._send("DELETE", f"/api/{upload.place}/{upload.id}{one}")
+
+    def deprecate(self, package: SharedPackage, version: str, why: str) -> SharedPackage:
+        """Advise against a version of one's package.
+
+        Args:
+            package: The package.
+            version: The version.
+            why: The reason; "" takes it back.
+        """
+        path = f"/api/packages/{package.id}/versions/{quote(version, safe='')}/deprecate"
+        answer = self._send("POST", path, parameters={"why": why})
+        return self._read(TypeAdapter(SharedPackage), answer)
 
     def download_package(self, version: PackageVersion, to: AnyPath) -> None:
         """Download the archive of a version, a tar, whole or not at all.

@@ -2,19 +2,18 @@
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from portal.serving.quantities import size_text
 from swathmill import package_kit
 from swathmill.access import client_for
-from swathmill.client import PackageVersion, SharedPackage
+from swathmill.client import SharedPackage
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
@@ -22,15 +21,16 @@ from swathmill.commands.shared.options import (
     data_folder,
     print_json,
 )
-from swathmill.commands.shared.sharing import (
+from swathmill.commands.shared.uploads import (
     SEEN_BY,
+    Cells,
     Reference,
+    UploadCommands,
     Visibility,
-    confirm_deletion,
+    add_upload_commands,
     names_version,
-    tell_deleted,
-    tell_link,
-    tell_seen,
+    one_version,
+    tell_pushed,
 )
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
@@ -50,13 +50,9 @@ def register(app: typer.Typer) -> None:
     group.command()(check)
     group.command("try")(try_package)
     group.command()(push)
-    group.command("list")(list_packages)
-    group.command()(show)
-    group.command()(share)
-    group.command("open")(open_link)
+    add_upload_commands(group, _SHARED)
     group.command()(deprecate)
     group.command()(download)
-    group.command()(rm)
     app.add_typer(group, name="package")
     app.command()(inputs)
 
@@ -207,83 +203,11 @@ def push(
         client = client_for(data_folder(data), token)
         pushed = client.push_package(archive)
     if visibility is not None:
-        pushed = client.share_package(pushed, visibility.value)
+        pushed = client.share(pushed, visibility.value)
     if as_json:
         print_json(pushed)
         return
-    newest = pushed.versions[0]
-    PlainConsole().print(
-        f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False
-    )
-    PlainConsole().print(f"In a request: reduction: {{package: {pushed.reference}}}", markup=False)
-    tell_link(pushed)
-
-
-def list_packages(
-    as_json: JsonOption = False, data: DataOption = None, token: TokenOption = None
-) -> None:
-    """List the packages that you may run."""
-    found = client_for(data_folder(data), token).packages()
-    if as_json:
-        print_json(found)
-        return
-    table = Table("package", "version", "seen by", "what it computes", box=None)
-    for one in found:
-        seen = "everyone" if one.source != "uploaded" else SEEN_BY.get(one.visibility, "")
-        first = one.description.partition(". ")[0]
-        table.add_row(one.reference, one.newest or "all deprecated", seen, escape(first))
-    PlainConsole().print(table)
-
-
-def show(
-    reference: Reference,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Show a package and its versions."""
-    found = client_for(data_folder(data), token).package(reference)
-    if as_json:
-        print_json(found)
-        return
-    PlainConsole().print(f"{found.owner}/{found.name}: {found.description}", markup=False)
-    tell_seen(found)
-    table = Table("version", "pushed", "size", "SHA-256", "", box=None)
-    for one in found.versions:
-        pushed = f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else ""
-        said = f"deprecated: {one.deprecated}" if one.deprecated else ""
-        table.add_row(one.version, pushed, size_text(one.size), one.digest[:16], said)
-    PlainConsole().print(table)
-
-
-def share(
-    reference: Reference,
-    visibility: Annotated[
-        Visibility, typer.Option("--with", help="Who sees it, may run and download it.")
-    ],
-    renew: Annotated[bool, typer.Option(help="Make a new link, and end the old one.")] = False,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Say who sees your package; print its link, if it has one."""
-    client = client_for(data_folder(data), token)
-    shared = client.share_package(client.package(reference), visibility.value, renew=renew)
-    (print_json if as_json else tell_seen)(shared)
-
-
-def open_link(
-    link: Annotated[str, typer.Argument(help="The link that its owner gave you.")],
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Take up a package that somebody shares by a link; print what a request names."""
-    opened = client_for(data_folder(data), token).open_package(link)
-    if as_json:
-        print_json(opened)
-        return
-    PlainConsole().print(opened.reference, markup=False)
+    tell_pushed(pushed, f"In a request: reduction: {{package: {pushed.reference}}}")
 
 
 def deprecate(
@@ -295,9 +219,8 @@ def deprecate(
 ) -> None:
     """Advise against a version: its name alone no longer means it, and who names it may run it."""
     client = client_for(data_folder(data), token)
-    found = client.package(reference)
-    version = _one_version(reference, found)
-    after = client.deprecate_package(found, version.version, why)
+    found = client.upload(SharedPackage, reference)
+    after = client.deprecate(found, one_version(reference, found), why)
     if as_json:
         print_json(after)
         return
@@ -314,9 +237,9 @@ def download(
 ) -> None:
     """Download a version's archive; without @VERSION the newest."""
     client = client_for(data_folder(data), token)
-    found = client.package(reference)
-    wanted = [one for one in found.versions if one.version == found.newest]
-    version = _one_version(reference, found) if names_version(reference) else wanted[0]
+    found = client.upload(SharedPackage, reference)
+    chosen = one_version(reference, found) if names_version(reference) else found.newest
+    version = next(one for one in found.versions if one.version == chosen)
     client.download_package(version, to)
     if as_json:
         print_json({"file": str(to), "package": found.reference, "version": version})
@@ -324,31 +247,39 @@ def download(
     PlainConsole().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
 
 
-def rm(
-    reference: Reference,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Delete your package, or with @VERSION one version; what runs by now goes on."""
-    client = client_for(data_folder(data), token)
-    found = client.package(reference)
-    version = _one_version(reference, found).version if names_version(reference) else ""
-    what = confirm_deletion(found.name, version, yes=yes)
-    client.delete_package(found, version)
-    tell_deleted(found, version, what, as_json=as_json)
-
-
 def packed(folder: Path) -> bytes:
     """Pack a package's folder; raise ArgumentError for one that is no package."""
     return _refusing(lambda: pack(folder).data)
 
 
-def _one_version(reference: str, found: SharedPackage) -> PackageVersion:
-    if not names_version(reference) or len(found.versions) != 1:
-        raise ArgumentError(
-            f"{reference!r} names no version.",
-            f"Write {found.name}@VERSION; `swathmill package show {found.name}` lists them.",
+def _row(one: SharedPackage) -> Cells:
+    seen = "everyone" if one.source != "uploaded" else SEEN_BY.get(one.visibility, "")
+    first = one.description.partition(". ")[0]
+    return one.reference, one.newest or "all deprecated", seen, escape(first)
+
+
+def _version_rows(found: SharedPackage) -> Sequence[Cells]:
+    return [
+        (
+            one.version,
+            f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else "",
+            size_text(one.size),
+            one.digest[:16],
+            f"deprecated: {one.deprecated}" if one.deprecated else "",
         )
-    return found.versions[0]
+        for one in found.versions
+    ]
+
+
+_SHARED = UploadCommands(
+    kind=SharedPackage,
+    word="package",
+    use="run",
+    sharing="Who sees it, may run and download it.",
+    goes_on="what runs by now goes on",
+    heads=("package", "version", "seen by", "what it computes"),
+    row=_row,
+    about=lambda found: found.description,
+    version_heads=("version", "pushed", "size", "SHA-256", ""),
+    version_rows=_version_rows,
+)

@@ -1,15 +1,16 @@
 """Commands about rasters of one's own: upload, list, show, share, take up, delete."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Column
 
 from portal.serving.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import RasterVersion
+from swathmill.client import RasterVersion, SharedRaster
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
@@ -17,17 +18,14 @@ from swathmill.commands.shared.options import (
     data_folder,
     print_json,
 )
-from swathmill.commands.shared.sharing import (
+from swathmill.commands.shared.uploads import (
     SEEN_BY,
-    Reference,
+    Cells,
+    UploadCommands,
     Visibility,
-    confirm_deletion,
-    names_version,
-    tell_deleted,
-    tell_link,
-    tell_seen,
+    add_upload_commands,
+    tell_pushed,
 )
-from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 
 
@@ -39,11 +37,7 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
     )
     group.command()(push)
-    group.command("list")(list_rasters)
-    group.command()(show)
-    group.command()(share)
-    group.command("open")(open_link)
-    group.command()(rm)
+    add_upload_commands(group, _SHARED)
     app.add_typer(group, name="raster")
 
 
@@ -104,107 +98,18 @@ def push(
     client = client_for(data_folder(data), token)
     pushed = client.push_raster(paths, {key: text for key, text in said.items() if text})
     if visibility is not None:
-        pushed = client.share_raster(pushed, visibility.value)
+        pushed = client.share(pushed, visibility.value)
     if as_json:
         print_json(pushed)
         return
     newest = next(one for one in pushed.versions if one.version == pushed.newest)
-    PlainConsole().print(
-        f"{pushed.owner}/{pushed.name}@{newest.version}  {newest.digest}", markup=False
-    )
-    PlainConsole().print(f"{_grid(newest)}; {_dates(newest)}", markup=False)
     first = newest.layers[0]["name"]
     use = "" if newest.dates else ", use: static"
-    PlainConsole().print(
+    tell_pushed(
+        pushed,
+        f"{_grid(newest)}; {_dates(newest)}",
         f'In a request: products: [{{name: "{pushed.reference}", layers: [{first}]{use}}}]',
-        markup=False,
     )
-    tell_link(pushed)
-
-
-def list_rasters(
-    as_json: JsonOption = False, data: DataOption = None, token: TokenOption = None
-) -> None:
-    """List the rasters that you may name."""
-    found = client_for(data_folder(data), token).rasters()
-    if as_json:
-        print_json(found)
-        return
-    table = Table("raster", "version", "seen by", "layers", box=None)
-    for one in found:
-        table.add_row(
-            one.reference, one.newest, SEEN_BY.get(one.visibility, ""), escape(one.layers)
-        )
-    PlainConsole().print(table)
-
-
-def show(
-    reference: Reference,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Show a raster and its versions."""
-    found = client_for(data_folder(data), token).raster(reference)
-    if as_json:
-        print_json(found)
-        return
-    PlainConsole().print(f"{found.owner}/{found.name}: {found.reference}", markup=False)
-    tell_seen(found)
-    digest = Column("SHA-256", min_width=16)  # it is there to be copied: whole
-    table = Table("version", "pushed", "size", digest, "grid", "dates", "layers", box=None)
-    for one in found.versions:
-        pushed = f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else ""
-        layers = ", ".join(f"{layer['name']} {layer['units']}".strip() for layer in one.layers)
-        cells = (one.version, pushed, size_text(one.size), one.digest[:16], _grid(one), _dates(one))
-        table.add_row(*cells, escape(layers))
-    PlainConsole().print(table)
-
-
-def share(
-    reference: Reference,
-    visibility: Annotated[
-        Visibility, typer.Option("--with", help="Who sees it, and may name it in requests.")
-    ],
-    renew: Annotated[bool, typer.Option(help="Make a new link, and end the old one.")] = False,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Say who sees your raster; print its link, if it has one."""
-    client = client_for(data_folder(data), token)
-    shared = client.share_raster(client.raster(reference), visibility.value, renew=renew)
-    (print_json if as_json else tell_seen)(shared)
-
-
-def open_link(
-    link: Annotated[str, typer.Argument(help="The link that its owner gave you.")],
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Take up a raster that somebody shares by a link; print what a request names."""
-    opened = client_for(data_folder(data), token).open_raster(link)
-    if as_json:
-        print_json(opened)
-        return
-    PlainConsole().print(opened.reference, markup=False)
-
-
-def rm(
-    reference: Reference,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Delete your raster, or with @VERSION one version; requests that use it by now go on."""
-    client = client_for(data_folder(data), token)
-    found = client.raster(reference)
-    version = found.versions[0].version if names_version(reference) else ""
-    what = confirm_deletion(found.name, version, yes=yes)
-    client.delete_raster(found, version)
-    tell_deleted(found, version, what, as_json=as_json)
 
 
 def _name_of(file: str) -> str:
@@ -224,3 +129,45 @@ def _dates(version: RasterVersion) -> str:
     if len(version.dates) == 1:
         return str(version.dates[0])
     return f"{len(version.dates):,} dates, {version.dates[0]} to {version.dates[-1]}"
+
+
+def _version_rows(found: SharedRaster) -> Sequence[Cells]:
+    return [
+        (
+            one.version,
+            f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else "",
+            size_text(one.size),
+            one.digest[:16],
+            _grid(one),
+            _dates(one),
+            escape(", ".join(f"{layer['name']} {layer['units']}".strip() for layer in one.layers)),
+        )
+        for one in found.versions
+    ]
+
+
+_SHARED = UploadCommands(
+    kind=SharedRaster,
+    word="raster",
+    use="name",
+    sharing="Who sees it, and may name it in requests.",
+    goes_on="requests that use it by now go on",
+    heads=("raster", "version", "seen by", "layers"),
+    row=lambda one: (
+        one.reference,
+        one.newest,
+        SEEN_BY.get(one.visibility, ""),
+        escape(one.layers),
+    ),
+    about=lambda found: found.reference,
+    version_heads=(
+        "version",
+        "pushed",
+        "size",
+        Column("SHA-256", min_width=16),  # it is there to be copied: whole
+        "grid",
+        "dates",
+        "layers",
+    ),
+    version_rows=_version_rows,
+)
