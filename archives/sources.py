@@ -15,6 +15,7 @@ from archives.errors import (
     UnlikeRecordError,
     soonest,
 )
+from archives.fetch.parts import InParts
 from archives.kinds.coverage import Coverage, Covering, joined
 from archives.model import (
     Archive,
@@ -78,6 +79,14 @@ class Near(Protocol):
 
     def path_of(self, record: GranuleRecord) -> Path | None:
         """Return the granule's file; None if it is not on this machine."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A source that may read parts of its granules."""
+
+    def in_parts(self, record: GranuleRecord) -> InParts | None:
+        """Return the granule's file, of which parts can be read; None where that saves nothing."""
 
 
 @runtime_checkable
@@ -163,6 +172,13 @@ class Sources:
             if isinstance(source, Near) and source.name == record.source
         )
         return next((path for path in found if path is not None), None)
+
+    def in_parts(self, record: GranuleRecord) -> InParts | None:
+        """Return a granule's file by the source that listed it; None if that reads no parts."""
+        for source in self.chain(record.product):
+            if isinstance(source, Divisible) and source.name == record.source:
+                return source.in_parts(record)
+        return None
 
     def coverage(self) -> list[Coverage] | None:
         """List all that the sources hold that are there; None if one cannot list itself."""

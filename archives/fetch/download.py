@@ -6,15 +6,11 @@ and S3 refuse a request with two kinds of permission). After a cut the first add
 with Range and If-Range (RFC 9110, 13.1.5 and 14.2), because a signed address may have expired.
 """
 
-import re
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -29,26 +25,26 @@ from archives.errors import (
     soonest,
 )
 from archives.fetch.answers import answer_error, bare_url, followed, see_granule
-from archives.fetch.http import http_client, named_errors, redirected
+from archives.fetch.http import (
+    AS_STORED,
+    CONTENT_RANGE,
+    HOPS,
+    Credentials,
+    Manners,
+    announced_length,
+    http_client,
+    redirection,
+    some_text,
+    validator_of,
+)
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import DownloadOrigin, Partial, check_room
+from archives.fetch.parts import AddressInParts
 from archives.fetch.timing import Timing
 from archives.model import Fetched, Progress
 
-_HOPS = 10
 _RESUMES = 20
-_BODY = 64 * 1024  # bytes read from the body of an error
 _LEAST = 1024  # bytes per second; a slower transfer during the stall time is a stall
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)$")
-_AS_STORED = {"Accept-Encoding": "identity"}
-
-
-class Credentials(Protocol):
-    """Chooses the headers that are sent to each address."""
-
-    def headers(self, url: str) -> Mapping[str, str]:
-        """Return the headers that permit a request to this URL; empty for an unknown host."""
-        ...
 
 
 class _AgainError(Exception):
@@ -78,11 +74,13 @@ class Downloader:
         context: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._credentials = credentials
-        self._limits = limits
-        self._timing = timing or Timing()
-        self._context = context
-        self._sleep = sleep
+        self._manners = Manners(
+            credentials=credentials,
+            limits=limits,
+            timing=timing or Timing(),
+            context=context,
+            sleep=sleep,
+        )
 
     def get(
         self,
@@ -122,13 +120,17 @@ class Downloader:
             raise NotPublishedError(f"{to.name} has no address to be fetched from")
         raise soonest(errors)
 
+    def in_parts(self, url: str, size: int) -> AddressInParts:
+        """Return a file of which parts can be read, from one address; `size` as in `get`."""
+        return AddressInParts(url, size, self._manners)
+
     def _fetch(self, wanted: _Wanted, partial: Partial) -> None:
         """Request the file, and request the rest after each cut as long as bytes arrive."""
         followed(wanted.url, "")  # raises for an invalid address
         if partial.origin is not None and partial.origin.url != bare_url(wanted.url):
             partial.clear()
         whole, signed = False, False
-        with http_client(self._timing, self._context, **_AS_STORED) as asking:
+        with http_client(self._manners.timing, self._manners.context, **AS_STORED) as asking:
             for left in reversed(range(_RESUMES)):
                 before = partial.length
                 try:
@@ -148,7 +150,7 @@ class Downloader:
                 except (ConnectionFailedError, ArchiveTimeoutError):
                     if partial.length <= before or not left:
                         raise
-                    self._sleep(self._timing.pause)
+                    self._manners.sleep(self._manners.timing.pause)
         raise DownloadFailedError(f"{bare_url(wanted.url)} was cut {_RESUMES} times; try later")
 
     def _ask(self, client: httpx.Client, wanted: _Wanted, partial: Partial) -> None:
@@ -164,9 +166,9 @@ class Downloader:
             partial.clear()
         ranges = _range_headers(partial)
         url = wanted.url
-        for _ in range(_HOPS):
-            with self._answer(client, url, ranges) as answer:
-                to = _redirection(answer, url)
+        for _ in range(HOPS):
+            with self._manners.answer(client, url, ranges) as answer:
+                to = redirection(answer, url)
                 if to is None:
                     try:
                         self._take(answer, url, wanted, partial)
@@ -176,26 +178,14 @@ class Downloader:
                         raise _ExpiredError from error
                     return
             url = to
-        raise DownloadFailedError(f"{bare_url(wanted.url)} redirects more than {_HOPS} times")
-
-    @contextmanager
-    def _answer(
-        self, client: httpx.Client, url: str, ranges: Mapping[str, str]
-    ) -> Iterator[httpx.Response]:
-        headers = {**self._credentials.headers(url), **ranges}
-        with (
-            self._limits.place(urlsplit(url).netloc.rpartition("@")[2]),
-            named_errors(bare_url(url), self._timing),
-            client.stream("GET", url, headers=headers) as answer,
-        ):
-            yield answer
+        raise DownloadFailedError(f"{bare_url(wanted.url)} redirects more than {HOPS} times")
 
     def _take(self, answer: httpx.Response, url: str, wanted: _Wanted, partial: Partial) -> None:
         """Judge an answer that is not a redirect, and keep its bytes."""
         if answer.status_code == 416 and partial.length:
             raise _AgainError
         if answer.status_code not in (200, 206):
-            body = _some_text(answer)
+            body = some_text(answer)
             raise answer_error(answer.status_code, url, answer.headers, body, now=time.time())
         if answer.headers.get("content-encoding", "identity") != "identity":
             raise DownloadFailedError(f"{bare_url(url)} compressed the file without being asked to")
@@ -204,12 +194,14 @@ class Downloader:
             total = _check_range(answer, partial)
         else:
             pieces = see_granule(pieces, partial.to.name, bare_url(url))
-            total = _length(answer)
+            total = announced_length(answer)
         _compare_sizes(total, wanted.size, bare_url(url))
         total = total or wanted.size
         if answer.status_code == 200:
             partial.begin(
-                DownloadOrigin(url=bare_url(wanted.url), validator=_validator(answer), total=total)
+                DownloadOrigin(
+                    url=bare_url(wanted.url), validator=validator_of(answer), total=total
+                )
             )
         check_room(partial.to.parent, total - partial.length)
         self._keep(pieces, total, wanted, partial)
@@ -230,7 +222,7 @@ class Downloader:
 
     def _paced(self, pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
         """Pass on the pieces as long as they do not arrive too slowly."""
-        stall = self._timing.stall
+        stall = self._manners.timing.stall
         since, got = time.monotonic(), 0
         for piece in pieces:
             got += len(piece)
@@ -248,17 +240,9 @@ def _range_headers(partial: Partial) -> dict[str, str]:
     return {"Range": f"bytes={partial.length}-", "If-Range": partial.origin.validator}
 
 
-def _redirection(answer: httpx.Response, url: str) -> str | None:
-    """Return where an answer redirects to; None if it does not."""
-    location = str(answer.headers.get("location", ""))
-    if answer.status_code not in (301, 302, 303, 307, 308) or not location:
-        return None
-    return redirected(url, location)
-
-
 def _check_range(answer: httpx.Response, partial: Partial) -> int:
     """Return the file's total bytes from an answer that continues `partial` (0: unknown)."""
-    match = _CONTENT_RANGE.match(answer.headers.get("content-range", ""))
+    match = CONTENT_RANGE.match(answer.headers.get("content-range", ""))
     if match is None or int(match[1]) != partial.length or partial.origin is None:
         raise _AgainError
     # Some servers support Range but not If-Range, so compare what they say about the file.
@@ -270,30 +254,8 @@ def _check_range(answer: httpx.Response, partial: Partial) -> int:
     return total
 
 
-def _length(answer: httpx.Response) -> int:
-    text = str(answer.headers.get("content-length", ""))
-    return int(text) if text.isdecimal() else 0
-
-
-def _validator(answer: httpx.Response) -> str:
-    """Return what later proves that the file is unchanged: a strong ETag, or its date."""
-    tag = str(answer.headers.get("etag", ""))
-    if tag.startswith('"'):
-        return tag
-    return str(answer.headers.get("last-modified", ""))
-
-
 def _compare_sizes(total: int, size: int, where: str) -> None:
     if total and size and total != size:
         raise UnlikeRecordError(
             f"{where} announces {total} bytes, the catalogue says {size}: one is out of date"
         )
-
-
-def _some_text(answer: httpx.Response) -> str:
-    body = b""
-    for piece in answer.iter_raw():
-        body += piece
-        if len(body) >= _BODY:
-            break
-    return body[:_BODY].decode("utf-8", "replace")

@@ -4,7 +4,8 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
@@ -17,8 +18,10 @@ from archives.errors import (
     NotPublishedError,
     ServerBusyError,
     SourcesSettingError,
+    UnlikeRecordError,
 )
 from archives.fetch.answers import bare_url
+from archives.fetch.parts import InParts, Range
 from archives.formats.checksums import read_chunks
 from archives.formats.sidecar import MAX_BYTES, Sidecar, parse_sidecar, read_sidecar
 from modis.formats import GRANULE_SUFFIXES
@@ -27,6 +30,7 @@ Stamp = tuple[int, int, str]
 """A file's size in bytes, a number that changes with its content, and both of its sidecar."""
 
 _BLOCK = 1 << 22
+_AT_ONCE = 4  # parts of a file that are read at once
 
 
 class Files(Protocol):
@@ -57,6 +61,9 @@ class Files(Protocol):
 
     def chunks(self, file: str) -> Iterator[bytes]:
         """Yield a file's bytes; raise NotPublishedError at once if it does not exist."""
+
+    def in_parts(self, file: str, size: int) -> InParts | None:
+        """Return a file of `size` bytes of which parts can be read; None if it lies here."""
 
 
 class LocalFiles:
@@ -122,6 +129,11 @@ class LocalFiles:
         if not source.is_relative_to(self._path) or not source.is_file():
             raise _missing(file, self.place)
         return read_chunks(source)
+
+    def in_parts(self, file: str, size: int) -> InParts | None:
+        """Implement `Files.in_parts`."""
+        del file, size
+        return None
 
 
 def _stamp(path: Path, *, beside: bool) -> Stamp | None:
@@ -218,6 +230,15 @@ class RemoteFiles:
             opened = self._system.open(self._path(file), "rb", block_size=_BLOCK)
         return self._read(opened, file)
 
+    def in_parts(self, file: str, size: int) -> InParts:
+        """Implement `Files.in_parts`."""
+        return _FileInParts(self, file, size)
+
+    def part(self, file: str, begin: int, end: int) -> bytes:
+        """Return bytes of a file; raises what `stamp` raises."""
+        with self._named_errors(file):
+            return bytes(self._system.cat_file(self._path(file), begin, end))
+
     def _read(self, opened: IO[bytes], file: str) -> Iterator[bytes]:
         with opened, self._named_errors(file):
             while chunk := opened.read(_BLOCK):
@@ -251,6 +272,32 @@ class RemoteFiles:
             raise ConnectionFailedError(f"{self.place} failed: {error.message}") from error
         except unreachable as error:
             raise ConnectionFailedError(f"{self.place} cannot be reached: {error}") from error
+
+
+class _FileInParts:
+    """Implement `InParts` by a file system, which is asked again whether the file is the same."""
+
+    def __init__(self, files: RemoteFiles, file: str, size: int) -> None:
+        self._files = files
+        self._file = file
+        self._size = size
+        self._stamp: Stamp | None = None
+
+    def size(self) -> int:
+        """Return the bytes that the file is listed with."""
+        return self._size
+
+    def read(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Implement `InParts.read`."""
+        self._stamp = self._stamp or self._files.stamp(self._file)
+        if self._stamp is None:
+            raise _missing(self._file, self._files.place)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = list(pool.map(lambda one: self._files.part(self._file, *one), ranges))
+        if self._files.stamp(self._file) != self._stamp or self._stamp[0] != self._size:
+            name = self._file.rpartition("/")[2]
+            raise UnlikeRecordError(f"{name} was replaced while it was read; begin again")
+        return found
 
 
 def _errors_of_s3() -> tuple[type[Exception], ...]:

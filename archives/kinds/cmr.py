@@ -15,6 +15,7 @@ from typing import Any
 from archives.errors import AnswerBrokenError, ArchiveTimeoutError
 from archives.fetch.answers import bare_url
 from archives.fetch.download import Downloader
+from archives.fetch.parts import InParts
 from archives.formats.umm import CmrCollection, beginning, collection_of, record_of
 from archives.kinds.web import Answer, Web
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_by_day
@@ -146,6 +147,10 @@ class CmrArchive:
             checksum_type=record.checksum_type,
             progress=progress,
         )
+
+    def in_parts(self, record: GranuleRecord) -> InParts:
+        """Return the granule's file, of which parts can be read."""
+        return self._downloader.in_parts(record.url, record.size)
 
     def _known(self, product: str) -> tuple[CmrCollection, ...]:
         if product not in self._collections:

@@ -19,6 +19,7 @@ from typing import Protocol
 from archives.errors import IndexUnusableError, UnlikeRecordError
 from archives.fetch.files import Files, LocalFiles
 from archives.fetch.partial import check_room
+from archives.fetch.parts import InParts
 from archives.formats.checksums import digest, same_checksum
 from archives.formats.granule_file import check_granule_file
 from archives.formats.overlooked import overlooked
@@ -334,6 +335,10 @@ class FolderArchive:
         finally:
             partial.unlink(missing_ok=True)
         return Fetched(path=to, size=size)
+
+    def in_parts(self, record: GranuleRecord) -> InParts | None:
+        """Return the granule's file, of which parts can be read; None if it lies here."""
+        return self._files.in_parts(record.url, record.size)
 
     def path_of(self, record: GranuleRecord) -> Path | None:
         """Return the granule's file; None in a folder elsewhere, and if it is gone."""

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from archives.errors import AnswerBrokenError, NotPublishedError
 from archives.fetch.answers import bare_url
 from archives.fetch.download import Downloader
+from archives.fetch.parts import InParts
 from archives.formats.geometa import SwathPlace, geometa_path, read_geometa
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
 from archives.kinds.web import Web
@@ -94,6 +95,10 @@ class LaadsArchive:
             checksum_type=record.checksum_type,
             progress=progress,
         )
+
+    def in_parts(self, record: GranuleRecord) -> InParts:
+        """Return the granule's file, of which parts can be read."""
+        return self._downloader.in_parts(record.url, record.size)
 
     def _folders(self, folder: str) -> list[str]:
         return [item.name for item in self._list(folder) if not item.size]

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from archives.errors import AnswerBrokenError, NotPublishedError
 from archives.fetch.answers import bare_url
 from archives.fetch.download import Downloader
+from archives.fetch.parts import InParts
 from archives.formats.layout import Listed, record_of
 from archives.formats.sidecar import parse_sidecar
 from archives.kinds.web import Web
@@ -92,6 +93,10 @@ class PoolArchive:
             checksum_type=known.checksum_type,
             progress=progress,
         )
+
+    def in_parts(self, record: GranuleRecord) -> InParts:
+        """Return the granule's file, of which parts can be read."""
+        return self._downloader.in_parts(record.url, record.size)
 
     def _described(self, record: GranuleRecord) -> GranuleRecord:
         try:

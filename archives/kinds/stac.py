@@ -21,6 +21,7 @@ from archives.errors import (
 )
 from archives.fetch.answers import bare_url, followed, is_signed
 from archives.fetch.download import Downloader
+from archives.fetch.parts import InParts
 from archives.formats.umm import moment, whole
 from archives.kinds.web import Web
 from archives.model import Fetched, GranuleRecord, Holding, Progress, Ring, newest_editions
@@ -147,6 +148,11 @@ class StacArchive:
                 raise
             return download(signed)
         return download(self._signed(record.url, name))
+
+    def in_parts(self, record: GranuleRecord) -> InParts:
+        """Return the granule's file, of which parts can be read; sign its address if needed."""
+        name = self._name_of(record.product, record.collection)
+        return self._downloader.in_parts(self._signed(record.url, name), record.size)
 
     def _address(self, record: GranuleRecord, name: str) -> str | None:
         """Find a granule's address as the API lists it now, with the signature records lack."""

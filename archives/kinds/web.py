@@ -20,8 +20,7 @@ from archives.errors import (
     TokenRefusedError,
 )
 from archives.fetch.answers import answer_error, bare_url
-from archives.fetch.download import Credentials
-from archives.fetch.http import http_client, named_errors, redirected
+from archives.fetch.http import Credentials, http_client, named_errors, redirected
 from archives.fetch.limits import HostLimits
 from archives.fetch.timing import Timing
 

@@ -189,14 +189,19 @@ def send(request: Request, write: Callable[[bytes], object]) -> None:
     elif start >= len(file.data):
         request.answer(416, Content_Range=f"bytes */{len(file.data)}")
     else:
-        end = len(file.data)
-        span = f"bytes {start}-{end - 1}/{end}"
+        end = _end(request, file)
+        span = f"bytes {start}-{end - 1}/{len(file.data)}"
         request.begin(206, end - start, Content_Range=span, **headers)
-        write(file.data[start:])
+        write(file.data[start:end])
+
+
+def _end(request: Request, file: Served) -> int:
+    last = request.headers.get("Range", "").rpartition("-")[2]
+    return min(int(last) + 1, len(file.data)) if last else len(file.data)
 
 
 def _start(request: Request, file: Served) -> int | None:
-    match = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
+    match = re.fullmatch(r"bytes=(\d+)-\d*", request.headers.get("Range", ""))
     same = request.headers.get("If-Range", file.etag) in (file.etag, file.modified)
     return int(match[1]) if match and same else None
 
