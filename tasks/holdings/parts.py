@@ -1,0 +1,165 @@
+"""Granules of sources, held on this machine as far as they were read.
+
+Readers say which bytes they lack (`reprojection/formats/held.py`); here they are fetched. A granule
+that lies on this machine is read where it is. A small one is fetched whole, since its structure
+takes more calls than its values; so is one whose structure is scattered, and one whose source sends
+no parts.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from archives.errors import UnlikeRecordError
+from archives.fetch.parts import InParts, WholeOnlyError
+from archives.model import GranuleRecord
+from archives.sources import Sources
+from processes.locks import locked
+from reprojection.formats.held import NotHeldError, completed, joined, keep
+
+T = TypeVar("T")
+
+WHOLE_BYTES = 4_000_000
+"""A granule of at most this size is fetched whole."""
+
+MOST_ROUNDS = 24
+"""Calls after which a granule is fetched whole: where its structure is scattered."""
+
+_HEAD = 1 << 16
+_GAP = 1 << 14  # bytes between two parts that are fetched with them
+
+
+@dataclass
+class Traffic:
+    """What was fetched: bytes, parts, and granules that were fetched whole."""
+
+    bytes: int = 0
+    parts: int = 0
+    whole: int = 0
+
+
+@dataclass
+class PartsFolder:
+    """A folder of granules of sources; those fetched from longest ago go, beyond `most` bytes.
+
+    Several processes may share it.
+    """
+
+    sources: Sources
+    folder: Path
+    most: int
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def read(self, records: Sequence[GranuleRecord], work: Callable[[Sequence[Path]], T]) -> T:
+        """Do some work on the files of granules, which may be held in part.
+
+        Args:
+            records: The granules.
+            work: Reads them, in their order. It is begun again after each fetch.
+
+        Raises:
+            ArchiveError: a granule cannot be fetched, or was replaced.
+            OSError: ENOSPC.
+        """
+        reading = _Reading(self, {self.path_of(record): record for record in records})
+        return completed(lambda: work(list(reading.records)), reading.fetch)
+
+    def path_of(self, record: GranuleRecord) -> Path:
+        """Return a granule's file: its own on this machine, else one of this folder."""
+        near = self.sources.path_of(record)
+        if near is not None:
+            return near
+        said = repr((record.source, record.url, record.size, record.checksum)).encode()
+        path = self.folder / hashlib.sha256(said).hexdigest()[:20] / record.name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._begin(record, path)
+        return path
+
+    def _begin(self, record: GranuleRecord, path: Path) -> None:
+        parts = self.sources.in_parts(record)
+        try:
+            size = 0 if parts is None else record.size or parts.size()
+            if parts is None or size <= WHOLE_BYTES:
+                self.fetch_whole(record, path)
+                return
+            head, tail = (0, _HEAD), (size - _HEAD, size)
+            self.keep(path, size, parts, [head, tail])
+        except WholeOnlyError:
+            self.fetch_whole(record, path)
+
+    def fetch_whole(self, record: GranuleRecord, path: Path) -> None:
+        """Fetch a granule, which replaces what is held of it. Raises ArchiveError, OSError."""
+        fetched = self.sources.fetch(record, path)
+        self.traffic.whole += 1
+        self.traffic.bytes += fetched.size
+        self._make_room(path)
+
+    def keep(
+        self, path: Path, size: int, parts: InParts, ranges: Sequence[tuple[int, int]]
+    ) -> None:
+        """Fetch parts of a granule. Raises ArchiveError, OSError."""
+        wanted = joined(ranges, _GAP)
+        try:
+            data = parts.read(wanted)
+        except UnlikeRecordError:
+            shutil.rmtree(path.parent, ignore_errors=True)
+            raise
+        with self._alone():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            keep(path, size, {low: part for (low, _), part in zip(wanted, data, strict=True)})
+        self.traffic.parts += len(wanted)
+        self.traffic.bytes += sum(map(len, data))
+        self._make_room(path)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes and threads from changing what is held meanwhile."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder / ".lock"):
+            yield
+
+    def _make_room(self, used: Path) -> None:
+        found = []
+        for path in self.folder.glob("*/*"):
+            try:
+                about = path.stat()
+            except FileNotFoundError:
+                continue
+            found.append((about.st_mtime_ns, 512 * about.st_blocks, path))
+        held = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if held <= self.most:
+                break
+            if path != used:
+                shutil.rmtree(path.parent, ignore_errors=True)
+                held -= size
+
+
+@dataclass
+class _Reading:
+    """One piece of work on files: how often each was fetched from."""
+
+    folder: PartsFolder
+    records: dict[Path, GranuleRecord]
+    _opened: dict[Path, InParts | None] = field(default_factory=dict)
+    _rounds: dict[Path, int] = field(default_factory=dict)
+
+    def fetch(self, error: NotHeldError) -> None:
+        path = error.path
+        record = self.records[path]
+        if path not in self._opened:
+            self._opened[path] = self.folder.sources.in_parts(record)
+        parts = self._opened[path]
+        self._rounds[path] = self._rounds.get(path, 0) + 1
+        if parts is None or self._rounds[path] > MOST_ROUNDS:
+            self.folder.fetch_whole(record, path)
+            return
+        try:
+            self.folder.keep(path, error.size, parts, error.ranges)
+        except WholeOnlyError:
+            self.folder.fetch_whole(record, path)

@@ -1,0 +1,160 @@
+"""Granules of sources are fetched as far as they are read, and whole where that is less."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from archives.errors import UnlikeRecordError
+from archives.fetch.parts import Range, WholeOnlyError
+from archives.model import Fetched, GranuleRecord
+from modis.collection import Collection
+from reprojection.isolation import ReadingProcess
+from reprojection.read.granule import open_granule
+from reprojection.sample.hdfeos_write import write_granule
+from tasks.holdings import parts
+from tasks.holdings.parts import PartsFolder
+from tests.reprojection.reading_samples import small_tile
+
+LAYER = "Lai_1km"
+
+
+class Elsewhere:
+    """A source of one granule, that counts what it sends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.sent: list[Range] = []
+        self.whole_only = False
+        self.replaced = False
+
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def read(self, ranges: Sequence[Range]) -> list[bytes]:
+        if self.whole_only:
+            raise WholeOnlyError("no parts")
+        if self.replaced:
+            raise UnlikeRecordError("it was replaced")
+        self.sent += ranges
+        data = self.path.read_bytes()
+        return [data[low:high] for low, high in ranges]
+
+    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+        to.write_bytes(self.path.read_bytes())
+        return Fetched(path=to, size=record.size)
+
+
+@pytest.fixture(scope="module")
+def granule(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tile = small_tile(side=600)
+    path = tmp_path_factory.mktemp("archive") / tile.local_name
+    write_granule(path, tile)
+    return path
+
+
+@pytest.fixture
+def source(granule: Path, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    monkeypatch.setattr(parts, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(parts, "_HEAD", 512)
+    return Elsewhere(granule)
+
+
+def folder(source: Elsewhere, place: Path, most: int = 10**9) -> PartsFolder:
+    sources: Any = SimpleNamespace(
+        path_of=lambda _: None, in_parts=lambda _: source, fetch=source.fetch
+    )
+    return PartsFolder(sources, place / "parts", most)
+
+
+def record(path: Path, url: str = "") -> GranuleRecord:
+    day = datetime(2012, 3, 5, tzinfo=UTC)
+    return GranuleRecord(
+        name=path.name, product="MCD15A2", collection=Collection("5"), start=day, end=day,
+        tile=None, boundary=None, production_time="", size=path.stat().st_size, checksum=None,
+        checksum_type=None, url=url or str(path), day_night="", source="there",
+    )  # fmt: skip
+
+
+def corner(path: Path, layer: str) -> tuple[float, int]:
+    """Read a layer in a process that has no network."""
+    with open_granule(path) as found:
+        values = found.read(layer)
+        return float(values.sum()), values.size
+
+
+PROCESS = ReadingProcess()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _reading() -> Iterator[None]:
+    with PROCESS:
+        yield
+
+
+def read(held: PartsFolder, of: GranuleRecord) -> tuple[float, int]:
+    return held.read([of], lambda files: PROCESS.run(corner, files[0], LAYER))
+
+
+def truth(path: Path) -> tuple[float, int]:
+    with open_granule(path) as found:
+        values = found.read(LAYER)
+    return float(np.sum(values)), values.size
+
+
+def test_a_layer_is_read_without_the_others(source: Elsewhere, tmp_path: Path) -> None:
+    held = folder(source, tmp_path)
+    assert read(held, record(source.path)) == truth(source.path)
+    sent = sum(high - low for low, high in source.sent)
+    assert sent < source.size()
+    assert held.traffic.whole == 0
+    before = held.traffic.bytes
+    assert read(held, record(source.path)) == truth(source.path)
+    assert held.traffic.bytes == before  # nothing is fetched twice
+
+
+def test_a_small_granule_is_fetched_whole(
+    source: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "WHOLE_BYTES", 10**9)
+    held = folder(source, tmp_path)
+    assert read(held, record(source.path)) == truth(source.path)
+    assert (held.traffic.whole, held.traffic.parts) == (1, 0)
+
+
+def test_a_source_without_parts_sends_the_granule(source: Elsewhere, tmp_path: Path) -> None:
+    source.whole_only = True
+    held = folder(source, tmp_path)
+    assert read(held, record(source.path)) == truth(source.path)
+    assert held.traffic.whole == 1
+
+
+def test_a_granule_that_takes_many_calls_is_fetched_whole(
+    source: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MOST_ROUNDS", 1)
+    held = folder(source, tmp_path)
+    assert read(held, record(source.path)) == truth(source.path)
+    assert held.traffic.whole == 1
+
+
+def test_of_a_replaced_granule_nothing_is_kept(source: Elsewhere, tmp_path: Path) -> None:
+    held = folder(source, tmp_path)
+    held.path_of(record(source.path))
+    source.replaced = True
+    with pytest.raises(UnlikeRecordError):
+        read(held, record(source.path))
+    assert not list((tmp_path / "parts").glob("*/*"))
+    source.replaced = False
+    assert read(held, record(source.path)) == truth(source.path)
+
+
+def test_what_was_fetched_longest_ago_makes_room(source: Elsewhere, tmp_path: Path) -> None:
+    held = folder(source, tmp_path, most=1)
+    for number in range(3):
+        assert read(held, record(source.path, str(number))) == truth(source.path)
+    assert len(list((tmp_path / "parts").glob("*/*"))) == 1
