@@ -77,3 +77,17 @@ def small_tile(
         product,
         collection,
     )
+
+
+def noisy_tile(side: int = 600) -> GranuleToWrite:
+    """A tile whose values do not compress, so that each layer takes its own bytes."""
+    noise = np.random.default_rng(3)
+    fields = [
+        FieldToWrite(
+            name=name,
+            values=noise.integers(0, 100, (side, side)).astype(np.uint8),
+            dims=("YDim", "XDim"),
+        )
+        for name in ("Lai_1km", "Fpar_1km")
+    ]
+    return small_tile(side=side, fields=fields)

@@ -18,7 +18,7 @@ from reprojection.read.granule import open_granule
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.holdings import parts
 from tasks.holdings.parts import PartsFolder
-from tests.reprojection.reading_samples import small_tile
+from tests.reprojection.reading_samples import noisy_tile
 
 LAYER = "Lai_1km"
 
@@ -51,7 +51,7 @@ class Elsewhere:
 
 @pytest.fixture(scope="module")
 def granule(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tile = small_tile(side=600)
+    tile = noisy_tile()
     path = tmp_path_factory.mktemp("archive") / tile.local_name
     write_granule(path, tile)
     return path
@@ -110,7 +110,7 @@ def test_a_layer_is_read_without_the_others(source: Elsewhere, tmp_path: Path) -
     held = folder(source, tmp_path)
     assert read(held, record(source.path)) == truth(source.path)
     sent = sum(high - low for low, high in source.sent)
-    assert sent < source.size()
+    assert sent < 0.7 * source.size()
     assert held.traffic.whole == 0
     before = held.traffic.bytes
     assert read(held, record(source.path)) == truth(source.path)
