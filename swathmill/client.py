@@ -1,6 +1,5 @@
 """A client of the portal's HTTP API, for the commands about requests."""
 
-import datetime as dt
 import hashlib
 import json
 import os
@@ -17,12 +16,21 @@ from typing import IO, ClassVar, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from archives.fetch.proxies import ProxiedTransport
 from reprojection.files import AnyPath, as_paths
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
+from tasks.answers.answer import Answer
+from tasks.answers.requests import FailureAnswer, PhaseAnswer, PreparationAnswer, RequestAnswer
+from tasks.answers.results import GapAnswer, MissingAnswer, ResultAnswer
+from tasks.answers.uploads import (
+    PackageFields,
+    PackageVersionFields,
+    RasterFields,
+    RasterVersionFields,
+)
 from tasks.bag.model import RequestState
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
 from tasks.request.document import Request, load_request, parse_request
@@ -44,100 +52,18 @@ UNREACHABLE_SECONDS = 120.0
 _FETCH_AGAIN = "Fetch it again: swathmill results."
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+PhaseProgress = PhaseAnswer
+Preparation = PreparationAnswer
+Failure = FailureAnswer
+Gap = GapAnswer
+Missing = MissingAnswer
+ResultFile = ResultAnswer
 
 
-class PhaseProgress(_Answer):
-    """The tasks of one phase, counted by state.
-
-    `done` includes `reused`: tasks whose artifact existed already. `cancelled` counts the tasks
-    that were unfinished when the request was cancelled or failed.
-    """
-
-    total: int = 0
-    done: int = 0
-    failed: int = 0
-    running: int = 0
-    reused: int = 0
-    cancelled: int = 0
-
-    @property
-    def left(self) -> int:
-        """Number of tasks that have neither ended nor been cancelled."""
-        return self.total - self.done - self.failed - self.cancelled
-
-
-class Preparation(_Answer):
-    """How far a request is before its tasks run: days searched, then tasks written."""
-
-    done: int
-    total: int
-    unit: str
-
-    @property
-    def text(self) -> str:
-        """Say it in words: "12 of 366 days"."""
-        return f"{self.done:,} of {self.total:,} {self.unit}"
-
-
-class Failure(_Answer):
-    """A task of a request that failed, with its category."""
-
-    key: str = ""
-    phase: str = ""
-    name: str = ""
-    output: str = ""
-    category: str = ""
-    message: str = ""
-    cause: str = ""
-    remedy: str = ""
-    attempts_url: str = ""
-
-
-class Gap(_Answer):
-    """Something a request asked for and cannot get, and why; `affects` holds paths of results."""
-
-    what: str = ""
-    why: str = ""
-    affects: tuple[str, ...] = ()
-
-
-class Missing(_Answer):
-    """An expected input that a result was made without."""
-
-    what: str
-    why: str
-
-
-class RequestStatus(_Answer):
+class RequestStatus(RequestAnswer):
     """The state of one request, with its first gaps and failures."""
 
-    id: str
-    title: str = ""
-    owner: str = ""
     state: RequestState
-    paused: bool = False
-    submitted: dt.datetime | None = None
-    ended: dt.datetime | None = None
-    message: str = ""
-    preparation: Preparation | None = None
-    phases: dict[str, PhaseProgress] = Field(default_factory=dict)
-    outputs: int = 0
-    delivered: int = 0
-    gap_count: int = 0
-    gaps: tuple[Gap, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    package: str = ""
-    package_digest: str = ""
-    retry_of: str = ""
-    retried_as: str = ""
-    labels: tuple[str, ...] = ()
-    group: str = ""
-    standing: int = 0
-    continues: str = ""
-    continued_as: str = ""
-    url: str = ""
     etag: str = Field("", exclude=True)
 
     @property
@@ -146,21 +72,7 @@ class RequestStatus(_Answer):
         return self.state.text(paused=self.paused)
 
 
-class ResultFile(_Answer):
-    """One file of a request's results; `completeness` is the share of its expected inputs."""
-
-    name: str
-    size: int
-    sha256: str
-    url: str
-    blob: str = ""  # its place in storage
-    completeness: float = 1.0
-    missing: tuple[Missing, ...] = ()
-    missing_count: int = 0
-    valid_share: float | None = None  # share of a raster's pixels with a value
-
-
-class _Copied(_Answer):
+class _Copied(Answer):
     """What one call has copied, and where the next goes on."""
 
     copied: int
@@ -168,77 +80,27 @@ class _Copied(_Answer):
     after: str
 
 
-class PackageVersion(_Answer):
-    """A version of a package; `deprecated` says why it should not be used, "": it may be.
-
-    `dependencies` are the Python packages that were resolved for it, `NAME==VERSION`.
-    """
-
-    version: str
-    digest: str = ""
-    size: int = 0
-    files: int = 0
-    pushed: dt.datetime | None = None
-    deprecated: str = ""
-    dependencies: tuple[str, ...] = ()
-    manifest: Mapping[str, JsonValue] = Field(default_factory=dict)
-    archive_url: str = ""
+class PackageVersion(PackageVersionFields[Mapping[str, JsonValue]]):
+    """A version of a package."""
 
 
-class SharedPackage(_Answer):
+class SharedPackage(PackageFields[PackageVersion]):
     """A package that one may run. `reference` is what a request names."""
 
     place: ClassVar = "packages"
 
-    id: str
-    reference: str
-    owner: str
-    name: str
-    description: str = ""
-    source: str = "uploaded"
-    visibility: str = "private"
-    newest: str = ""
-    link: str = ""
-    url: str = ""
-    versions: tuple[PackageVersion, ...] = ()
 
-
-class RasterVersion(_Answer):
+class RasterVersion(RasterVersionFields[Mapping[str, JsonValue]]):
     """A version of a raster; `dates` is empty where it is of no date."""
 
-    version: str
-    digest: str
-    size: int = 0
-    pushed: dt.datetime | None = None
-    came_from: str = ""
-    layers: tuple[Mapping[str, JsonValue], ...] = ()
-    dates: tuple[dt.date, ...] = ()
-    period: int = 1
-    crs: str = ""
-    transform: tuple[float, ...] = ()
-    width: int = 0
-    height: int = 0
-    bbox: tuple[float, ...] = ()
 
-
-class SharedRaster(_Answer):
+class SharedRaster(RasterFields[RasterVersion]):
     """A raster that one may name. `reference` is what a request names."""
 
     place: ClassVar = "rasters"
 
-    id: str
-    reference: str
-    owner: str
-    name: str
-    visibility: str = "private"
-    newest: str = ""
-    layers: str = ""
-    link: str = ""
-    url: str = ""
-    versions: tuple[RasterVersion, ...] = ()
 
-
-class Problem(_Answer):
+class Problem(Answer):
     """An error from the portal (RFC 9457), with the field and what to do."""
 
     title: str = ""

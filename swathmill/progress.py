@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from swathmill.client import RequestStatus
-from tasks.bag.model import RequestState
+from tasks.bag.model import Phase, RequestState
 
-PHASES = ("collection", "reprojection", "aggregation", "reduction")
+PHASES = tuple(Phase)
 LINE_SECONDS = 5.0
 _RESULTS = "results"
 

@@ -1,16 +1,18 @@
-"""The models of the HTTP API's answers about requests, tasks and attempts."""
+"""The HTTP API's answers about requests, tasks and attempts, made of what is stored."""
 
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Literal, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from portal.results.answers import GapAnswer
 from portal.serving.expected import Expected
 from portal.serving.quantities import moment
 from tasks.accounts.group_table import name_of
+from tasks.answers.answer import Answer
+from tasks.answers.requests import FailureAnswer, PhaseAnswer, PreparationAnswer, RequestAnswer
+from tasks.answers.results import GapAnswer
 from tasks.bag.categories import RULES
 from tasks.bag.model import Attempt, Phase, RunUse, State, Task
 from tasks.bag.task_rows import Interest
@@ -18,142 +20,64 @@ from tasks.requests.plan import named_packages
 from tasks.requests.request_table import RequestRow
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class PhaseAnswer(_Answer):
-    """The tasks of one phase, counted by state.
-
-    `done` includes `reused`: tasks whose artifact existed already. `cancelled` counts the tasks
-    that were unfinished when the request was cancelled or failed.
-    """
-
-    total: int
-    done: int
-    failed: int
-    running: int
-    reused: int
-    cancelled: int = 0
-
-
-class PreparationAnswer(_Answer):
-    """How far a request is before its tasks run.
-
-    It counts days searched while the request is `planning`, tasks written while it is `writing`.
-    """
-
-    done: int
-    total: int
-    unit: Literal["days", "tasks"]
-
-
-class FailureAnswer(_Answer):
-    """A task that failed for good, or a result that could not be made."""
-
-    key: str
-    phase: Phase
-    name: str
-    output: str
-    category: str
-    message: str
-    cause: str
-    remedy: str
-    attempts_url: str
-
-    @classmethod
-    def of(cls, interest: Interest) -> Self:
-        """Describe the failure that an interest records."""
-        rule = RULES[interest.category] if interest.category else None
-        return cls(
-            key=interest.key,
-            phase=interest.phase,
-            name=interest.name,
-            output=interest.output,
-            category=interest.category.value if interest.category else "upstream failed",
-            message=interest.message,
-            cause=rule.cause if rule else "",
-            remedy=rule.remedy if rule else "",
-            attempts_url=f"/api/tasks/{interest.key}",
-        )
-
-
-class RequestAnswer(_Answer):
-    """The state of a request. `outputs` counts the results planned, `delivered` those made."""
-
-    id: str
-    title: str
-    owner: str
-    state: str
-    paused: bool
-    submitted: dt.datetime
-    ended: dt.datetime | None
-    message: str
-    preparation: PreparationAnswer | None = Field(
-        None, description="While it is `planning` or `writing`: how far that is."
+def failure_answer(interest: Interest) -> FailureAnswer:
+    """Describe the failure that an interest records."""
+    rule = RULES[interest.category] if interest.category else None
+    return FailureAnswer(
+        key=interest.key,
+        phase=interest.phase,
+        name=interest.name,
+        output=interest.output,
+        category=interest.category.value if interest.category else "upstream failed",
+        message=interest.message,
+        cause=rule.cause if rule else "",
+        remedy=rule.remedy if rule else "",
+        attempts_url=f"/api/tasks/{interest.key}",
     )
-    phases: dict[Phase, PhaseAnswer]
-    outputs: int
-    delivered: int
-    gap_count: int
-    gaps: tuple[GapAnswer, ...] = ()
-    failures: tuple[FailureAnswer, ...] = ()
-    package: str = Field("", description="The version that its reduction runs: OWNER/NAME@VERSION.")
-    package_digest: str = Field("", description="SHA-256 of that version's archive.")
-    retry_of: str = Field("", description="The ended request that this one tries again.")
-    retried_as: str = Field("", description="The request that tries this one again.")
-    labels: tuple[str, ...] = ()
-    group: str = Field("", description="Name of the group whose members may read it.")
-    standing: int = Field(
-        0, description="Days after which it goes on with new data, at the earliest; 0: never."
+
+
+def request_answer(row: RequestRow, *, failures: tuple[Interest, ...] = ()) -> RequestAnswer:
+    """Build the answer for a request's row; it includes the first gaps."""
+    return RequestAnswer(
+        id=row.id,
+        title=row.title,
+        owner=row.owner,
+        state=row.state.value,
+        paused=row.paused,
+        submitted=moment(row.submitted),
+        ended=moment(row.ended) if row.ended else None,
+        message=row.message,
+        preparation=row.preparation and PreparationAnswer(**asdict(row.preparation)),
+        phases={
+            phase: PhaseAnswer(
+                total=count.total,
+                done=count.done,
+                failed=count.failed,
+                running=count.running,
+                reused=count.reused,
+                cancelled=count.cancelled,
+            )
+            for phase, count in row.phases.items()
+        },
+        outputs=row.outputs,
+        delivered=row.delivered,
+        gap_count=row.gap_count,
+        gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
+        failures=tuple(failure_answer(interest) for interest in failures),
+        package=", ".join(name for name, _ in named_packages(row.package)),
+        package_digest=", ".join(digest for _, digest in named_packages(row.package)),
+        retry_of=row.retry_of,
+        retried_as=row.retried_as,
+        labels=row.labels,
+        group=name_of(row.group),
+        standing=row.standing,
+        continues=row.continues,
+        continued_as=row.continued_as,
+        url=f"/requests/{row.id}",
     )
-    continues: str = Field("", description="The request that this one goes on from.")
-    continued_as: str = Field("", description="The request that goes on from this one.")
-    url: str
-
-    @classmethod
-    def of(cls, row: RequestRow, *, failures: tuple[Interest, ...] = ()) -> Self:
-        """Build the answer for a request's row; it includes the first gaps."""
-        return cls(
-            id=row.id,
-            title=row.title,
-            owner=row.owner,
-            state=row.state.value,
-            paused=row.paused,
-            submitted=moment(row.submitted),
-            ended=moment(row.ended) if row.ended else None,
-            message=row.message,
-            preparation=row.preparation and PreparationAnswer(**asdict(row.preparation)),
-            phases={
-                phase: PhaseAnswer(
-                    total=count.total,
-                    done=count.done,
-                    failed=count.failed,
-                    running=count.running,
-                    reused=count.reused,
-                    cancelled=count.cancelled,
-                )
-                for phase, count in row.phases.items()
-            },
-            outputs=row.outputs,
-            delivered=row.delivered,
-            gap_count=row.gap_count,
-            gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
-            failures=tuple(FailureAnswer.of(interest) for interest in failures),
-            package=", ".join(name for name, _ in named_packages(row.package)),
-            package_digest=", ".join(digest for _, digest in named_packages(row.package)),
-            retry_of=row.retry_of,
-            retried_as=row.retried_as,
-            labels=row.labels,
-            group=name_of(row.group),
-            standing=row.standing,
-            continues=row.continues,
-            continued_as=row.continued_as,
-            url=f"/requests/{row.id}",
-        )
 
 
-class WindowAnswer(_Answer):
+class WindowAnswer(Answer):
     """One window of a step of the reduction."""
 
     step: str
@@ -165,7 +89,7 @@ class WindowAnswer(_Answer):
     last: str = Field("", description="Its last day; of all years that of the last year.")
 
 
-class PreviewAnswer(_Answer):
+class PreviewAnswer(Answer):
     """What a request would take, counted by a dry run. `bytes` is the volume to be fetched."""
 
     id: str
@@ -231,7 +155,7 @@ class PreviewAnswer(_Answer):
         )
 
 
-class AttemptAnswer(_Answer):
+class AttemptAnswer(Answer):
     """One ended execution of a task; durations in seconds, memory in bytes.
 
     `used` is what a package's run has used, beside what it might have used. `reading` is the tier
@@ -275,7 +199,7 @@ class AttemptAnswer(_Answer):
         )
 
 
-class TaskAnswer(_Answer):
+class TaskAnswer(Answer):
     """A task with all its ended attempts."""
 
     key: str

@@ -11,13 +11,12 @@ from starlette.requests import ClientDisconnect
 from portal.description.openapi import REQUEST_BODY
 from portal.requests.answers import (
     AttemptAnswer,
-    FailureAnswer,
     PreviewAnswer,
-    RequestAnswer,
     TaskAnswer,
+    failure_answer,
+    request_answer,
 )
 from portal.requests.state import Requests
-from portal.results.answers import GapAnswer
 from portal.results.result_files import SHORTLY
 from portal.results.results_api import gaps_of
 from portal.results.state import Results
@@ -47,6 +46,8 @@ from portal.submit.submissions import (
 )
 from portal.uploads.state import Uploads
 from tasks.accounts.group_table import GroupTable, NoSuchGroupError
+from tasks.answers.requests import FailureAnswer, RequestAnswer
+from tasks.answers.results import GapAnswer
 from tasks.bag.model import RequestOrder, RequestState, Task
 from tasks.bag.task_keys import is_key
 from tasks.bag.task_rows import Interest
@@ -94,7 +95,7 @@ def submit(
     )
     if not dry_run:
         response.headers["Location"] = f"/api/requests/{row.id}"
-        return RequestAnswer.of(row)
+        return request_answer(row)
     response.status_code = 200
     if not portal.state(Requests).waiting.acquire(blocking=False):  # each wait holds a thread
         raise StillPlanningError(
@@ -135,7 +136,7 @@ def list_requests(
     if not (before or group):
         of = list_of(None if everybody else caller.owner, label="" if everybody else label)
         made_from_list(request, caller, of, limit, found)
-    return [RequestAnswer.of(row) for row in found]
+    return [request_answer(row) for row in found]
 
 
 def listed(
@@ -216,7 +217,7 @@ async def status(
     found: tuple[Interest, ...] = ()
     if failed:
         found = await run_in_threadpool(portal.state(Results).index.failures, portal.runtime, row)
-    return RequestAnswer.of(row, failures=found[:_FAILURES_ON_STATUS])
+    return request_answer(row, failures=found[:_FAILURES_ON_STATUS])
 
 
 async def _standing(portal: Portal, caller: Person, request: str) -> tuple[RequestRow, str]:
@@ -258,25 +259,25 @@ def cancel(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAns
     It stays `cancelling` until its unfinished tasks are withdrawn. Its finished results stay, and
     tasks that other requests want continue. A request that has ended does not change.
     """
-    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.CANCEL))
+    return request_answer(order(portal, caller, request_id, RequestOrder.CANCEL))
 
 
 @router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
 def pause(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Start no new tasks of a request; running tasks will finish."""
-    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.PAUSE))
+    return request_answer(order(portal, caller, request_id, RequestOrder.PAUSE))
 
 
 @router.post("/requests/{request_id}/resume", status_code=202, summary="Resume a request")
 def resume(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Resume a paused request."""
-    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.RESUME))
+    return request_answer(order(portal, caller, request_id, RequestOrder.RESUME))
 
 
 @router.post("/requests/{request_id}/confirm", status_code=202, summary="Confirm a request")
 def confirm(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Start a request that waits for confirmation because it takes so much."""
-    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.CONFIRM))
+    return request_answer(order(portal, caller, request_id, RequestOrder.CONFIRM))
 
 
 @router.post(
@@ -290,7 +291,7 @@ def go_on_mended(request_id: str, caller: Caller, portal: CurrentPortal) -> Requ
     The answer is the new request. It runs the version that the document's reference means now, and
     reuses all that is made already.
     """
-    return RequestAnswer.of(mended(portal, caller, request_id))
+    return request_answer(mended(portal, caller, request_id))
 
 
 def rehearsal_failed(row: RequestRow) -> bool:
@@ -386,7 +387,7 @@ def failures(
         )
     begin = keys.index(after) + 1 if after else 0
     page = part_of_list(portal.settings, request, response, keys, begin, limit)
-    return [FailureAnswer.of(interest) for interest in every[page]]
+    return [failure_answer(interest) for interest in every[page]]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")

@@ -7,13 +7,14 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict
 
 from portal.operations import overview
-from portal.requests.answers import RequestAnswer
+from portal.requests.answers import request_answer
 from portal.serving.access import load_to_change
 from portal.serving.audited import audited, audited_for_others
 from portal.serving.identity import Caller, Operator, operator
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, BeingCancelledError, NotNowError
 from portal.serving.tokens import Person
+from tasks.answers.requests import RequestAnswer
 from tasks.bag.categories import RULES
 from tasks.bag.model import RequestState
 from tasks.requests import retrying
@@ -70,7 +71,7 @@ def retry(
     A running request tries again itself. A request that has ended does not change: the answer is a
     new request with the same document, which reuses the finished tasks and tries all others.
     """
-    return RequestAnswer.of(_retry(portal, caller, request_id, category, task))
+    return request_answer(_retry(portal, caller, request_id, category, task))
 
 
 @api.get(

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from portal.requests.answers import RequestAnswer
+from portal.requests.answers import request_answer
 from portal.serving.access import load_to_change
 from portal.serving.audited import audited_for_others
 from portal.serving.identity import Caller
@@ -21,6 +21,7 @@ from portal.serving.tokens import Person
 from portal.submit.forms import STANDING, labels_in
 from tasks.accounts import reader_links
 from tasks.accounts.group_table import LONGEST_REFERENCE, GroupTable
+from tasks.answers.requests import RequestAnswer
 from tasks.refusal_wording import refusal
 from tasks.request.document import GUIDE, Labels
 from tasks.requests import request_operations
@@ -62,7 +63,7 @@ class LinkAnswer(BaseModel):
 @router.patch("/requests/{request_id}", summary="Change labels, group, or whether it goes on")
 def change(request_id: str, body: Changes, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Change what is said of a request besides its document."""
-    return RequestAnswer.of(changed(portal, caller, request_id, body))
+    return request_answer(changed(portal, caller, request_id, body))
 
 
 @router.post("/requests/{request_id}/links", status_code=201, summary="Make a link to a request")

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from portal.results.answers import GapAnswer, ManifestAnswer, ResultAnswer
+from portal.results.answers import ManifestAnswer, result_answer
 from portal.results.downloads import manifest_text, send_archive, send_file
 from portal.results.layers import selected
 from portal.results.result_files import SHORTLY, ResultFile
@@ -19,6 +19,7 @@ from portal.serving.identity import Reader
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.repeated_calls import made_from_row
+from tasks.answers.results import GapAnswer, ResultAnswer
 from tasks.requests.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -170,4 +171,4 @@ def gaps_of(portal: Portal, row: RequestRow) -> list[GapAnswer]:
 
 
 def _results(request: str, files: Iterable[ResultFile]) -> list[ResultAnswer]:
-    return [ResultAnswer.of(request, item) for item in files]
+    return [result_answer(request, item) for item in files]

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal
+from typing import Generic
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
 from portal.serving.portal import Portal
 from portal.serving.tokens import Person
+from tasks.answers.uploads import Source, Visibility
 from tasks.uploads import upload_operations
-from tasks.uploads.upload_table import UploadKind, UploadRow, UploadTable, Version, Visibility
+from tasks.uploads.upload_table import UploadKind, UploadRow, UploadTable, Version
 
-Source = Literal["uploaded", "shipped", "folder"]
 Page = Mapping[str, object]
 
 

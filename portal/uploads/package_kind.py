@@ -1,43 +1,25 @@
 """Packages as a kind of uploads: their answers of the API, and those of the installation."""
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Self
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from portal.serving.portal import Portal
 from portal.serving.quantities import moment
 from portal.serving.tokens import Person
-from portal.uploads.kind import Kind, Source, UploadView
+from portal.uploads.kind import Kind, UploadView
 from portal.uploads.state import Uploads
+from tasks.answers.uploads import PackageFields, PackageVersionFields, Source, Visibility
 from tasks.packages.package_reference import PackageReference
 from tasks.packages.packages import IN_FOLDER, OURS, FoundPackage, Package
 from tasks.uploads.package_operations import PACKAGE_UPLOADS, VersionRow
-from tasks.uploads.upload_table import Visibility, upload_id
+from tasks.uploads.upload_table import upload_id
 
 SOURCES: dict[str, Source] = {OURS: "shipped", IN_FOLDER: "folder"}
 """Owners of packages that nobody has uploaded, and where those come from."""
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class VersionAnswer(_Answer):
+class VersionAnswer(PackageVersionFields[Package]):
     """A version of a package: its manifest, and the digest, bytes and files of its archive."""
-
-    version: str
-    digest: str
-    size: int
-    files: int
-    pushed: dt.datetime | None
-    deprecated: str = Field("", description="Why; empty if it is not.")
-    dependencies: tuple[str, ...] = Field(
-        (), description="The Python packages that were resolved for it, NAME==VERSION."
-    )
-    manifest: Package
-    archive_url: str
 
     @classmethod
     def of(cls, row: VersionRow) -> Self:
@@ -55,20 +37,8 @@ class VersionAnswer(_Answer):
         )
 
 
-class PackageAnswer(_Answer):
+class PackageAnswer(PackageFields[VersionAnswer]):
     """A package. `reference` is what a request names; `link` is told to its owner alone."""
-
-    id: str
-    reference: str
-    owner: str
-    name: str
-    description: str
-    source: Source
-    visibility: Visibility
-    newest: str = Field(description="The version that its name alone means.")
-    link: str = ""
-    versions: tuple[VersionAnswer, ...] = ()
-    url: str
 
     @classmethod
     def of(cls, view: UploadView, versions: Sequence[VersionRow] = ()) -> Self:

@@ -1,10 +1,7 @@
 """Users' rasters as a kind of uploads: their answers of the API, and a version in words."""
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Self
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from portal.serving.portal import Portal
 from portal.serving.quantities import moment
@@ -12,33 +9,16 @@ from portal.serving.tokens import Person
 from portal.uploads.kind import Kind, UploadView
 from portal.uploads.rasters import RasterUpload
 from reprojection.catalogue.user_raster import PREFIX, RasterLayer, UserRaster
+from tasks.answers.uploads import RasterFields, RasterVersionFields
 from tasks.packages.rasters import reference_of
 from tasks.uploads import upload_operations
 from tasks.uploads.raster_operations import RASTER_UPLOADS, RasterVersionRow
 from tasks.uploads.upload_operations import NoSuchUploadError
-from tasks.uploads.upload_table import UploadRow, Visibility
+from tasks.uploads.upload_table import UploadRow
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class RasterVersionAnswer(_Answer):
+class RasterVersionAnswer(RasterVersionFields[RasterLayer]):
     """A version of a raster: what it holds, and the digest and bytes of its file."""
-
-    version: str
-    digest: str
-    size: int
-    pushed: dt.datetime
-    came_from: str = Field(description="The names of its files, or its address.")
-    layers: tuple[RasterLayer, ...]
-    dates: tuple[dt.date, ...] = Field(description="Empty: it is of no date.")
-    period: int = Field(description="The days for which each date stands.")
-    crs: str
-    transform: tuple[float, float, float, float, float, float]
-    width: int
-    height: int
-    bbox: tuple[float, float, float, float]
 
     @classmethod
     def of(cls, row: RasterVersionRow) -> Self:
@@ -61,19 +41,8 @@ class RasterVersionAnswer(_Answer):
         )
 
 
-class RasterAnswer(_Answer):
+class RasterAnswer(RasterFields[RasterVersionAnswer]):
     """A raster. `reference` is what a request names; `link` is told to its owner alone."""
-
-    id: str
-    reference: str
-    owner: str
-    name: str
-    visibility: Visibility
-    newest: str = Field(description="The version that its name alone means.")
-    layers: str = Field(description="The layers of the newest version, separated by commas.")
-    link: str = ""
-    versions: tuple[RasterVersionAnswer, ...] = ()
-    url: str
 
     @classmethod
     def of(cls, view: UploadView, versions: Sequence[RasterVersionRow] = ()) -> Self:

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal
 from portal.uploads.kind import Kind
+from tasks.answers.uploads import Visibility
 from tasks.uploads import upload_operations
-from tasks.uploads.upload_table import Version, Visibility
+from tasks.uploads.upload_table import Version
 
 
 def upload_api(kind: Kind[Version]) -> APIRouter:

@@ -9,8 +9,9 @@ from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.tokens import Person
 from portal.uploads.kind import Kind
+from tasks.answers.uploads import Visibility
 from tasks.uploads import upload_operations
-from tasks.uploads.upload_table import Version, Visibility
+from tasks.uploads.upload_table import Version
 
 _SHARING = (
     (Visibility.PRIVATE, "Me alone"),

@@ -26,7 +26,6 @@ from swathmill.commands.shared.uploads import (
     Cells,
     Reference,
     UploadCommands,
-    Visibility,
     add_upload_commands,
     names_version,
     one_version,
@@ -35,6 +34,7 @@ from swathmill.commands.shared.uploads import (
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.package_kit import Language, checked, write_skeleton
+from tasks.answers.uploads import Visibility
 from tasks.packages.packages import PackageError, pack
 from tasks.service.classify import AttemptError
 

@@ -22,11 +22,11 @@ from swathmill.commands.shared.uploads import (
     SEEN_BY,
     Cells,
     UploadCommands,
-    Visibility,
     add_upload_commands,
     tell_pushed,
 )
 from swathmill.errors import ArgumentError
+from tasks.answers.uploads import Visibility
 
 
 def register(app: typer.Typer) -> None:

@@ -14,6 +14,7 @@ from typing import Generic
 
 import structlog
 
+from tasks.answers.uploads import Visibility
 from tasks.bag.runtime import Runtime
 from tasks.errors import BlobMissingError, StoreError, SwathmillError
 from tasks.packages.package_reference import PackageReference
@@ -30,7 +31,6 @@ from tasks.uploads.upload_table import (
     UploadRow,
     UploadTable,
     Version,
-    Visibility,
     remove_upload,
     remove_version,
     unnamed_row,

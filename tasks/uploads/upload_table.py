@@ -18,10 +18,10 @@ An id is computed from owner and name. A change to an upload is one transaction 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from random import Random
 from typing import Generic, TypeVar
 
+from tasks.answers.uploads import Visibility
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.requests.request_table import RequestRow
@@ -31,14 +31,6 @@ from tasks.storage.codec import Codec, cut
 from tasks.storage.limits import can_be_key
 from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.storage.updates import hashed, prefix_range, write
-
-
-class Visibility(StrEnum):
-    """Who sees an upload, and may use it, besides its owner."""
-
-    PRIVATE = "private"
-    LINK = "link"  # whoever has opened its link, signed in
-    EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, kw_only=True)

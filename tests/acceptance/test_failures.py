@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tasks.bag.model import Phase
 from tasks.request.document import parse_request
 from tests.acceptance.running import LIMIT, Running, started, write_package
 from tests.waiting import until
@@ -101,7 +102,7 @@ def test_a_request_completes_although_its_worker_is_killed(stack: Running, tmp_p
     def under_way() -> bool:
         status = stack.client.status(request)
         assert not status.state.ended, status
-        cells = status.phases.get("reprojection")
+        cells = status.phases.get(Phase.REPROJECTION)
         return cells is not None and cells.done >= 1
 
     until(under_way, LIMIT, "the first cell is done", stack.log)

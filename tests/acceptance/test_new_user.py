@@ -19,7 +19,7 @@ import rasterio
 import yaml
 
 from swathmill.client import RequestStatus
-from tasks.bag.model import RequestState
+from tasks.bag.model import Phase, RequestState
 from tests.acceptance.containers import ENGINE, stack_over
 from tests.acceptance.running import LIMIT, Running, command, started
 from tests.waiting import until
@@ -144,7 +144,7 @@ def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path
         stack.log,
     )
     assert "No module named 'numpie'" in unescape(stack.page(f"/requests/{third}"))
-    assert stack.client.status(third).phases["reduction"].done == 0
+    assert stack.client.status(third).phases[Phase.REDUCTION].done == 0
     edit("4", "import numpie as np", "import numpy as np")
     fourth = stack.client.order(third, "mended").id
     ended(stack, fourth)

@@ -14,6 +14,7 @@ import pytest
 from swathmill.client import RequestStatus
 from swathmill.delivery import read_mail
 from swathmill.stack.folder import DataFolder
+from tasks.bag.model import Phase
 from tasks.request.document import parse_request
 from tests.acceptance.running import LIMIT, Running, started, write_package
 from tests.waiting import until
@@ -107,7 +108,7 @@ def ended(stack: Running, package: str) -> Ended:
 @pytest.mark.proof
 def test_a_package_that_fails_on_import_is_run_a_few_times_and_named(stack: Running) -> None:
     found = ended(stack, "no-snow")
-    runs = found.status.phases["reduction"].total
+    runs = found.status.phases[Phase.REDUCTION].total
     attempts = [attempt for tried in found.runs.values() for attempt in tried]
     assert runs >= 20
     assert 3 <= len(attempts) <= 12, "two slots, and what was on its way to them"
@@ -145,7 +146,7 @@ def test_a_package_that_fails_on_import_is_run_a_few_times_and_named(stack: Runn
 @pytest.mark.proof
 def test_a_package_that_fails_for_some_groups_leaves_the_others(stack: Running) -> None:
     found = ended(stack, "some")
-    runs = found.status.phases["reduction"].total
+    runs = found.status.phases[Phase.REDUCTION].total
     failed = [failure for failure in found.status.failures if failure.phase == "reduction"]
     assert found.status.state.value == "complete with gaps"
     assert len(failed) == runs // DATES * 2

@@ -16,6 +16,7 @@ import pytest
 from rasterio import Affine
 
 from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite, write_granule
+from tasks.bag.model import Phase
 from tasks.request.document import parse_request
 from tests.acceptance.running import Running, started, write_package
 from tests.options.granules import ORBITS, swaths
@@ -290,7 +291,7 @@ def test_runs_files_and_gaps_are_those_of_a_person(
     case = CASES[name]
     status = stack.until_ended(submitted[name])
     assert not status.failures
-    phase = status.phases.get("reduction")
+    phase = status.phases.get(Phase.REDUCTION)
     assert (phase.done if phase else 0, phase.total if phase else 0) == (case.runs, case.runs)
     endings = [file.name.rpartition(".")[2] for file in stack.client.results(submitted[name])]
     counted = {ending: endings.count(ending) for ending in endings if ending != "json"}

@@ -18,6 +18,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.towers import tower_files
+from tasks.bag.model import Phase
 from tests.acceptance.running import Running, started
 from tests.acceptance.test_evapotranspiration import DAYS, EXAMPLE, WITHOUT, plain
 from tests.browser.pages import faultless_page
@@ -122,7 +123,7 @@ def test_the_example_by_the_form_is_that_of_a_plain_computation(
         "daily-et 2012-04-21",
     ]
     # Two days, two windows of 8 days, a month; two rasters of each sum, and no other.
-    assert status.phases["reduction"].done == 2 + 2 + 1
+    assert status.phases[Phase.REDUCTION].done == 2 + 2 + 1
     files = {file.name: file for file in client.results(request)}
     assert len([name for name in files if name.endswith(".tif")]) == 2 * (2 + 1)
     assert "sites/comparison-statistics.csv" in files

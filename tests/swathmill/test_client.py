@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from swathmill.access import local_client
-from swathmill.client import PUSH_SECONDS, RASTER_SECONDS, Client, ResultFile
+from swathmill.client import PUSH_SECONDS, RASTER_SECONDS, Client, PackageVersion, RequestStatus
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError, StackError
 from swathmill.stack.folder import DataFolder
@@ -21,6 +21,7 @@ from tasks.service.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.file_blobs import FileBlobs
 from tests.archives.servers import Served, file_server, redirect
+from tests.swathmill.answered import read_result, read_status, status_json
 
 DOCUMENT = {
     "title": "Leaves",
@@ -30,7 +31,7 @@ DOCUMENT = {
     "grid": {"crs": "EPSG:4326", "resolution": 0.01},
 }
 CONTENT = b"pixels" * 1000
-RESULT = ResultFile(
+RESULT = read_result(
     name="Lai_1km/2012-01-01.tif",
     size=len(CONTENT),
     sha256=hashlib.sha256(CONTENT).hexdigest(),
@@ -74,7 +75,7 @@ def test_submitting_sends_the_document_and_the_token() -> None:
 
     def handler(request: httpx.Request) -> httpx.Response:
         seen.append(request)
-        return httpx.Response(202, json={"id": "r1", "state": "submitted", "owner": "somebody"})
+        return httpx.Response(202, json=status_json(id="r1", state="submitted"))
 
     status = client(handler).submit(parse_request(DOCUMENT))
     assert (status.id, status.state) == ("r1", RequestState.SUBMITTED)
@@ -91,7 +92,7 @@ def test_an_unchanged_status_is_asked_for_by_its_etag_and_waited_for() -> None:
         seen.append(request)
         if "If-None-Match" in request.headers:
             return httpx.Response(304)
-        return httpx.Response(200, json={"id": "r1", "state": "running"}, headers={"ETag": '"7"'})
+        return httpx.Response(200, json=status_json(id="r1"), headers={"ETag": '"7"'})
 
     one = client(handler)
     first = one.status("r1")
@@ -267,3 +268,17 @@ def test_a_download_goes_to_storage_without_the_token_and_only_if_its_certificat
         (asked,) = storage.asked
     assert "authorization" not in asked.headers
     assert (tmp_path / "results" / RESULT.name).read_bytes() == CONTENT
+
+
+def test_what_a_later_portal_says_besides_is_left_out() -> None:
+    assert RequestStatus.model_validate(status_json(later=1)) == read_status()
+    version = {
+        "version": "1",
+        "digest": "",
+        "size": 0,
+        "files": 0,
+        "pushed": None,
+        "manifest": {"later": 1},
+        "archive_url": "",
+    }
+    assert PackageVersion.model_validate({**version, "later": 1}).manifest == {"later": 1}

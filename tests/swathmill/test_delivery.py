@@ -10,6 +10,7 @@ from swathmill.client import Client, RequestStatus, ResultFile
 from swathmill.delivery import ResultFetcher
 from swathmill.errors import ApiError
 from tasks.bag.model import RequestState
+from tests.swathmill.answered import read_result, read_status
 from tests.waiting import until
 
 
@@ -24,8 +25,8 @@ class _Results:
 
     def make(self, *names: str) -> RequestStatus:
         """Add results; return the status that tells of them."""
-        self.made += [ResultFile(name=name, size=1, sha256=name, url="") for name in names]
-        return RequestStatus(
+        self.made += [read_result(name=name, size=1, sha256=name, url="") for name in names]
+        return read_status(
             id="r", state=RequestState.RUNNING, title="", message="", delivered=len(self.made)
         )
 

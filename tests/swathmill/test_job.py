@@ -31,6 +31,7 @@ from tests.portal.scripted import (
 )
 from tests.portal.submissions import DOCUMENT, submitted
 from tests.reprojection.raster_samples import plain
+from tests.swathmill.answered import read_status
 from tests.waiting import run_async
 
 ADA = "ada@example.org"
@@ -245,7 +246,7 @@ def test_rasters_of_windows_are_opened_with_the_bounds_of_the_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, days: tuple[str, str], recurs: bool
 ) -> None:
     windowed(tmp_path, name, days, recurs=recurs)
-    status = RequestStatus(id="r", state=RequestState.COMPLETE)
+    status = read_status(id="r", state=RequestState.COMPLETE)
     job = Job(client=Client(url="https://portal.example"), status=status)
     monkeypatch.setattr(Job, "download", lambda *_, **__: [*tmp_path.glob("*.tif")])
     opened = job.to_xarray()

@@ -2,8 +2,9 @@
 
 import datetime as dt
 
-from swathmill.client import Failure, Gap, Missing, ResultFile
+from swathmill.client import Gap, Missing
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
+from tests.swathmill.answered import read_failure, read_result
 
 RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-09.tif"
 
@@ -18,13 +19,13 @@ def test_four_hundred_gaps_are_one_line_that_names_results() -> None:
 
 
 def test_a_list_that_is_cut_says_how_much_and_where_to_read_it() -> None:
-    run = Failure(key="e2", phase="reduction", name="mean r0c0", category="user code failed")
+    run = read_failure(key="e2", phase="reduction", name="mean r0c0", category="user code failed")
     assert failure_lines([run]) == [
         "failed: mean r0c0: user code failed (what it was given: swathmill inputs e2)"
     ]
-    (line,) = failure_lines([Failure(name="x", output="a/b", category="upstream failed")])
+    (line,) = failure_lines([read_failure(name="x", output="a/b", category="upstream failed")])
     assert line == "failed: a/b: an input could not be made"
-    lines = failure_lines([Failure(name=f"g{n}", category="unknown") for n in range(50)])
+    lines = failure_lines([read_failure(name=f"g{n}", category="unknown") for n in range(50)])
     assert shortened(lines, 50, "there") == lines
     cut = shortened(lines, 40, "http://here/api/requests/x/failures")
     assert len(cut) == 41
@@ -35,16 +36,16 @@ def test_failures_by_one_cause_are_one_line() -> None:
     said = "the QA rule names layer 'x', which MOD13A2.A2018001.h18v04.061.1.hdf does not hold"
     failures = [
         *(
-            Failure(key=f"c{n}", name=f"cell {n}", category="choice refused", message=said)
+            read_failure(key=f"c{n}", name=f"cell {n}", category="choice refused", message=said)
             for n in range(5)
         ),
-        Failure(
+        read_failure(
             key="m",
             output="MOD13A2.061/NDVI",
             category="upstream failed",
             message=f"a cell of 2018-01-01: choice refused: {said}",
         ),
-        Failure(key="g", name="g", category="unknown", message="boom"),
+        read_failure(key="g", name="g", category="unknown", message="boom"),
     ]
     first, second = failure_lines(failures, messages=True)
     assert first == f"failed: cell 0, cell 1, cell 2 and 3 more: choice refused: {said}"
@@ -54,10 +55,10 @@ def test_failures_by_one_cause_are_one_line() -> None:
 
 def test_incomplete_results_are_told_with_their_share() -> None:
     missing = (Missing(what="a", why="not in the archive"),)
-    half = ResultFile(
+    half = read_result(
         name=RASTER, size=1, sha256="0", url="x", completeness=0.5, missing=missing, missing_count=1
     )
-    whole = ResultFile(name=RASTER.replace("09", "17"), size=1, sha256="0", url="y")
+    whole = read_result(name=RASTER.replace("09", "17"), size=1, sha256="0", url="y")
     assert incomplete_lines([half, whole]) == [
         "incomplete: MCD15A2.005/Lai_1km 2012-01-09 (50% of the inputs)"
     ]

@@ -7,10 +7,11 @@ from rich.console import Console
 from swathmill.client import PhaseProgress, Preparation, RequestStatus
 from swathmill.progress import ProgressView
 from tasks.bag.model import RequestState
+from tests.swathmill.answered import read_status
 
 DAYS = Preparation(done=30, total=120, unit="days")
 TASKS = Preparation(done=5, total=50, unit="tasks")
-PHASES = {"collection": PhaseProgress(total=40, done=7)}
+PHASES = {"collection": PhaseProgress(total=40, done=7, failed=0, running=0, reused=0, cancelled=0)}
 
 
 def shown(*states: RequestStatus) -> str:
@@ -27,7 +28,7 @@ def shown(*states: RequestStatus) -> str:
 
 
 def test_each_file_is_named_that_came_on_a_terminal_the_last_one() -> None:
-    running = RequestStatus(id="r", state=RequestState.RUNNING, outputs=4, delivered=1)
+    running = read_status(id="r", state=RequestState.RUNNING, outputs=4, delivered=1)
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
         with ProgressView(console) as view:
@@ -44,10 +45,10 @@ def test_each_file_is_named_that_came_on_a_terminal_the_last_one() -> None:
 
 
 def test_planning_and_writing_each_have_a_bar_until_they_are_over() -> None:
-    submitted = RequestStatus(id="r", state=RequestState.SUBMITTED)
-    planning = RequestStatus(id="r", state=RequestState.PLANNING, preparation=DAYS)
-    writing = RequestStatus(id="r", state=RequestState.WRITING, preparation=TASKS, phases=PHASES)
-    running = RequestStatus(id="r", state=RequestState.RUNNING, phases=PHASES)
+    submitted = read_status(id="r", state=RequestState.SUBMITTED)
+    planning = read_status(id="r", state=RequestState.PLANNING, preparation=DAYS)
+    writing = read_status(id="r", state=RequestState.WRITING, preparation=TASKS, phases=PHASES)
+    running = read_status(id="r", state=RequestState.RUNNING, phases=PHASES)
     assert shown(submitted) == ""
     assert shown(submitted, planning) == "planning 30/120 days"
     assert shown(planning, writing) == "writing 5/50 tasks\ncollection 7/40 "

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tasks.answers.uploads import Visibility
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import RequestRefusedError, StoreError
@@ -19,7 +20,7 @@ from tasks.storage.blobs import PACKAGES
 from tasks.uploads import package_operations, upload_operations
 from tasks.uploads.package_operations import PACKAGE_UPLOADS, ExactPackages, PackagesOf, VersionRow
 from tasks.uploads.upload_operations import NoSuchUploadError, UploadConflictError
-from tasks.uploads.upload_table import UploadRow, Visibility
+from tasks.uploads.upload_table import UploadRow
 from tests.portal.submissions import DOCUMENT
 from tests.tasks.package_files import upload_of
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Generic, TypeVar
 
 import typer
@@ -19,18 +18,11 @@ from swathmill.commands.shared.options import (
 )
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
+from tasks.answers.uploads import Visibility
 
 SEEN_BY = {"private": "you alone", "link": "those with its link", "everyone": "everyone"}
 _U = TypeVar("_U", SharedPackage, SharedRaster)
 Cells = Sequence[str]
-
-
-class Visibility(StrEnum):
-    """Who sees a package or a raster."""
-
-    PRIVATE = "private"
-    LINK = "link"
-    EVERYONE = "everyone"
 
 
 Reference = Annotated[

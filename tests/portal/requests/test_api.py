@@ -533,7 +533,7 @@ def test_the_command_s_client_speaks_to_the_portal(
         manager.tick()
     ended = client.status(status.id)
     assert ended.state == "complete"
-    assert ended.phases["collection"].reused == 1
+    assert ended.phases[Phase.COLLECTION].reused == 1
     files = client.results(status.id)
     assert len(files) == 3
     fetched = client.download(files[0], tmp_path / "out")
