@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from reprojection.errors import ReprojectionError
-from reprojection.grid.crs import MODIS_SINUSOIDAL, to_lonlat
+from reprojection.grid.crs import MODIS_SINUSOIDAL, Crs
 from reprojection.grid.grids import Grid
 from reprojection.inspect.inspect import report
 from reprojection.read.granule import open_granule
@@ -16,7 +16,7 @@ _OPTIONS = (Options(extra_bands=("source", "reason")), Options(qa="best", units=
 
 # What every call's process would else prepare for itself.
 for _crs in (_GRID.crs, MODIS_SINUSOIDAL):
-    to_lonlat(_crs, np.zeros(1), np.zeros(1))
+    Crs.of(_crs).to_lonlat(np.zeros(1), np.zeros(1))
 
 
 def read_everything(path: Path) -> str:

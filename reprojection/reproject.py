@@ -21,7 +21,6 @@ from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.files import AnyPath, as_paths
-from reprojection.grid.crs import operation
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.completeness import WHOLE, Completeness, Missing, of_parts, only_fill
@@ -549,7 +548,7 @@ def _physical(values: Pixels, scale: float, offset: float) -> npt.NDArray[np.flo
 def _provenance(
     places: Sequence[GranuleHeader], grid: Grid, options: Options, method: str
 ) -> Provenance:
-    used = operation(grid.crs)
+    used = grid.system.operation
     starts = [place.start for place in places if place.start > UNDATED]
     ends = [place.end for place in places if place.end is not None]
     return Provenance(

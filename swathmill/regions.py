@@ -5,7 +5,7 @@ from typing import Any
 
 from modis.box import LonLatBox
 from reprojection.errors import GridError
-from reprojection.grid.crs import is_plain_lonlat
+from reprojection.grid.crs import Crs
 
 
 def region_box(region: object) -> LonLatBox:
@@ -22,7 +22,7 @@ def region_box(region: object) -> LonLatBox:
             "with __geo_interface__ (shapely, a GeoDataFrame) in longitude and latitude"
         )
     crs = getattr(region, "crs", None)
-    if crs is not None and not is_plain_lonlat(crs.to_wkt() if hasattr(crs, "to_wkt") else crs):
+    if crs is not None and not Crs.of(getattr(crs, "to_wkt", lambda: crs)()).is_plain_lonlat:
         raise GridError(
             "the region is not in WGS84 longitude and latitude: give region.to_crs('EPSG:4326')"
         )

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from reprojection.grid.crs import parse_crs
 from tasks.request.checks import check_request, request_notes
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest
@@ -51,7 +50,7 @@ def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
     check_request(resolved, limits)
     request, made = resolved.request, resolved.target
     tiles = sorted(region_tiles(request.region), key=lambda tile: (tile.v, tile.h))
-    crs = parse_crs(made.lattice.crs)
+    crs = made.lattice.system.parsed
     largest = max((part.grid for part in made.parts), key=lambda grid: grid.pixels)
     return Estimate(
         width=largest.width,

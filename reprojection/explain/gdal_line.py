@@ -10,7 +10,7 @@ import numpy.typing as npt
 from modis.formats import HDF5_MAGIC
 from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.coordinates import Coordinates, SourceSpace
-from reprojection.grid.crs import from_lonlat, is_modis_sinusoidal, to_lonlat
+from reprojection.grid.crs import Crs
 from reprojection.grid.grids import Grid
 from reprojection.read.granule_layer import GranuleHeader, find_places
 from reprojection.read.raster import Description
@@ -144,7 +144,7 @@ def _notes(
 
 
 def _gdal_crs(text: str) -> str:
-    return _SINUSOIDAL if is_modis_sinusoidal(text) else text
+    return _SINUSOIDAL if Crs.of(text).is_modis_sinusoidal else text
 
 
 def _sources(origins: Sequence[GranuleHeader]) -> tuple[list[list[str]], list[str]]:
@@ -247,7 +247,9 @@ def _cells_of_tile(grid: Grid, tile: Grid) -> tuple[Floats, Floats]:
     """Return rows and columns of the grid's pixels that lie under positions spread over a tile."""
     rows, cols = _cells(tile)
     a, _, c, _, e, f = tile.transform
-    x, y = from_lonlat(grid.crs, *to_lonlat(tile.crs, c + a * (cols + 0.5), f + e * (rows + 0.5)))
+    x, y = grid.system.from_lonlat(
+        *tile.system.to_lonlat(c + a * (cols + 0.5), f + e * (rows + 0.5))
+    )
     a, _, c, _, e, f = grid.transform
     row, col = np.floor((y - f) / e), np.floor((x - c) / a)
     with np.errstate(invalid="ignore"):

@@ -30,7 +30,7 @@ from reprojection.grid.bicubic import (
     bicubic,
 )
 from reprojection.grid.coordinates import PLANS, Coordinates, Numbering, Points
-from reprojection.grid.crs import Floats, from_lonlat, has_seams
+from reprojection.grid.crs import Crs, Floats
 
 _FOURTH_DIFFERENCE = 0.04
 """Limit in source pixels; the cubic's error is 3/128 of it per axis, 0.001 pixels."""
@@ -142,7 +142,7 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
         (np.arange(row + 0.5, row + down), np.arange(col + 0.5, col + across)),
     )
     with np.errstate(invalid="ignore"):
-        smooth, narrow = _is_smooth(nodes, seams=has_seams(grid.crs))
+        smooth, narrow = _is_smooth(nodes, seams=grid.system.has_seams)
     polar = _near_poles(coordinates, row, col, (down, across))
     smooth &= ~polar
     smooth &= _centres_hold(nodes, middles)
@@ -232,7 +232,7 @@ def _four_wide(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _poles(crs: str) -> Points:
     """Find the positions of both poles in a CRS, approached from all sides."""
     lon, lat = np.meshgrid(np.arange(-180.0, 180.0, 15.0), [-90.0, 90.0])
-    x, y = from_lonlat(crs, lon.ravel(), lat.ravel())
+    x, y = Crs.of(crs).from_lonlat(lon.ravel(), lat.ravel())
     finite = np.isfinite(x) & np.isfinite(y)
     return x[finite], y[finite]
 

@@ -21,14 +21,9 @@ from modis.sphere import SPHERE_RADIUS
 from modis.tile import TILE_PIXELS, TILE_SIZE
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
+    Crs,
     Floats,
     Operation,
-    from_lonlat,
-    is_modis_sinusoidal,
-    is_plain_lonlat,
-    operation,
-    parse_crs,
-    to_lonlat,
     wrap_longitude,
 )
 from reprojection.grid.grids import Grid
@@ -58,6 +53,11 @@ class SourceSpace:
     x0: float
     y0: float
 
+    @cached_property
+    def system(self) -> Crs:
+        """The CRS, parsed. Raises GridError for text that names none."""
+        return Crs.of(self.crs)
+
     @classmethod
     def of(cls, grid: Grid) -> "SourceSpace":
         """Make the space that a source grid belongs to; raise GridError for a rotated grid.
@@ -68,7 +68,7 @@ class SourceSpace:
         if not grid.is_upright:
             raise GridError(f"source grid {grid.transform} is rotated; only upright ones are read")
         a, _, c, _, e, f = grid.transform
-        if is_modis_sinusoidal(grid.crs):
+        if grid.system.is_modis_sinusoidal:
             for pixels in (*TILE_PIXELS.values(), 200, 600, 9600):
                 size = TILE_SIZE / pixels
                 if abs(a - size) < 1e-6 * size and abs(e + size) < 1e-6 * size:
@@ -92,7 +92,7 @@ class SourceSpace:
         )
         astray = max(abs(col - round(col)), abs(row - round(row)), stretch)
         same_crs = grid.crs == self.crs or (
-            is_modis_sinusoidal(grid.crs) and is_modis_sinusoidal(self.crs)
+            grid.system.is_modis_sinusoidal and self.system.is_modis_sinusoidal
         )
         if astray > 0.01 or b or d or not same_crs:
             raise GridError(
@@ -103,7 +103,7 @@ class SourceSpace:
 
     def pixels(self, lon: Floats, lat: Floats) -> Points:
         """Compute fractional columns and rows of WGS84 longitudes and latitudes in degrees."""
-        x, y = from_lonlat(self.crs, lon, lat)
+        x, y = self.system.from_lonlat(lon, lat)
         return (x - self.x0) / self.pixel_width, (y - self.y0) / self.pixel_height
 
     def near(self, grid: Grid, columns: Floats) -> Floats:
@@ -111,7 +111,7 @@ class SourceSpace:
 
         A grid of degrees may pass 180: its columns go on there, and longitudes begin at -180.
         """
-        if not parse_crs(self.crs).is_geographic:
+        if not self.system.parsed.is_geographic:
             return columns
         turn = 360.0 / self.pixel_width
         middle = self.offset(grid)[0] + grid.width / 2
@@ -176,14 +176,14 @@ class Coordinates:
     @property
     def operation(self) -> Operation:
         """The operation between the target CRS and EPSG:4326, with its accuracy in metres."""
-        return operation(self.grid.crs)
+        return self.grid.system.operation
 
     def exact(self, rows: Floats, cols: Floats) -> Points:
         """Compute source columns and rows of edge numbers by PROJ, float64; NaN off the domain."""
         x, y = self.numbering.xy(np.asarray(rows, float), np.asarray(cols, float))
         shape = np.broadcast(x, y).shape
-        lon, lat = to_lonlat(
-            self.grid.crs, np.broadcast_to(x, shape).ravel(), np.broadcast_to(y, shape).ravel()
+        lon, lat = self.grid.system.to_lonlat(
+            np.broadcast_to(x, shape).ravel(), np.broadcast_to(y, shape).ravel()
         )
         col, row = self.space.pixels(lon, lat)
         return col.reshape(shape), row.reshape(shape)
@@ -192,7 +192,7 @@ class Coordinates:
     def shares_lattice(self) -> bool:
         """True if the target's pixels are pixels of MODIS tiles, the sources of this space."""
         grid, space = self.grid, self.space
-        if not (is_modis_sinusoidal(space.crs) and is_modis_sinusoidal(grid.crs)):
+        if not (space.system.is_modis_sinusoidal and grid.system.is_modis_sinusoidal):
             return False
         a, _, c, _, e, f = grid.transform
         sides = a / space.pixel_width, e / space.pixel_height
@@ -205,11 +205,11 @@ class Coordinates:
     def is_rowwise(self) -> bool:
         """True if each target row is a straight line along one source row."""
         upright = self.grid.is_upright and self.grid.transform[0] > 0
-        source_round = is_modis_sinusoidal(self.space.crs)
-        lonlat = is_plain_lonlat(self.grid.crs) and (
-            source_round or is_plain_lonlat(self.space.crs)
+        source_round = self.space.system.is_modis_sinusoidal
+        lonlat = self.grid.system.is_plain_lonlat and (
+            source_round or self.space.system.is_plain_lonlat
         )
-        return upright and (lonlat or (source_round and is_modis_sinusoidal(self.grid.crs)))
+        return upright and (lonlat or (source_round and self.grid.system.is_modis_sinusoidal))
 
 
 def exact_coordinates(
@@ -270,7 +270,7 @@ def plan_rows(coordinates: Coordinates, shift: float = 0.5) -> RowPlan:
     width = grid.width + extra
     first = np.zeros(len(rows), np.int64)
     last = np.full(len(rows), width, np.int64)
-    if is_modis_sinusoidal(grid.crs):
+    if grid.system.is_modis_sinusoidal:
         lat = np.degrees(y / SPHERE_RADIUS)
         source_rows = (y - space.y0) / space.pixel_height
         step = np.full(len(rows), a / space.pixel_width)
@@ -305,7 +305,7 @@ def plan_rows(coordinates: Coordinates, shift: float = 0.5) -> RowPlan:
 
 def _lonlat_lines(space: SourceSpace, lat: Floats) -> tuple[Floats, Floats]:
     """Return, for each latitude, source CRS units per degree of longitude and the source row."""
-    if is_modis_sinusoidal(space.crs):
+    if space.system.is_modis_sinusoidal:
         unit = SPHERE_RADIUS * np.radians(1.0) * np.cos(np.radians(lat))
         y = SPHERE_RADIUS * np.radians(lat)
     else:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,11 +15,8 @@ from modis.tile import TILE_PIXELS, TILE_SIZE, Tile
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
+    Crs,
     Floats,
-    check_crs,
-    from_lonlat,
-    parse_crs,
-    to_lonlat,
 )
 from reprojection.grid.sinusoidal import tiles_touching
 
@@ -100,6 +98,11 @@ class Grid:
                 f"the whole at most 2**40 pixels"
             )
 
+    @cached_property
+    def system(self) -> Crs:
+        """The CRS, parsed. Raises GridError for text that names none."""
+        return Crs.of(self.crs)
+
     @property
     def shape(self) -> Shape:
         """Rows and columns, as numpy orders them."""
@@ -162,7 +165,7 @@ class Grid:
         cols = np.concatenate([t, one, 1 - t, zero]) * self.width
         rows = np.concatenate([zero, t, one, 1 - t]) * self.height
         a, b, c, d, e, f = self.transform
-        lon, lat = to_lonlat(self.crs, a * cols + b * rows + c, d * cols + e * rows + f)
+        lon, lat = self.system.to_lonlat(a * cols + b * rows + c, d * cols + e * rows + f)
         return np.stack([lon, lat], axis=1)
 
 
@@ -187,9 +190,14 @@ class Lattice:
     cell_size: int = CELL_SIZE
 
     def __post_init__(self) -> None:
-        check_crs(self.crs)
+        self.system.check()
         if not (math.isfinite(self.resolution) and self.resolution > 0):
             raise GridError(f"resolution {self.resolution} must be a positive number of CRS units")
+
+    @cached_property
+    def system(self) -> Crs:
+        """The CRS, parsed. Raises GridError for text that names none."""
+        return Crs.of(self.crs)
 
     def window(self, col: int, row: int, width: int, height: int) -> Grid:
         """Return the grid whose first pixel has a lattice index.
@@ -261,7 +269,7 @@ class Lattice:
             and abs(c - col * size) <= _SNAP * size
             and abs(f + row * size) <= _SNAP * size
         )
-        if not aligned or (grid.crs != self.crs and parse_crs(grid.crs) != parse_crs(self.crs)):
+        if not aligned or (grid.crs != self.crs and grid.system.parsed != self.system.parsed):
             raise GridError(
                 f"the grid at {grid.bounds} is not of the lattice of {size} units; snap it first"
             )
@@ -329,28 +337,29 @@ def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Extent:
     domain or reaches where map coordinates become infinite, such as the far pole of a polar CRS.
     """
     west, south, east, north = _check_lonlat(lonlat_bbox)
-    check_crs(crs)
+    system = Crs.of(crs)
+    system.check()
     lon, lat = np.meshgrid(np.linspace(west, east, 257), np.linspace(south, north, 257))
-    if parse_crs(crs).is_projected:
+    if system.parsed.is_projected:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
-    x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), crs)
+    x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), system)
     west_x, east_x = _padded_span(x.reshape(lon.shape))
     south_y, north_y = _padded_span(y.reshape(lon.shape))
     return Extent(west_x, south_y, east_x, north_y)
 
 
-def points_on_map(what: str, lon: Floats, lat: Floats, crs: str) -> tuple[Floats, Floats]:
+def points_on_map(what: str, lon: Floats, lat: Floats, crs: Crs) -> tuple[Floats, Floats]:
     """Convert points (n,) of a region to a CRS; points off its domain are NaN.
 
     Raises GridError, which names the region by `what`, if all points are off the domain, or if one
     lies where map coordinates become infinite.
     """
-    x, y = from_lonlat(crs, lon, lat)
+    x, y = crs.from_lonlat(lon, lat)
     remedy = "choose a CRS made for that region"
-    name = parse_crs(crs).name
+    name = crs.parsed.name
     if not np.isfinite(x).any():
         raise GridError(f"{what} lies outside the domain of CRS {name!r}; {remedy}")
-    away = np.hypot(x, y) * (parse_crs(crs).axis_info[0].unit_conversion_factor or 1.0)
+    away = np.hypot(x, y) * crs.metres
     farthest = int(np.nanargmax(away))
     if away[farthest] > _FARTHEST:
         raise GridError(

@@ -8,7 +8,6 @@ from rasterio.transform import Affine, rowcol
 
 from modis.axes import Pixel
 from reprojection.grid.coordinates import SourceSpace
-from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
 
 _TURNS = (0.0, 360.0, -360.0)
@@ -45,7 +44,7 @@ def pixels_at(grid: Grid, lon: Floats, lat: Floats) -> tuple[Whole, Whole]:
     rows = np.full(lon.shape, NOWHERE)
     cols = rows.copy()
     for turn in _TURNS:
-        x, y = from_lonlat(grid.crs, lon + turn, lat)
+        x, y = grid.system.from_lonlat(lon + turn, lat)
         row, col = rowcol(Affine(*grid.transform), x, y, op=np.floor)
         inside = (row >= 0) & (row < grid.height) & (col >= 0) & (col < grid.width)
         inside &= rows == NOWHERE

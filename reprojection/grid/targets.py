@@ -14,9 +14,6 @@ from reprojection.grid.blocks import BlockPlan, plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
-    is_modis_sinusoidal,
-    is_plain_lonlat,
-    parse_crs,
     wrap_longitude,
 )
 from reprojection.grid.grids import Grid
@@ -63,7 +60,7 @@ class Centres:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        by_formula = is_plain_lonlat(grid.crs) or is_modis_sinusoidal(grid.crs)
+        by_formula = grid.system.is_plain_lonlat or grid.system.is_modis_sinusoidal
         self._plan = None
         if not (grid.is_upright and by_formula):
             self._plan = plan_blocks(Coordinates(grid=grid, space=_METRES))
@@ -73,7 +70,7 @@ class Centres:
         if self._plan is not None:
             return _by_plan(self._plan, first, last)
         x, y = _axes(self._grid)
-        if is_plain_lonlat(self._grid.crs):
+        if self._grid.system.is_plain_lonlat:
             lat = np.where(np.abs(y) <= 90.0, y, np.nan)[first:last]
             return Targets(lat=lat[:, None], lon=wrap_longitude(x)[None, :])
         return _sinusoidal_centres(x, y[first:last])
@@ -132,6 +129,6 @@ def _centres(start: float, step: float, count: int) -> Floats:
 def pixel_metres(grid: Grid) -> float:
     """Return the side of a grid's pixel in metres; for a degree grid, at the equator."""
     a, b, _, d, e, _ = grid.transform
-    crs = parse_crs(grid.crs)
+    crs = grid.system.parsed
     factor = crs.axis_info[0].unit_conversion_factor
     return math.sqrt(abs(a * e - b * d)) * (factor * SPHERE_RADIUS if crs.is_geographic else factor)

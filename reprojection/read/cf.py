@@ -11,7 +11,7 @@ import numpy as np
 
 from reprojection import catalogue
 from reprojection.catalogue import BitField, LayerEntry, Product
-from reprojection.grid.crs import parse_crs
+from reprojection.grid.crs import Crs
 from reprojection.read.raster import Description, Provenance
 
 Attribute = str | int | float | list[float]
@@ -136,7 +136,7 @@ def band_name(base: str, role: str, number: int) -> str:
 
 def axis_words(crs: str) -> dict[str, dict[str, Attribute]]:
     """Return the attributes of the coordinates of columns, at "X", and of rows, at "Y"."""
-    found = {item.get("axis"): item for item in parse_crs(crs).cs_to_cf()}
+    found = {item.get("axis"): item for item in Crs.of(crs).parsed.cs_to_cf()}
     return {axis: dict(found.get(axis, {"axis": axis})) for axis in ("X", "Y")}
 
 
@@ -145,7 +145,7 @@ def mapping_words(
 ) -> dict[str, Attribute]:
     """Return the attributes of the grid mapping, with the transform as GDAL spells it."""
     a, b, c, d, e, f = transform
-    words = {key: _plain(value) for key, value in parse_crs(crs).to_cf().items()}
+    words = {key: _plain(value) for key, value in Crs.of(crs).parsed.to_cf().items()}
     words["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
     return words
 

@@ -14,7 +14,7 @@ from modis.tile import Tile
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.formats.container import coordinate
 from reprojection.formats.structmetadata import GridInfo
-from reprojection.grid.crs import to_lonlat
+from reprojection.grid.crs import Crs
 from reprojection.read.granule import Granule, open_granule
 
 Ring = tuple[tuple[float, float], ...]
@@ -184,7 +184,7 @@ def _rings_of_pieces(grid: GridInfo) -> tuple[Ring, ...]:
             y = north + (south - north) * np.concatenate(
                 [np.zeros_like(steps), steps, np.ones_like(steps), 1 - steps]
             )
-            lon, lat = to_lonlat(grid.crs, x, y)
+            lon, lat = Crs.of(grid.crs).to_lonlat(x, y)
             there = np.isfinite(lon)
             if there.sum() >= 3:
                 rings.append(tuple(zip(lon[there].tolist(), lat[there].tolist(), strict=True)))

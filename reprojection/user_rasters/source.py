@@ -13,7 +13,7 @@ import pyproj
 
 from reprojection.catalogue.user_raster import RasterLayer
 from reprojection.errors import GridError, ReprojectionError
-from reprojection.grid.crs import is_plain_lonlat, parse_crs
+from reprojection.grid.crs import Crs
 from reprojection.grid.grids import Grid
 
 MOST_DAYS = 4000
@@ -71,8 +71,7 @@ def plain_crs(name: str, crs: pyproj.CRS) -> str:
     code = crs.to_epsg()
     text = f"EPSG:{code}" if code else crs.to_wkt()
     try:
-        parse_crs(text)
-        return "EPSG:4326" if is_plain_lonlat(text) else text
+        return "EPSG:4326" if Crs.of(text).is_plain_lonlat else text
     except GridError as error:
         raise RasterRefusedError(f"{name}: {error}.") from None
 

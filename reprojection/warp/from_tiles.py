@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from modis.axes import Shape
 from reprojection.grid.coordinates import SourceSpace
-from reprojection.grid.crs import to_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.read.encoding import Encoding
 from reprojection.read.granule_layer import GranuleHeader, MaskedLayer, Rule
@@ -150,7 +149,7 @@ def _latitudes(grid: Grid) -> npt.NDArray[np.float64]:
     )
     row, col = np.meshgrid(rows, cols, indexing="ij")
     a, b, c, d, e, f = grid.transform
-    return to_lonlat(grid.crs, a * col + b * row + c, d * col + e * row + f)[1]
+    return grid.system.to_lonlat(a * col + b * row + c, d * col + e * row + f)[1]
 
 
 def _masked(place: GranuleHeader, rule: Rule, merge: str, *, mask: bool) -> MaskedLayer:

@@ -24,7 +24,7 @@ from modis.sphere import SPHERE_RADIUS
 from reprojection.catalogue.layers import Layer, LayerKind
 from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.grid.coordinates import SourceSpace
-from reprojection.grid.crs import Floats, to_lonlat, wrap_longitude
+from reprojection.grid.crs import Floats, wrap_longitude
 from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_at import pixels_in
 from reprojection.grid.sphere import unit_vectors
@@ -749,7 +749,7 @@ def _moments(place: GranuleHeader, rows: Whole, lines: int) -> Times:
 def _distances(space: SourceSpace, rows: Whole, cols: Whole, lon: Floats, lat: Floats) -> Floats:
     x = np.asarray((cols + 0.5) * space.pixel_width + space.x0, np.float64)
     y = np.asarray((rows + 0.5) * space.pixel_height + space.y0, np.float64)
-    return _chords(lon, lat, *to_lonlat(space.crs, x, y))
+    return _chords(lon, lat, *space.system.to_lonlat(x, y))
 
 
 def _chords(lon: Floats, lat: Floats, other_lon: Floats, other_lat: Floats) -> Floats:
@@ -782,7 +782,7 @@ def _in_area(site: Site, grid: Grid) -> tuple[Whole, Whole]:
     cols, rows = np.meshgrid(np.arange(first_col, last_col), np.arange(first_row, last_row))
     a, _, c, _, e, f = grid.transform
     x, y = np.asarray((cols + 0.5) * a + c, np.float64), np.asarray((rows + 0.5) * e + f)
-    at_lon, at_lat = to_lonlat(grid.crs, x, y.astype(np.float64))
+    at_lon, at_lat = grid.system.to_lonlat(x, y.astype(np.float64))
     there = shapely.contains_xy(site.area, wrap_longitude(at_lon), at_lat)
     return rows[there].astype(np.int64), cols[there].astype(np.int64)
 

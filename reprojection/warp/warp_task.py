@@ -11,7 +11,6 @@ from modis.sphere import METRES_PER_DEGREE, SPHERE_RADIUS
 from reprojection.grid.bicubic import BLOCK
 from reprojection.grid.blocks import BlockPlan
 from reprojection.grid.coordinates import RowPlan, SourceSpace
-from reprojection.grid.crs import is_modis_sinusoidal, is_plain_lonlat
 from reprojection.grid.pixel_coordinates import Chunk, block_numbers
 
 Pixels = NDArray[np.integer | np.floating]
@@ -43,11 +42,11 @@ class Turn:
     @classmethod
     def of(cls, space: SourceSpace) -> "Turn | None":
         """Compute the turn of a source space; None if its columns do not run around the Earth."""
-        if is_modis_sinusoidal(space.crs):
+        if space.system.is_modis_sinusoidal:
             around = 2 * math.pi * SPHERE_RADIUS / abs(space.pixel_width)
             angle, step = space.y0 / SPHERE_RADIUS, space.pixel_height / SPHERE_RADIUS
             return cls(columns=around, angle=angle, step=step)
-        if is_plain_lonlat(space.crs):
+        if space.system.is_plain_lonlat:
             return cls(columns=360.0 / abs(space.pixel_width))
         return None
 
@@ -117,8 +116,8 @@ class WarpTask:
         """Return the most source pixels that a target pixel of a row of blocks spans."""
         a, e = plan.numbering.grid.transform[0], plan.numbering.grid.transform[4]
         wide, high = abs(a / self.space.pixel_width), abs(e / self.space.pixel_height)
-        plane = is_modis_sinusoidal(plan.numbering.grid.crs)
-        if plane or not is_modis_sinusoidal(self.space.crs):
+        plane = plan.numbering.grid.system.is_modis_sinusoidal
+        if plane or not self.space.system.is_modis_sinusoidal:
             return max(wide, high)
         ends = [(number + plan.numbering.py) * e for number in (block * BLOCK, (block + 1) * BLOCK)]
         nearest = 0.0 if min(ends) < 0 < max(ends) else min(map(abs, ends))

@@ -20,7 +20,7 @@ from shapely.geometry.base import BaseGeometry
 from shapely.geometry.polygon import orient
 
 from reprojection.catalogue.user_raster import PREFIX
-from reprojection.grid.crs import is_plain_lonlat, parse_crs
+from reprojection.grid.crs import Crs
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.cf import product_of
@@ -138,7 +138,7 @@ def footprint(grid: Grid) -> BaseGeometry:
     centres instead.
     """
     ring = grid.lonlat_outline(_EDGE_POINTS)
-    if is_plain_lonlat(grid.crs):
+    if grid.system.is_plain_lonlat:
         west, south, east, north = grid.bounds
         box = shapely.box(west, max(south, -90.0), min(east, west + 360.0), min(north, 90.0))
         return cut_at_antimeridian(box)
@@ -280,7 +280,7 @@ def _projection(grid: Grid) -> dict[str, JsonValue]:
 @lru_cache(maxsize=64)  # PROJ looks through its whole database for a CRS that has no code
 def _code_and_wkt(text: str) -> tuple[str | None, str]:
     """Return the authority code of a CRS, if it has one, and its WKT."""
-    crs = parse_crs(text)
+    crs = Crs.of(text).parsed
     authority = crs.to_authority()
     return ":".join(authority) if authority else None, crs.to_wkt()
 

@@ -20,11 +20,7 @@ from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile, tiles_around
 from reprojection.grid.crs import (
-    from_lonlat,
-    is_plain_lonlat,
     lonlat_to_sinusoidal,
-    parse_crs,
-    to_lonlat,
 )
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
@@ -135,7 +131,7 @@ def _samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
     cols = np.concatenate([along, along, zero, one, net_x.ravel()]) * width + inset
     rows = np.concatenate([zero, one, along, along, net_y.ravel()]) * height + inset
     a, _, c, _, e, f = window.transform
-    lon, lat = to_lonlat(window.crs, a * cols + c, e * rows + f)
+    lon, lat = window.system.to_lonlat(a * cols + c, e * rows + f)
     there = np.isfinite(lon)
     return lon[there], lat[there]
 
@@ -152,7 +148,7 @@ def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[Ti
 
 def _window_area(window: Grid) -> LonLatBox | tuple[Ring, ...]:
     """Return a window as an area on the sphere: a box, or rings around its pieces."""
-    if is_plain_lonlat(window.crs):
+    if window.system.is_plain_lonlat:
         west, south, east, north = window.bounds
         return LonLatBox(
             west=west, south=max(south, -90.0), east=min(east, west + 360.0), north=min(north, 90.0)
@@ -195,7 +191,7 @@ def _block_rings(
 
 def _block_points(window: Grid, cols: Floats, rows: Floats) -> tuple[Floats, Floats]:
     a, _, c, _, e, f = window.transform
-    return to_lonlat(window.crs, a * cols + c, e * rows + f)
+    return window.system.to_lonlat(a * cols + c, e * rows + f)
 
 
 def _spread(lon: Floats, lat: Floats) -> float:
@@ -232,9 +228,9 @@ def _meets(window: Grid, area: Area) -> bool:
     step = max(max(east - west, north - south) / 8192, 1e-6)
     edge = shapely.get_coordinates(shapely.segmentize(area, step))
     lon = edge[:, 0]
-    if parse_crs(window.crs).is_projected:
+    if window.system.parsed.is_projected:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
-    x, y = from_lonlat(window.crs, lon, edge[:, 1])
+    x, y = window.system.from_lonlat(lon, edge[:, 1])
     cols, rows = (x - c) / a, (y - f) / e
     with np.errstate(invalid="ignore"):
         within = (cols >= 0) & (cols <= window.width) & (rows >= 0) & (rows <= window.height)

@@ -6,7 +6,6 @@ from itertools import accumulate, pairwise, product
 from archives.model import GranuleRecord
 from modis.tile import TILE_PIXELS, TILE_SIZE
 from reprojection.errors import GridError
-from reprojection.grid.crs import is_modis_sinusoidal
 from reprojection.grid.grids import CELL_SIZE, Grid, Lattice
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.located import Locator, Reach
@@ -76,7 +75,7 @@ def _along(size: float, corner: float, pixels: int) -> float:
 
 def _request_side(grid: Grid) -> int:
     """Return the side of the cells in which a request makes a grid."""
-    if is_modis_sinusoidal(grid.crs):
+    if grid.system.is_modis_sinusoidal:
         for pixels in TILE_PIXELS.values():
             if grid.transform[0] == TILE_SIZE / pixels:
                 return pixels

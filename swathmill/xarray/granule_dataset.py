@@ -15,7 +15,7 @@ from reprojection.catalogue.layers import Layer, LayerKind
 from reprojection.errors import ChoiceRefusedError, GridError, NoGeolocationError
 from reprojection.formats.container import coordinate
 from reprojection.grid.coordinates import SourceSpace
-from reprojection.grid.crs import MODIS_SINUSOIDAL, is_modis_sinusoidal
+from reprojection.grid.crs import MODIS_SINUSOIDAL
 from reprojection.grid.grids import Grid
 from reprojection.read.cf import (
     cf_units,
@@ -450,6 +450,6 @@ def _grid(granule: Granule, layer: Layer) -> tuple[Grid | None, str]:
     except GridError as problem:
         return None, str(problem)
     a, e = space.pixel_width, space.pixel_height
-    crs = MODIS_SINUSOIDAL if is_modis_sinusoidal(grid.crs) else grid.crs
+    crs = MODIS_SINUSOIDAL if grid.system.is_modis_sinusoidal else grid.crs
     transform = (a, 0.0, space.x0 + column * a, 0.0, e, space.y0 + row * e)
     return Grid(crs=crs, transform=transform, width=grid.width, height=grid.height), ""

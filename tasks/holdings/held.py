@@ -15,7 +15,7 @@ from modis.collection import Collection
 from modis.tile import Tile, tiles_around
 from reprojection.catalogue import products
 from reprojection.catalogue.layers import split_index
-from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
+from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
@@ -303,6 +303,6 @@ def _samples(grid: Grid) -> tuple[Floats, Floats]:
     cols = np.concatenate([along, along, zero, one, net_x.ravel()]) * grid.width
     rows = np.concatenate([zero, one, along, along, net_y.ravel()]) * grid.height
     a, _, c, _, e, f = grid.transform
-    lon, lat = to_lonlat(grid.crs, a * cols + c, e * rows + f)
+    lon, lat = grid.system.to_lonlat(a * cols + c, e * rows + f)
     there = np.isfinite(lon) & np.isfinite(lat)
     return lon[there], lat[there]

@@ -403,9 +403,9 @@ def _check_size(resolved: ResolvedRequest, limits: Settings) -> None:
     if pixels > limits.max_pixels:
         raise RequestRefusedError(
             "grid.resolution" if request.grid.modis is None else "grid.modis",
-            f"with a pixel of {pixel_text(request, grid.crs)} one raster would have "
+            f"with a pixel of {pixel_text(request, grid.system)} one raster would have "
             f"{grid.width:,} x {grid.height:,} = {pixels:,} pixels; {limits.max_pixels:,} are "
             "allowed (SWATHMILL_MAX_PIXELS).",
-            f"{finer_than_modis(request, grid.crs)}Ask for a coarser grid or a smaller region, or "
-            "have the limit raised.",
+            f"{finer_than_modis(request, grid.system)}Ask for a coarser grid or a smaller region, "
+            "or have the limit raised.",
         )

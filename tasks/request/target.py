@@ -10,7 +10,7 @@ from modis.sphere import METRES_PER_DEGREE
 from modis.tile import TILE_SIZE, Tile
 from reprojection.catalogue import Product, product
 from reprojection.errors import GridError
-from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
+from reprojection.grid.crs import Crs
 from reprojection.grid.grids import (
     Cell,
     Extent,
@@ -94,7 +94,7 @@ def target(request: Request) -> Target:
     except GridError as error:
         raise refusal_of(request.region.field, str(error), "choose another") from None
     if request.grid.modis is None:
-        _check_domain(request, lattice.crs, area)
+        _check_domain(request, lattice.system, area)
     small = widened.pixels <= _SMALL * lattice.cell_size**2
     return Target(
         lattice=replace(lattice, cell_size=_cell_side(request, lattice, widened.pixels)),
@@ -108,43 +108,28 @@ def target(request: Request) -> Target:
     )
 
 
-def pixel_text(request: Request, crs: str) -> str:
+def pixel_text(request: Request, crs: Crs) -> str:
     """Format the side of a pixel with its unit, as a scientist says it: "0.01 degree"."""
     if request.grid.modis is not None:
         return f"{request.grid.modis} m"
     return f"{request.grid.resolution:g} {_unit(crs)}"
 
 
-def finer_than_modis(request: Request, crs: str) -> str:
+def finer_than_modis(request: Request, crs: Crs) -> str:
     """Return a note for a pixel far smaller than any of MODIS, or an empty text.
 
     Such a pixel mostly means that its unit is mistaken.
     """
     resolution = request.grid.resolution
-    known = parse_crs(crs)
-    if resolution is None or known.is_geographic:
+    if resolution is None or crs.parsed.is_geographic:
         return ""
-    metres = resolution * (known.axis_info[0].unit_conversion_factor or 1.0)
+    metres = resolution * crs.metres
     if metres >= _FINEST:
         return ""
     return (
         f"The unit of {request.grid.crs} is the {_unit(crs)}, and MODIS pixels are 250 to 10,000 "
         "metres wide: write 1000, say. "
     )
-
-
-def normal_crs(text: str) -> str:
-    """One spelling of a CRS: its authority code where it has one that means the same, else WKT.
-
-    Equal CRSs then have equal task keys. Raises GridError for a CRS that is unknown or unusable.
-    """
-    crs = parse_crs(text)
-    authority = crs.to_authority(min_confidence=100)
-    if authority is not None:
-        code = ":".join(authority)
-        if parse_crs(code) == crs:
-            return code
-    return crs.to_wkt()
 
 
 def cell_name(cell: Cell, *, modis: bool) -> str:
@@ -163,7 +148,7 @@ def _lattice(request: Request) -> Lattice:
             "grid", "has neither crs and resolution nor modis.", "Give one of the two."
         )
     try:
-        lattice = Lattice(crs=normal_crs(choice.crs), resolution=choice.resolution)
+        lattice = Lattice(crs=Crs.of(choice.crs).normal_text, resolution=choice.resolution)
     except GridError as error:
         raise refusal_of("grid.crs", str(error), "choose another") from None
     check_degrees(lattice, "grid.resolution")
@@ -172,7 +157,7 @@ def _lattice(request: Request) -> Lattice:
 
 def check_degrees(lattice: Lattice, field: str) -> None:
     """Refuse metres that are taken for degrees; RequestRefusedError names the field."""
-    if parse_crs(lattice.crs).is_geographic and lattice.resolution > 20.0:
+    if lattice.system.parsed.is_geographic and lattice.resolution > 20.0:
         raise RequestRefusedError(
             field,
             f"{lattice.resolution:g} degrees is larger than a MODIS swath.",
@@ -233,21 +218,20 @@ def _source_metres(request: Request) -> float:
 
 
 def _pixel_metres(lattice: Lattice) -> float:
-    crs = parse_crs(lattice.crs)
-    if crs.is_geographic:
+    if lattice.system.parsed.is_geographic:
         return lattice.resolution * METRES_PER_DEGREE
-    return lattice.resolution * (crs.axis_info[0].unit_conversion_factor or 1.0)
+    return lattice.resolution * lattice.system.metres
 
 
 def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:
     """Return the box in CRS units that holds the region."""
     if request.region.tiles is not None and request.grid.modis is not None:
         return _tile_bounds(map(Tile.parse, request.region.tiles), lattice)
-    if is_plain_lonlat(lattice.crs):
+    if lattice.system.is_plain_lonlat:
         return Extent(*area.bounds)
     if request.region.bbox is not None:
         return project_bounds(request.region.bbox, lattice.crs)
-    return _area_bounds(area, lattice.crs)
+    return _area_bounds(area, lattice.system)
 
 
 def _check_count(request: Request, lattice: Lattice, bounds: Extent) -> None:
@@ -261,14 +245,14 @@ def _check_count(request: Request, lattice: Lattice, bounds: Extent) -> None:
         return
     raise RequestRefusedError(
         "grid.resolution" if request.grid.modis is None else "grid.modis",
-        f"a pixel of {pixel_text(request, lattice.crs)} is too small for this region: the raster "
-        f"would have {wide:,.0f} x {high:,.0f} pixels.",
-        f"{finer_than_modis(request, lattice.crs)}Ask for larger pixels or a smaller region.",
+        f"a pixel of {pixel_text(request, lattice.system)} is too small for this region: the "
+        f"raster would have {wide:,.0f} x {high:,.0f} pixels.",
+        f"{finer_than_modis(request, lattice.system)}Ask for larger pixels or a smaller region.",
     )
 
 
-def _unit(crs: str) -> str:
-    return parse_crs(crs).axis_info[0].unit_name or "unit"
+def _unit(crs: Crs) -> str:
+    return crs.parsed.axis_info[0].unit_name or "unit"
 
 
 def _parts(request: Request, lattice: Lattice, grid: Grid) -> tuple[Part, ...]:
@@ -306,7 +290,7 @@ def _tile_bounds(tiles: Iterable[Tile], lattice: Lattice) -> Extent:
     return Extent(min(west), min(south), max(east), max(north))
 
 
-def _area_bounds(area: Area, crs: str) -> Extent:
+def _area_bounds(area: Area, crs: Crs) -> Extent:
     """Return the box that holds a polygon.
 
     The polygon's edge is sampled densely. A net of points inside is sampled too, for maps that are
@@ -319,14 +303,14 @@ def _area_bounds(area: Area, crs: str) -> Extent:
     inside = shapely.contains_xy(area, across, up)
     points = np.concatenate([edge, np.stack([across[inside], up[inside]], axis=1)])
     lon = points[:, 0]
-    if parse_crs(crs).is_projected:
+    if crs.parsed.is_projected:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
     x, y = points_on_map("the region", lon, points[:, 1], crs)
     low, high = (np.nanmin(x), np.nanmin(y)), (np.nanmax(x), np.nanmax(y))
     return Extent(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
 
 
-def _check_domain(request: Request, crs: str, area: Area) -> None:
+def _check_domain(request: Request, crs: Crs, area: Area) -> None:
     """Refuse a region in which the CRS's coordinates do not lead back, or far from its use."""
     west, south, east, north = area.bounds
     lon, lat = (
@@ -334,11 +318,11 @@ def _check_domain(request: Request, crs: str, area: Area) -> None:
         for part in np.meshgrid(np.linspace(west, east, 33), np.linspace(south, north, 33))
     )
     lon = np.where(lon > 180.0, lon - 360.0, lon)
-    back_lon, back_lat = to_lonlat(crs, *from_lonlat(crs, lon, lat))
+    back_lon, back_lat = crs.to_lonlat(*crs.from_lonlat(lon, lat))
     turn = np.abs((back_lon - lon + 180.0) % 360.0 - 180.0) * np.cos(np.radians(lat))
     with np.errstate(invalid="ignore"):
         there = (turn < 1e-3) & (np.abs(back_lat - lat) < 1e-3)
-    use = parse_crs(crs).area_of_use
+    use = crs.parsed.area_of_use
     if use is not None:
         width = (use.east - use.west) % 360.0 or 360.0
         beyond = (lon - use.west) % 360.0
@@ -347,6 +331,6 @@ def _check_domain(request: Request, crs: str, area: Area) -> None:
     if not there.any():
         raise RequestRefusedError(
             request.region.field,
-            f"lies outside the domain of CRS {parse_crs(crs).name!r}.",
+            f"lies outside the domain of CRS {crs.parsed.name!r}.",
             "Choose a CRS made for that region.",
         )

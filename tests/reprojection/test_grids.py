@@ -1,6 +1,7 @@
 """Grids, lattices, cells and tiles: what they cover, and what is refused."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -12,9 +13,8 @@ from modis.tile import TILE_SIZE
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
-    is_modis_sinusoidal,
+    Crs,
     lonlat_to_sinusoidal,
-    operation,
 )
 from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
 from reprojection.grid.sinusoidal import tiles_touching
@@ -25,9 +25,11 @@ def test_a_modis_tile_has_the_published_corner() -> None:
     assert grid.shape == (2400, 2400)
     assert grid.transform[0] == pytest.approx(463.31271653, abs=1e-7)
     assert grid.transform[5] == pytest.approx(5559752.598333, abs=1e-3)
-    assert is_modis_sinusoidal(MODIS_SINUSOIDAL)
-    assert is_modis_sinusoidal("+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R=6371007.181 +units=m +no_defs")
-    assert not is_modis_sinusoidal("+proj=sinu +lon_0=10 +R=6371007.181")
+    assert Crs.of(MODIS_SINUSOIDAL).is_modis_sinusoidal
+    assert Crs.of(
+        "+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R=6371007.181 +units=m +no_defs"
+    ).is_modis_sinusoidal
+    assert not Crs.of("+proj=sinu +lon_0=10 +R=6371007.181").is_modis_sinusoidal
 
 
 @given(
@@ -80,8 +82,8 @@ def test_a_crs_that_cannot_be_a_target_is_refused(crs: str, words: str) -> None:
 
 
 def test_the_operation_is_recorded_with_its_accuracy() -> None:
-    assert operation("EPSG:32631").accuracy == 0.0
-    british = operation("EPSG:27700")
+    assert Crs.of("EPSG:32631").operation.accuracy == 0.0
+    british = Crs.of("EPSG:27700").operation
     assert "OSGB36 to WGS 84" in british.description
     assert british.accuracy is not None
     assert british.accuracy <= 5.0
@@ -160,13 +162,22 @@ def test_a_box_across_the_antimeridian_touches_both_rims() -> None:
 
 @pytest.mark.parametrize("crs", ["EPSG:3035", "EPSG:27700", "EPSG:32631", "EPSG:4326"])
 def test_projected_bounds_hold_every_point(crs: str) -> None:
-    from reprojection.grid.crs import from_lonlat
+    from reprojection.grid.crs import Crs
 
     box = (-4.0, 50.0, 2.0, 56.0)
     bounds = project_bounds(box, crs)
     rng = np.random.default_rng(0)
-    x, y = from_lonlat(crs, rng.uniform(-4, 2, 5000), rng.uniform(50, 56, 5000))
+    x, y = Crs.of(crs).from_lonlat(rng.uniform(-4, 2, 5000), rng.uniform(50, 56, 5000))
     assert bounds.west <= x.min()
     assert x.max() <= bounds.east
     assert bounds.south <= y.min()
     assert y.max() <= bounds.north
+
+
+def test_a_parsed_crs_goes_with_its_grid_to_another_process() -> None:
+    grid = Lattice(crs="EPSG:3035", resolution=1000.0).snap((4e6, 3e6, 4.1e6, 3.1e6))
+    lon, lat = grid.system.to_lonlat(np.array([4.05e6]), np.array([3.05e6]))
+    sent = pickle.loads(pickle.dumps(grid))
+    assert sent == grid
+    assert sent.system.text == "EPSG:3035"
+    assert (sent.system.from_lonlat(lon, lat)[0] == grid.system.from_lonlat(lon, lat)[0]).all()

@@ -9,6 +9,7 @@ import pytest
 from modis.tile import Tile
 from reprojection import catalogue
 from reprojection.errors import UnknownLayerError
+from reprojection.grid.crs import Crs
 from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
 from reprojection.sample.products import write_product
@@ -119,12 +120,10 @@ def _centre(granule: Granule, layer: str) -> Site | None:
         valid = np.argwhere(qa.valid_mask(granule, found) & np.isfinite(where.lat))
         row, column = valid[len(valid) // 2]
         return Site(name="a", lon=float(where.lon[row, column]), lat=float(where.lat[row, column]))
-    from reprojection.grid.crs import to_lonlat
 
     info = granule.grids[str(found.grid)]
     row, column = np.argwhere(qa.valid_mask(granule, found))[0]
-    lon, lat = to_lonlat(
-        info.crs,
+    lon, lat = Crs.of(info.crs).to_lonlat(
         np.array([info.left + (column + 0.5) * info.pixel_width]),
         np.array([info.top - (row + 0.5) * info.pixel_height]),
     )

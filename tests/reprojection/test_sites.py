@@ -14,7 +14,6 @@ import shapely
 from numpy.typing import NDArray
 
 from reprojection.formats import hdf4_data
-from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.read.granule import open_granule
@@ -105,7 +104,7 @@ def against_raster(paths: list[Path], wanted: Wanted, folder: Path) -> int:
     raster = reproject(paths, wanted.layer, grid, Options(resampling="nearest", qa=wanted.rule))
     write_cog(raster, folder / "raster.tif")
     lon, lat = np.array([s.lon for s in sites]), np.array([s.lat for s in sites])
-    x, y = from_lonlat(grid.crs, lon, lat)
+    x, y = grid.system.from_lonlat(lon, lat)
     with rasterio.open(folder / "raster.tif") as dataset:
         scale, offset, nodata = dataset.scales[0], dataset.offsets[0], dataset.nodata
         whole = dataset.read(1)

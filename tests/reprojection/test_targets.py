@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from reprojection.grid.coordinates import Numbering
-from reprojection.grid.crs import to_lonlat
 from reprojection.grid.grids import Extent, Grid, Lattice, project_bounds
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Centres, pixel_centres
@@ -17,7 +16,7 @@ def exact(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     rows = np.arange(grid.height, dtype=np.float64) + (numbering.row + 0.5)
     cols = np.arange(grid.width, dtype=np.float64) + (numbering.col + 0.5)
     x, y = np.broadcast_arrays(*numbering.xy(rows[:, None], cols[None, :]))
-    lon, lat = to_lonlat(grid.crs, x.ravel(), y.ravel())
+    lon, lat = grid.system.to_lonlat(x.ravel(), y.ravel())
     return lon.reshape(grid.shape), lat.reshape(grid.shape)
 
 

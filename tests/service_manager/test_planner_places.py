@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modis.tile import TILE_SIZE
-from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
+from reprojection.grid.crs import lonlat_to_sinusoidal
 from service_manager.planner.cells import WindowCell, places
 from tasks.request.document import parse_request
 from tasks.request.target import Target, target
@@ -36,7 +36,7 @@ def tiles_of_every_pixel(place: WindowCell) -> set[tuple[int, int]]:
     window = place.window
     cols, rows = np.meshgrid(np.arange(window.width) + 0.5, np.arange(window.height) + 0.5)
     a, _, c, _, e, f = window.transform
-    lon, lat = to_lonlat(window.crs, (a * cols + c).ravel(), (e * rows + f).ravel())
+    lon, lat = window.system.to_lonlat((a * cols + c).ravel(), (e * rows + f).ravel())
     there = np.isfinite(lon)
     x, y = lonlat_to_sinusoidal(lon[there], lat[there])
     h = np.floor(x / TILE_SIZE + 18).astype(int)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprojection.grid.coordinates import SourceSpace
-from reprojection.grid.crs import to_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.warp.sites import Places, Site
@@ -59,7 +58,7 @@ def test_a_site_is_planned_in_the_cells_that_it_is_read_in(
     a, _, c, _, e, f = grid.transform
     x = np.array([c + a * (col + part) for col, _, part in at])
     y = np.array([f + e * (row + part) for _, row, part in at])
-    lon, lat = to_lonlat(grid.crs, x, y)
+    lon, lat = grid.system.to_lonlat(x, y)
     if grid.crs == "EPSG:4326":
         typed = np.round(np.stack([lon, np.clip(lat, -90.0, 90.0)]), 9)  # as people type them
         lon, lat = typed.astype(np.float64)

@@ -25,7 +25,7 @@ from reprojection.errors import (
     UnknownLayerError,
 )
 from reprojection.formats import hdf5_chunks
-from reprojection.grid.crs import parse_crs
+from reprojection.grid.crs import Crs
 from reprojection.read.granule import open_granule
 from reprojection.read.granule_layer import layer_grid
 from reprojection.read.qa import Reason, reasons
@@ -145,12 +145,12 @@ def test_others_find_the_coordinate_reference_system(tile: Path) -> None:
     with open_granule(tile) as granule:
         grid = layer_grid(granule, granule.layer("Lai_1km"))
     assert grid is not None
-    wanted = parse_crs(grid.crs).to_wkt()
+    wanted = grid.system.parsed.to_wkt()
     for wkt in (found.rio.crs.to_wkt(), found.odc.crs.to_wkt()):
-        crs = parse_crs(wkt)
+        crs = Crs.of(wkt).parsed
         assert crs.coordinate_operation is not None
         assert crs.coordinate_operation.method_name == "Sinusoidal"
-        assert crs.ellipsoid == parse_crs(wanted).ellipsoid
+        assert crs.ellipsoid == Crs.of(wanted).parsed.ellipsoid
     assert found.rio.transform()[:6] == pytest.approx(grid.transform, abs=1e-3)
     assert found.odc.geobox.affine[:6] == pytest.approx(grid.transform, abs=1e-3)
     assert found.odc.geobox.shape == (1200, 1200)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modis.tile import Tile
-from reprojection.grid.crs import from_lonlat
+from reprojection.grid.crs import Crs
 from reprojection.grid.grids import modis_tile_grid
 from tasks.request.document import Region, parse_request
 from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
-from tasks.request.target import Target, normal_crs, target
+from tasks.request.target import Target, target
 
 
 def target_of(region: dict[str, Any], grid: dict[str, Any]) -> Target:
@@ -91,7 +91,7 @@ def test_the_grid_holds_every_point_of_the_region(
     box = [west, south, west + width, south + height]
     goal = target_of({"bbox": box}, grid).grid
     lon, lat = np.meshgrid(np.linspace(box[0], box[2], 41), np.linspace(box[1], box[3], 41))
-    x, y = from_lonlat(goal.crs, lon.ravel(), lat.ravel())
+    x, y = goal.system.from_lonlat(lon.ravel(), lat.ravel())
     left, bottom, right, top = goal.bounds
     room = goal.transform[0] * 1e-5
     assert (x >= left - room).all()
@@ -101,10 +101,10 @@ def test_the_grid_holds_every_point_of_the_region(
 
 
 def test_one_spelling_of_a_crs() -> None:
-    assert normal_crs("epsg:4326") == normal_crs("EPSG:4326") == "EPSG:4326"
-    wkt = normal_crs("+proj=laea +lat_0=52 +lon_0=10 +datum=WGS84 +units=m")
+    assert Crs.of("epsg:4326").normal_text == Crs.of("EPSG:4326").normal_text == "EPSG:4326"
+    wkt = Crs.of("+proj=laea +lat_0=52 +lon_0=10 +datum=WGS84 +units=m").normal_text
     assert wkt.startswith("PROJCRS")
-    assert normal_crs(wkt) == wkt
+    assert Crs.of(wkt).normal_text == wkt
 
 
 def test_tiles_of_a_region() -> None:

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import yaml
 
 from portal.serving import tokens
 from portal.serving.tokens import Role
+from reprojection.grid import crs
+from reprojection.grid.crs import Crs
 from swathmill.client import Client
 from swathmill.errors import RefusedError
 from swathmill.progress import describe
@@ -570,3 +573,28 @@ def test_a_call_ends_its_wait_when_the_portal_stops_or_time_is_up(
                 waiting.result(0.3)
             portal.stopping.set()
             assert waiting.result(10.0).status_code == 304
+
+
+@pytest.mark.parametrize(("text", "resolution"), [("EPSG:32631", 1000), ("EPSG:4326", 0.01)])
+def test_the_crs_of_a_request_is_parsed_once_and_looked_up_by_its_holders_alone(
+    portal: LivePortal, monkeypatch: pytest.MonkeyPatch, text: str, resolution: float
+) -> None:
+    parsed: list[str] = []
+    looked_up: list[str] = []
+
+    def parse(text: str) -> Crs:
+        parsed.append(text)
+        return Crs(text)
+
+    known = lru_cache(parse)
+
+    def look_up(text: str) -> Crs:
+        looked_up.append(text)
+        return known(text)
+
+    monkeypatch.setattr(crs, "_known", look_up)
+    with portal.client() as client:
+        asked = {**DOCUMENT, "grid": {"crs": text, "resolution": resolution}}
+        assert client.post("/api/requests", json=asked).status_code == 202
+    assert parsed == [text]
+    assert len(looked_up) <= 5, "the text, its code, the lattice, its copy, and grids"
