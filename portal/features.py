@@ -9,6 +9,7 @@ from portal.results import feature as results
 from portal.standards import feature as standards
 from portal.submit import feature as submit
 from portal.uploads import feature as uploads
+from portal.views import feature as views
 
 FEATURES = (
     standards.FEATURE,  # at `/` programs get its landing page, browsers the page of requests
@@ -16,6 +17,7 @@ FEATURES = (
     results.FEATURE,
     elsewhere.FEATURE,
     submit.FEATURE,
+    views.FEATURE,
     uploads.FEATURE,
     accounts.FEATURE,
     operations.FEATURE,

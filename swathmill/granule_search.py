@@ -7,14 +7,12 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import overload
 
-from archives.formats.boundary import touches
 from archives.model import GranuleRecord
 from archives.sources import Sources
-from modis.box import LonLatBox
-from reprojection import catalogue
 from reprojection.errors import ChoiceRefusedError
 from reprojection.isolation import ReadingProcess
 from swathmill.regions import region_box
+from tasks.holdings.granule_lists import granules_with_guides
 from tasks.service.sources import open_sources
 from tasks.settings import Settings
 
@@ -125,7 +123,7 @@ def search(
             chain = open_sources(settings, Path(folder) / "index.sqlite", outlines)
             held = chain.holdings(product)
             newest = max((h.collection for h in held), key=lambda c: c.age, default="")
-            records = _listed(chain, product, collection or newest, (first, last), box)
+            records = granules_with_guides(chain, product, collection or newest, (first, last), box)
         finally:
             reader.close()
     return FoundGranules(tuple(records), chain)
@@ -136,28 +134,6 @@ def _settings(archive: str, sources: str) -> Settings:
     if archive:
         return Settings(archive=archive, sources=sources or "folder")
     return Settings(sources=sources) if sources else Settings()
-
-
-def _listed(
-    chain: Sources, product: str, collection: str, days: tuple[date, date], box: LonLatBox | None
-) -> list[GranuleRecord]:
-    """List a product's granules that may touch a box, with those that say where they lie."""
-    found = [
-        record
-        for record in chain.search(product, collection, *days, box)
-        if box is None or touches(record, box)
-    ]
-    entry = catalogue.product(product, collection) if collection else None
-    starts = {record.start for record in found}
-    for name in entry.geolocations if entry and found else ():
-        for other in catalogue.collections_beside(name, collection):
-            guides = [
-                record for record in chain.search(name, other, *days, box) if record.start in starts
-            ]
-            if guides:
-                found += guides
-                break
-    return found
 
 
 def _days(time: Days) -> tuple[date, date]:

@@ -46,8 +46,8 @@ def draw(raster: Raster) -> Rgba:
     return picture
 
 
-def encode_png(picture: Rgba) -> bytes:
-    """Encode RGBA colours, shape (height, width, 4), as a PNG (ISO/IEC 15948)."""
+def encode_png(picture: Rgba, level: int = 9) -> bytes:
+    """Encode RGBA colours, shape (height, width, 4), as a PNG (ISO/IEC 15948); `level` of zlib."""
     height, width, _ = picture.shape
     lines = np.zeros((height, 1 + 4 * width), np.uint8)
     lines[:, 0] = 2  # filter: each line is stored as its difference from the line above
@@ -55,7 +55,7 @@ def encode_png(picture: Rgba) -> bytes:
     lines[0, 1:] = flat[0]
     lines[1:, 1:] = flat[1:] - flat[:-1]
     head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), level)), (b"IEND", b""))
     body = b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         for name, data in chunks

@@ -1,0 +1,196 @@
+"""Draw tiles and count values, in a process that reads granules and has no network.
+
+What is drawn is what a request makes on the same grid: the same kernels, masks and rules.
+"""
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.errors import UnreadableGranuleError
+from reprojection.grid.grids import Grid
+from reprojection.read.raster import Raster
+from reprojection.reproject import Options, keep_granules, reproject
+from reprojection.write.palette import class_colour, ramp
+from reprojection.write.picture import encode_png
+
+Form = Literal["png", "npy", "tif"]
+
+_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as in pictures of results
+_BINS = 32
+_MOST_CLASSES = 64
+_NICE = 10  # workers come before maps
+_KEPT = 400_000_000  # bytes of decoded layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A layer of granules on a grid.
+
+    `files` are paths as text; `folders` hold them, and are all that the process may read. So one
+    process serves tiles of many granules.
+    """
+
+    files: tuple[str, ...]
+    folders: tuple[Path, ...]
+    layer: str
+    grid: Grid
+    options: Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What a layer holds on a grid.
+
+    `low` and `high` are the ends of a colour scale, None where there is no value or values are not
+    continuous. `valid` is the share of pixels with a value, `covered` the share that any granule
+    reaches with a value before quality rules. `classes` are (value, meaning, share of what has a
+    value, colour as #rrggbb). `bins` are shares of the largest one, between `low` and `high`.
+    """
+
+    kind: str
+    units: str
+    low: float | None
+    high: float | None
+    valid: float
+    covered: float
+    mean: float | None
+    bins: tuple[float, ...]
+    classes: tuple[tuple[int, str, float, str], ...]
+
+
+def draw(asked: Asked, form: Form, low: float | None, high: float | None) -> bytes:
+    """Draw a tile.
+
+    A PNG is transparent where there is no value. `.npy` and GeoTIFF hold float32, NaN where there
+    is none.
+
+    Raises:
+        ReprojectionError: as `reproject`.
+    """
+    raster = _raster(asked)
+    if form == "png":
+        return encode_png(_coloured(raster, low, high), level=1)
+    values = raster.values(0).astype(np.float32)
+    if form == "npy":
+        file = io.BytesIO()
+        np.save(file, values)
+        return file.getvalue()
+    return _geotiff(values, raster)
+
+
+def survey(asked: Asked) -> Survey:
+    """Count what a layer holds on a grid. Raises what `reproject` raises."""
+    raster = _raster(asked)
+    values = raster.values(0)
+    known = values[np.isfinite(values)]
+    valid = known.size / values.size
+    covered = valid
+    if asked.options.qa is not None:
+        plain = _raster(replace(asked, options=replace(asked.options, qa=None)))
+        covered = float(np.isfinite(plain.values(0)).mean())
+    said = Survey(
+        kind=raster.kind,
+        units=raster.units,
+        low=None,
+        high=None,
+        valid=valid,
+        covered=covered,
+        mean=None,
+        bins=(),
+        classes=(),
+    )
+    if not known.size:
+        return said
+    if raster.kind == "continuous":
+        low, high = (float(end) for end in np.percentile(known, _SHOWN))
+        high = high if high > low else low + 1.0
+        counts, _ = np.histogram(np.clip(known, low, high), _BINS, (low, high))
+        shares = (counts / max(int(counts.max()), 1)).tolist()
+        return replace(said, low=low, high=high, mean=float(known.mean()), bins=tuple(shares))
+    codes, counts = np.unique(known.astype(np.int64), return_counts=True)
+    most = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CLASSES])
+    classes = tuple(
+        (int(codes[at]), raster.codes.get(int(codes[at]), ""), float(counts[at] / known.size),
+         "#{:02x}{:02x}{:02x}".format(*_colour(raster, int(codes[at]))[:3]))
+        for at in most
+    )  # fmt: skip
+    return replace(said, classes=classes)
+
+
+def _raster(asked: Asked) -> Raster:
+    _settle()
+    files = [Path(one) for one in asked.files]
+    return _without_damaged(files, asked)
+
+
+def _without_damaged(files: Sequence[Path], asked: Asked) -> Raster:
+    """Reproject, leaving out granules that cannot be decoded, as a request does."""
+    try:
+        return reproject(files, asked.layer, asked.grid, asked.options)
+    except UnreadableGranuleError:
+        good = [one for one in files if _decodes(one, asked)]
+        if len(good) in (0, len(files)):
+            raise
+        return reproject(good, asked.layer, asked.grid, asked.options)
+
+
+def _decodes(file: Path, asked: Asked) -> bool:
+    try:
+        reproject([file], asked.layer, asked.grid, asked.options)
+    except UnreadableGranuleError:
+        return False
+    except Exception:  # noqa: BLE001 - whatever else is wrong with it, it is not damage
+        return True
+    return True
+
+
+@cache
+def _settle() -> None:
+    """Make this process a quiet one that keeps what it decoded."""
+    os.nice(_NICE)
+    keep_granules(_KEPT)
+
+
+def _coloured(raster: Raster, low: float | None, high: float | None) -> npt.NDArray[np.uint8]:
+    """Colour the first band, shape (height, width, 4), transparent where it has no value."""
+    values = raster.values(0)
+    known = np.isfinite(values)
+    picture = np.zeros((*values.shape, 4), np.uint8)
+    if raster.kind == "continuous" and low is not None and high is not None:
+        picture[known, :3] = ramp((values[known] - low) / (high - low))
+        picture[known, 3] = 255
+        return picture
+    found, place = np.unique(values[known].astype(np.int64), return_inverse=True)
+    if found.size:
+        table = [_colour(raster, int(code)) for code in found]
+        picture[known] = np.array(table, np.uint8)[place]
+    return picture
+
+
+def _colour(raster: Raster, code: int) -> tuple[int, int, int, int]:
+    return raster.colours.get(code) or class_colour(code)
+
+
+def _geotiff(values: npt.NDArray[np.float32], raster: Raster) -> bytes:
+    import rasterio
+    from rasterio.io import MemoryFile
+    from rasterio.transform import Affine
+
+    height, width = values.shape
+    with MemoryFile() as memory:
+        with memory.open(
+            driver="GTiff", height=height, width=width, count=1, dtype="float32",
+            crs=rasterio.CRS.from_user_input(raster.grid.crs),
+            transform=Affine(*raster.grid.transform), nodata=float("nan"), compress="deflate",
+        ) as dataset:  # fmt: skip
+            dataset.write(values, 1)
+            dataset.units = (raster.units,)
+        return bytes(memory.read())

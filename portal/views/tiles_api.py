@@ -1,0 +1,306 @@
+"""Tiles of a layer of a day's granules, as maps ask for them: XYZ, TileJSON, WMTS.
+
+Source: TileJSON 3.0.0; OGC 07-057r7, "Web Map Tile Service", RESTful encoding.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from modis.box import LonLatBox
+from portal.serving.addresses import base_url
+from portal.serving.identity import person
+from portal.serving.portal import CurrentPortal, Portal
+from portal.serving.problems import BadCallError, NotFoundError
+from portal.views.state import MOST_GRANULES, Chosen, Views, extent_of
+from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
+from portal.views.wmts import capabilities
+from reprojection.grid.grids import Grid
+
+router = APIRouter(prefix="/tiles", tags=["views"], dependencies=[Depends(person)])
+
+_MEDIA = {"png": "image/png", "npy": "application/octet-stream", "tif": "image/tiff"}
+_FRESH = "private, max-age=600"
+_SURVEYED = 512  # pixels along the longer side
+_SAMPLED = 4  # granules of a day, for the range of a map that names none
+_MOST_OF_A_SURVEY = 96
+
+Form = Literal["png", "npy", "tif"]
+Qa = Annotated[
+    str, Query(description='"best", "good", or a rule as JSON: {"LAYER": {"FIELD": [VALUES]}}.')
+]
+Method = Annotated[str, Query(description="As in a request; empty: the layer's own.")]
+Rescale = Annotated[
+    str, Query(description="Values at the ends of the colour scale: LOW,HIGH. Empty: the day's.")
+]
+Matrix = Annotated[str, Query(description="WebMercatorQuad or WorldCRS84Quad.")]
+Box = Annotated[str, Query(description="West, south, east, north in degrees.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A layer of a day, and how it is shown."""
+
+    chosen: Chosen
+    layer: str
+    options: dict[str, Any]
+    rescale: tuple[float, float] | None
+    portal: Portal
+
+    @property
+    def views(self) -> Views:
+        """The state of the portal's maps."""
+        return self.portal.state(Views)
+
+
+def _look(
+    portal: CurrentPortal,
+    product: str,
+    layer: str,
+    day: date,
+    qa: Qa = "",
+    resampling: Method = "",
+    merge: Literal["nadir", "latest", "first", "mean"] = "nadir",
+    units: Literal["stored", "physical", "brightness"] = "physical",
+    rescale: Rescale = "",
+) -> Look:
+    """Read what is asked for: PRODUCT, or PRODUCT.COLLECTION."""
+    name, _, collection = product.partition(".")
+    views = portal.state(Views)
+    options: dict[str, Any] = {"merge": merge, "units": units}
+    if resampling:
+        options["resampling"] = resampling
+    if qa:
+        options["qa"] = _rule(qa)
+    return Look(
+        chosen=Chosen(product=name, collection=collection or views.collection(name), day=day),
+        layer=layer,
+        options=options,
+        rescale=_ends(rescale) if rescale else None,
+        portal=portal,
+    )
+
+
+Asked = Annotated[Look, Depends(_look)]
+
+
+@router.get(
+    "/{product}/{layer}/{day}/{zoom}/{col}/{row}.{form}",
+    summary="A tile of a layer",
+    response_class=Response,
+)
+async def tile(
+    request: Request, look: Asked, zoom: int, col: int, row: int, form: Form,
+    tms: Matrix = "WebMercatorQuad",
+) -> Response:  # fmt: skip
+    """Draw 256 x 256 pixels of a layer: the pixels that a request makes on this grid.
+
+    PNG is transparent where there is no value; `.npy` and `.tif` hold float32 with NaN there. A
+    tile that too many granules touch is refused with 422: zoom in.
+    """
+    matrix = tile_matrix_set(tms)
+    grid, box = matrix.grid(zoom, col, row), matrix.box(zoom, col, row)
+    views = look.views
+    records = await run_in_threadpool(views.granules, look.chosen, box, MOST_GRANULES)
+    ends = look.rescale
+    if form == "png" and ends is None:
+        ends = await _range_of_day(request, look)
+    what = look.layer, sorted(look.options.items()), tms, zoom, col, row, form, ends
+    key = f"{views.identity(records)}-{json.dumps(what)}"
+    tag = f'"{views.tag(key)}"'
+    headers = {"ETag": tag, "Cache-Control": _FRESH}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    found = views.kept(key)
+    if found is None:
+        low, high = ends or (None, None)
+
+        def draw() -> bytes:
+            from portal.views import drawing
+
+            return views.run(
+                records,
+                lambda process, files, folders: process.run(
+                    drawing.draw, _asked(look, grid, files, folders), form, low, high
+                ),
+            )
+
+        found = await views.in_turn(request, draw) if records else _blank(form, look)
+        views.keep(key, found)
+    return Response(found, media_type=_MEDIA[form], headers=headers)
+
+
+@router.get("/{product}/{layer}/{day}/survey.json", summary="What a layer holds in a box")
+async def survey(request: Request, look: Asked, bbox: Box) -> JSONResponse:
+    """Count a layer in a box: ends of a colour scale, shares with and without its quality rule."""
+    box = _box(bbox)
+    records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
+    found = await _surveyed(request, look, records, box)
+    return JSONResponse({**found, "granules": len(records)}, headers={"Cache-Control": _FRESH})
+
+
+@router.get("/{product}/{layer}/{day}/tilejson.json", summary="TileJSON of a layer")
+async def tilejson(request: Request, look: Asked) -> JSONResponse:
+    """Describe the tiles of a layer by TileJSON 3.0.0, for Leaflet, MapLibre and OpenLayers."""
+    views = look.views
+    whole = LonLatBox(-180.0, -90.0, 180.0, 90.0)
+    every = await run_in_threadpool(views.granules, look.chosen, whole, 10**6)
+    query = f"?{request.url.query}" if request.url.query else ""
+    address = f"{base_url(request, look.portal.settings)}{request.url.path.rpartition('/')[0]}"
+    answer = {
+        "tilejson": "3.0.0",
+        "name": f"{look.layer}, {look.chosen.product} of {look.chosen.day}",
+        "scheme": "xyz",
+        "tiles": [f"{address}/{{z}}/{{x}}/{{y}}.png{query}"],
+        "minzoom": 0,
+        "maxzoom": DEEPEST,
+        "tileSize": SIDE,
+        "granules": len(every),
+    }
+    return JSONResponse(answer, headers={"Cache-Control": _FRESH})
+
+
+@router.get(
+    "/{product}/{layer}/{day}/WMTSCapabilities.xml",
+    summary="WMTS of a layer",
+    response_class=Response,
+)
+async def wmts(request: Request, look: Asked) -> Response:
+    """Describe the tiles of a layer by WMTS 1.0.0, RESTful encoding, for QGIS and GDAL."""
+    address = f"{base_url(request, look.portal.settings)}{request.url.path.rpartition('/')[0]}"
+    title = f"{look.layer}, {look.chosen.product} of {look.chosen.day}"
+    text = capabilities(title, look.layer, address, request.url.query)
+    return Response(text, media_type="application/xml", headers={"Cache-Control": _FRESH})
+
+
+async def _range_of_day(request: Request, look: Look) -> tuple[float, float] | None:
+    """Return the ends of a scale that holds for all tiles of a day, from some of its granules."""
+    views = look.views
+    whole = LonLatBox(-180.0, -90.0, 180.0, 90.0)
+    every = await run_in_threadpool(views.granules, look.chosen, whole, 10**6)
+    own = [one for one in every if one.product == look.chosen.product]
+    sample = own[:: max(1, -(-len(own) // _SAMPLED))]
+    found: list[tuple[float, float]] = []
+    for record in sample:
+        box = extent_of(record)
+        if box is None:
+            continue
+        near = tuple(one for one in every if one.start == record.start)
+        said = await _surveyed(request, look, near, box)
+        if said["low"] is not None:
+            found.append((said["low"], said["high"]))
+    if not found:
+        return None
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+async def _surveyed(
+    request: Request, look: Look, records: tuple[Any, ...], box: LonLatBox
+) -> dict[str, Any]:
+    views = look.views
+    grid = _grid_over(box)
+    what = look.layer, sorted(look.options.items()), grid.transform
+    key = f"{views.identity(records)}-{json.dumps(what)}"
+
+    def count() -> bytes:
+        from portal.views import drawing
+
+        found = views.run(
+            records,
+            lambda process, files, folders: process.run(
+                drawing.survey, _asked(look, grid, files, folders)
+            ),
+        )
+        return json.dumps(asdict(found)).encode()
+
+    said = views.kept(key)
+    if said is None:
+        if not records:
+            raise NotFoundError(
+                f"No granule of {look.chosen.product} lies here on {look.chosen.day}.",
+                "Choose another day or place.",
+            )
+        said = await views.in_turn(request, count)
+        views.keep(key, said)
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def _asked(look: Look, grid: Grid, files: tuple[str, ...], folders: tuple[Any, ...]) -> Any:
+    from portal.views.drawing import Asked as Wanted
+    from reprojection.reproject import Options
+
+    return Wanted(
+        files=files, folders=folders, layer=look.layer, grid=grid, options=Options(**look.options)
+    )
+
+
+def _grid_over(box: LonLatBox) -> Grid:
+    """Return a grid in degrees over a box, whose longer side has `_SURVEYED` pixels at most."""
+    width, height = box.width, box.north - box.south
+    pixel = max(width, height) / _SURVEYED
+    return Grid(
+        crs="EPSG:4326",
+        transform=(pixel, 0.0, box.west, 0.0, -pixel, box.north),
+        width=max(1, round(width / pixel)),
+        height=max(1, round(height / pixel)),
+    )
+
+
+def _blank(form: str, look: Look) -> bytes:
+    """Return a picture of nothing, where no granule lies; of numbers there are none."""
+    if form != "png":
+        raise NotFoundError(
+            f"No granule of {look.chosen.product} lies here on {look.chosen.day}.",
+            "Choose another day or place.",
+        )
+    import numpy as np
+
+    from reprojection.write.picture import encode_png
+
+    return encode_png(np.zeros((SIDE, SIDE, 4), np.uint8))
+
+
+def _rule(text: str) -> Any:
+    if text in ("best", "good"):
+        return text
+    try:
+        rule = json.loads(text)
+    except ValueError:
+        rule = None
+    if not isinstance(rule, dict) or not all(isinstance(one, dict) for one in rule.values()):
+        raise BadCallError(
+            f"{text!r} is no quality rule.",
+            'Write best, good, or JSON as {"FparLai_QC": {"MODLAND": [0]}}.',
+            field="qa",
+        )
+    return rule
+
+
+def _ends(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = 0.0
+    if not low < high:
+        raise BadCallError(
+            f"{text!r} are no ends of a scale.", "Write LOW,HIGH, such as 0,0.9.", field="rescale"
+        )
+    return low, high
+
+
+def _box(text: str) -> LonLatBox:
+    try:
+        west, south, east, north = map(float, text.split(","))
+    except ValueError:
+        west = south = east = north = 0.0
+    if not (-360 <= west <= 360 and -360 <= east <= 360 and -90 <= south < north <= 90):
+        raise BadCallError(
+            f"{text!r} is no box.", "Write west,south,east,north in degrees.", field="bbox"
+        )
+    return LonLatBox(west, south, east, north)

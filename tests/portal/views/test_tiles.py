@@ -1,0 +1,169 @@
+"""Tiles of granules hold the pixels that a request makes on the same grid."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import httpx
+import numpy as np
+import pytest
+import rasterio
+from numpy.typing import NDArray
+from PIL import Image
+
+from portal.views import state
+from portal.views.tile_matrix import WEB_MERCATOR, WORLD_CRS84
+from reprojection.reproject import Options, reproject
+from tests.portal.scripted import live_portal, live_runtime, settings
+
+LAYER = "/tiles/MCD15A2/Lai_1km/2012-03-07"
+ZOOM, COL, ROW = 4, 7, 5
+RULE = {"FparLai_QC": {"MODLAND": [0]}}
+
+
+@pytest.fixture(scope="module")
+def client(
+    sample_archive: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    made = settings(
+        archive=str(sample_archive), data_dir=str(tmp_path_factory.mktemp("data")), sources="folder"
+    )
+    with live_portal(live_runtime(), made) as portal, portal.client() as client:
+        yield client
+
+
+def numbers(client: httpx.Client, at: str, **query: str) -> NDArray[np.float32]:
+    answer = client.get(f"{LAYER}/{at}.npy", params=query)
+    assert answer.status_code == 200, answer.text
+    values: NDArray[np.float32] = np.load(io.BytesIO(answer.content))
+    return values
+
+
+def opacities(answer: httpx.Response) -> NDArray[np.uint8]:
+    with Image.open(io.BytesIO(answer.content)) as picture:
+        return np.asarray(picture)[..., 3]
+
+
+@pytest.mark.parametrize("rule", [None, RULE])
+def test_a_tile_holds_the_pixels_of_a_request(
+    client: httpx.Client, sample_archive: Path, rule: dict[str, dict[str, list[int]]] | None
+) -> None:
+    query = {"qa": json.dumps(rule)} if rule else {}
+    found = numbers(client, f"{ZOOM}/{COL}/{ROW}", **query)
+    granules = sorted(sample_archive.rglob("MCD15A2.A2012065*"))
+    grid = WEB_MERCATOR.grid(ZOOM, COL, ROW)
+    raster = reproject(granules, "Lai_1km", grid, Options(units="physical", qa=rule))
+    assert np.isfinite(found).any()
+    np.testing.assert_array_equal(found, raster.values(0).astype(np.float32))
+
+
+def test_other_matrix_sets_and_forms(client: httpx.Client) -> None:
+    grid = WORLD_CRS84.grid(4, 15, 3)
+    answer = client.get(f"{LAYER}/4/15/3.tif", params={"tms": "WorldCRS84Quad"})
+    assert answer.headers["content-type"] == "image/tiff"
+    with rasterio.open(io.BytesIO(answer.content)) as raster:
+        assert tuple(raster.bounds) == pytest.approx(grid.bounds)
+        values = raster.read(1)
+    np.testing.assert_array_equal(values, numbers(client, "4/15/3", tms="WorldCRS84Quad"))
+
+
+def test_a_picture_is_transparent_where_there_is_no_value(client: httpx.Client) -> None:
+    address = f"{LAYER}/{ZOOM}/{COL}/{ROW}.png"
+    answer = client.get(address, params={"rescale": "0,7"})
+    assert answer.headers["content-type"] == "image/png"
+    opacity = opacities(answer)
+    np.testing.assert_array_equal(opacity > 0, np.isfinite(numbers(client, f"{ZOOM}/{COL}/{ROW}")))
+    again = client.get(
+        address, params={"rescale": "0,7"}, headers={"If-None-Match": answer.headers["etag"]}
+    )
+    assert again.status_code == 304
+    assert client.get(address, params={"rescale": "0,6"}).headers["etag"] != answer.headers["etag"]
+    empty = client.get(f"{LAYER}/{ZOOM}/0/0.png")
+    assert not opacities(empty).any()
+
+
+def test_all_tiles_of_a_day_have_one_scale(client: httpx.Client) -> None:
+    """Without ends in the address they are those of the day, not of the tile."""
+    colours: dict[float, bytes] = {}
+    for at in (f"{ZOOM}/{COL}/{ROW}", f"{ZOOM}/{COL + 1}/{ROW}"):
+        with Image.open(io.BytesIO(client.get(f"{LAYER}/{at}.png").content)) as picture:
+            pixels = np.asarray(picture).reshape(-1, 4)
+        for value, pixel in zip(numbers(client, at).ravel().tolist(), pixels, strict=True):
+            if np.isfinite(value):
+                assert colours.setdefault(value, pixel.tobytes()) == pixel.tobytes()
+    assert len(colours) > 20
+    said = client.get(f"{LAYER}/survey.json", params={"bbox": "-10,50,10,60"}).json()
+    assert said["kind"] == "continuous"
+    assert 0 <= said["low"] < said["high"] <= 10
+
+
+def test_a_day_without_granules_is_told(client: httpx.Client) -> None:
+    answer = client.get(f"{LAYER.replace('2012-03-07', '2001-01-01')}/{ZOOM}/{COL}/{ROW}.png")
+    assert answer.status_code == 404
+    assert "no granule of MCD15A2 on 2001-01-01" in answer.text
+
+
+def test_a_survey_counts_with_and_without_the_rule(client: httpx.Client) -> None:
+    plain = client.get(f"{LAYER}/survey.json", params={"bbox": "-10,50,10,60"}).json()
+    ruled = client.get(
+        f"{LAYER}/survey.json", params={"bbox": "-10,50,10,60", "qa": json.dumps(RULE)}
+    ).json()
+    assert plain["valid"] == plain["covered"] == ruled["covered"]
+    assert 0 < ruled["valid"] < ruled["covered"]
+    assert plain["granules"] == 2
+
+
+def test_maps_and_programs_find_the_tiles(client: httpx.Client) -> None:
+    said = client.get(f"{LAYER}/tilejson.json", params={"qa": "good"}).json()
+    (template,) = said["tiles"]
+    address = template.format(z=ZOOM, x=COL, y=ROW)
+    assert address.endswith("?qa=good")
+    assert client.get(address).headers["content-type"] == "image/png"
+    text = client.get(f"{LAYER}/WMTSCapabilities.xml", params={"qa": "good"}).text
+    space = {"w": "http://www.opengis.net/wmts/1.0"}
+    (resource,) = ElementTree.fromstring(text).findall(".//w:ResourceURL", space)
+    filled = resource.attrib["template"]
+    for name, value in (("TileMatrix", ZOOM), ("TileCol", COL), ("TileRow", ROW)):
+        filled = filled.replace(f"{{{name}}}", str(value))
+    assert filled == address
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/tiles/MCD15A2/Nothing/2012-03-07/4/7/5.png", 404, "no layer 'Nothing'"),
+        ("/tiles/MCD99Z9/Lai_1km/2012-03-07/4/7/5.png", 404, "The archive has no MCD99Z9"),
+        (f"{LAYER}/40/7/5.png", 404, "There is no zoom 40"),
+        (f"{LAYER}/4/70/5.png", 404, "There is no tile 4/70/5"),
+        (f"{LAYER}/4/7/5.png?tms=UTM", 404, "no tile matrix set"),
+        (f"{LAYER}/4/0/0.npy", 404, "No granule of MCD15A2 lies here"),
+        (f"{LAYER}/4/7/5.png?qa=fine", 400, "is no quality rule"),
+        (f"{LAYER}/4/7/5.png?rescale=3,1", 400, "are no ends of a scale"),
+        (f"{LAYER}/4/7/5.png?resampling=mean", 400, "mean"),
+        (f"{LAYER}/survey.json?bbox=1,2,3", 400, "is no box"),
+        (f"{LAYER}/4/7/5.jpg", 400, "form"),
+    ],
+)
+def test_what_cannot_be_shown_says_why(
+    client: httpx.Client, address: str, status: int, words: str
+) -> None:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.text
+    assert words in answer.text
+
+
+def test_a_tile_of_too_many_granules_is_refused(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.views.tiles_api.MOST_GRANULES", 1)
+    answer = client.get(f"{LAYER}/3/3/2.png")
+    assert answer.status_code == 422
+    assert "Zoom in" in answer.text
+    assert state.MOST_GRANULES > 1
+
+
+def test_only_who_is_signed_in_sees_tiles(client: httpx.Client) -> None:
+    answer = httpx.get(f"{client.base_url}{LAYER}/4/7/5.png")
+    assert answer.status_code == 401
