@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -101,7 +102,7 @@ def manage(settings: Settings) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     runtime = connect(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
-    options = ManagerOptions.of(settings, "bench")
+    options = replace(ManagerOptions.of(settings, "bench"), tick=0.1, window=4096)
     serve(
         runtime,
         options,
@@ -197,8 +198,6 @@ class Machine:
                     "SWATHMILL_REDIS_URL": self.redis.url,
                     "SWATHMILL_WORKER_NAME": name,
                     "SWATHMILL_SLOTS": str(self.slots),
-                    "SWATHMILL_TICK_SECONDS": "0.1",
-                    "SWATHMILL_WINDOW": "4096",
                     "SWATHMILL_LOG_LEVEL": "warning",
                 },
             )

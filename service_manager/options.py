@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.transitions import RetryPolicy
-from tasks.settings import Settings
+from tasks.settings import Settings, default
+
+_SILENCE = 6  # heartbeats after which the manager looks for itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,47 +14,45 @@ class ManagerOptions:
     """Times in seconds, counts of tasks."""
 
     name: str = "manager"
-    tick: float = 0.5
-    sweep: float = 30.0
-    resend: float = 30.0
-    patience: float = 6.0  # before what one host was given is sent to all
-    heartbeat: float = 5.0
-    lease: float = 30.0
-    window: int = 64
-    places: int = 8  # messages for one archive host in flight at once
-    max_tasks: int = 2_000_000
-    confirm_tasks: int = 50_000  # beyond these a request waits for confirmation
-    confirm_gb: float = 500.0  # to fetch
-    confirm_cost: float = 100.0
-    price_storage: float = 0.02  # of a GB for a month
-    price_core_hour: float = 0.05
-    price_download: float = 0.0  # of a GB
-    result_days: float = 30.0  # results are kept after a request's end
-    history_days: float = 400.0  # failed attempts are listed, and counts kept by worker
-    storage_quota_gb: float = 0.0  # 0: none
+    tick: float = 0.5  # between two rounds, at most
+    heartbeat: float = default("heartbeat_seconds")
+    sweep: float = _SILENCE * default("heartbeat_seconds")  # between two full reads of the markers
+    resend: float = _SILENCE * default("heartbeat_seconds")  # of a ready task's message
+    patience: float = default("heartbeat_seconds") + 1.0  # before all get what one host was given
+    lease: float = default("lease_seconds")
+    window: int = 64  # batches of one request on the queue at once
+    places: int = default("host_connections")  # messages for one archive host in flight at once
+    max_tasks: int = default("max_tasks")
+    confirm_tasks: int = default("confirm_tasks")  # beyond these a request waits for confirmation
+    confirm_gb: float = default("confirm_gb")  # to fetch
+    confirm_cost: float = default("confirm_cost")
+    price_storage: float = default("price_storage")  # of a GB for a month
+    price_core_hour: float = default("price_core_hour")
+    price_download: float = default("price_download")  # of a GB
+    result_days: float = default("result_days")  # results are kept after a request's end
+    history_days: float = default("history_days")  # failed attempts are listed, counts kept
+    storage_quota_gb: float = default("storage_quota_gb")  # 0: none
     time_limits: TimeLimits = field(default_factory=TimeLimits)
-    probe: float = 600.0
-    scale_seconds: float = 300.0  # in which the slots wanted would finish the ready tasks
-    scale_least: int = 0  # slots wanted without any work
-    scale_most: int = 0  # 0: no limit
-    scale_in: float = 0.0  # seconds with too many slots, after which workers leave; 0: never
+    probe: float = default("probe_seconds")
+    scale_seconds: float = default("scale_seconds")  # to finish the ready tasks with wanted slots
+    scale_least: int = default("scale_least")  # slots wanted without any work
+    scale_most: int = default("scale_most")  # 0: no limit
+    scale_in: float = default("scale_in_seconds")  # with too many slots, until workers leave
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
-    portal_url: str = "http://127.0.0.1:8000"
+    portal_url: str = default("portal_url")
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> "ManagerOptions":
         """Return the options that the settings ask for; `name` tells this process from others."""
         return cls(
             name=name,
-            tick=settings.tick_seconds,
-            sweep=settings.sweep_seconds,
-            resend=settings.resend_seconds,
+            sweep=_SILENCE * settings.heartbeat_seconds,
+            resend=_SILENCE * settings.heartbeat_seconds,
             patience=settings.heartbeat_seconds + 1.0,  # what was taken is known by then
             heartbeat=settings.heartbeat_seconds,
             lease=settings.lease_seconds,
-            window=settings.window,
             places=settings.host_connections,
             max_tasks=settings.max_tasks,
             confirm_tasks=settings.confirm_tasks,

@@ -3,7 +3,7 @@
 import os
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -54,9 +54,6 @@ class Settings(BaseSettings):
     host_rate: Positive = Field(
         10.0, description="Requests a second to one archive host, over all workers."
     )
-    partial_gb: Positive = Field(
-        5.0, description="Bound of a worker's downloads that were cut, in GB; the oldest go first."
-    )
     packages: str = Field(
         "",
         description="Folder of further reduction packages, to develop them; uploaded ones need "
@@ -79,9 +76,6 @@ class Settings(BaseSettings):
         200.0,
         ge=0,
         description="Calls a second from one address, ten times as many at once; 0: no limit.",
-    )
-    caller_downloads: Count = Field(
-        16, description="Answers over 8 MiB that are sent to one caller at once."
     )
     caller_gb: float = Field(
         0.0,
@@ -138,7 +132,7 @@ class Settings(BaseSettings):
     cache_gb: Positive = Field(
         5.0,
         description="Bound of a machine's local granule cache, in GB; a quarter more for unpacked "
-        "packages.",
+        "packages, and as much for downloads that were cut.",
     )
     disk_quota_gb: Positive = Field(20.0, description="Bound of the data folder, in GB.")
     attempt_memory_gb: Positive = Field(4.0, description="Memory an attempt may use, in GB.")
@@ -183,14 +177,16 @@ class Settings(BaseSettings):
         "separated by commas.",
     )
 
-    heartbeat_seconds: Positive = Field(5.0, description="Time between a worker's heartbeats.")
+    heartbeat_seconds: Positive = Field(
+        5.0,
+        description="Time between a worker's heartbeats; each six of them the manager reads all "
+        "markers, and sends messages of ready tasks again that nobody has taken.",
+    )
     lease_seconds: Positive = Field(
         30.0,
         description="Silence after which a worker is lost and ends its own attempts.",
     )
     timeout_factor: Positive = Field(4.0, description="An attempt's time limit, in class means.")
-    timeout_samples: Count = Field(5, description="Successes before a class has a mean to go by.")
-    timeout_floor: Positive = Field(60.0, description="Smallest time limit, in seconds.")
     timeout_ceiling: Positive = Field(
         3600.0,
         description="Largest time limit, and the one where nothing similar was timed.",
@@ -213,19 +209,9 @@ class Settings(BaseSettings):
         "when they run nothing. 0: never, the platform ends workers.",
     )
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
-    retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")
-    retry_ceiling: Positive = Field(600.0, description="Largest back-off, in seconds.")
-    retry_longest: Positive = Field(
-        21_600.0, description="Longest pause kept when a server asks for one, in seconds."
+    retry_base: Positive = Field(
+        5.0, description="First back-off, in seconds; it doubles, up to 120 times as much."
     )
-    window: Count = Field(64, description="Batches of one request on the queue at once.")
-    resend_seconds: Positive = Field(
-        30.0, description="Silence after which a ready task's message is sent again."
-    )
-    sweep_seconds: Positive = Field(
-        30.0, description="Time between the manager's full reads of the markers."
-    )
-    tick_seconds: Positive = Field(0.5, description="Longest time between the manager's rounds.")
     max_tasks: Count = Field(2_000_000, description="Largest plan that is accepted, in tasks.")
     confirm_tasks: Count = Field(
         50_000, description="Tasks beyond which a request waits for its owner's confirmation."
@@ -315,6 +301,11 @@ class WrongSettingError(SwathmillError):
         super().__init__(f"{problem} {remedy}")
         self.problem = problem
         self.remedy = remedy
+
+
+def default(name: str) -> Any:
+    """Return the default of a setting, for whoever has it as a default of his own."""
+    return Settings.model_fields[name].default
 
 
 def read_settings() -> Settings:

@@ -38,10 +38,7 @@ COMPLETE = ("complete", "complete with gaps")
 ENVIRONMENT = {
     "HEARTBEAT_SECONDS": "1",
     "LEASE_SECONDS": "6",
-    "SWEEP_SECONDS": "4",
-    "RESEND_SECONDS": "4",
-    "RETRY_BASE": "0.5",
-    "RETRY_CEILING": "4",
+    "RETRY_BASE": "0.04",
     # Faults come far more often than anywhere: what they cost is not to be the tasks' end.
     "RETRY_BUDGET": "500",
     "DISK_QUOTA_GB": str(QUOTA_GB),

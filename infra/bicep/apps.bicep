@@ -189,13 +189,12 @@ var mailSecrets = [
 var archiveFolder = empty(archiveServer) ? archiveUrl : '/archive'
 
 // What may be set otherwise by the parameter `settings`. A replica of two processors has 8 GiB of disk: the
-// cache with unpacked packages may take 2.5 GB, downloads that were cut 0.5 GB, and the two attempts the rest.
+// cache may take 3 GB with unpacked packages and downloads that were cut, and the two attempts the rest.
 var defaults = {
   SWATHMILL_PORTAL_URL: portalUrl
   SWATHMILL_ATTEMPT_MEMORY_GB: '1.8'
   SWATHMILL_ATTEMPT_DISK_GB: '1.8'
   SWATHMILL_CACHE_GB: '2'
-  SWATHMILL_PARTIAL_GB: '0.5'
   SWATHMILL_GRACE_SECONDS: '540'
   SWATHMILL_MAX_TASKS: '2000000'
   SWATHMILL_LOG_LEVEL: 'info'

@@ -12,6 +12,7 @@ from portal.serving.portal import CurrentPortal
 from portal.serving.quantities import moment
 from portal.submit.state import Submit
 from tasks.bag.categories import RULES
+from tasks.bag.time_limits import TimeLimits
 from tasks.operators import restrictions
 
 pages = APIRouter(include_in_schema=False)
@@ -201,5 +202,5 @@ def _history(portal: CurrentPortal) -> dict[str, object]:
         "highest": max((sum(day) for day in made.by_day), default=0),
         "rules": {category.value: rule for category, rule in RULES.items()},
         "classes": overview.classes(portal.runtime),
-        "samples": portal.settings.timeout_samples,
+        "samples": TimeLimits().samples,
     }

@@ -24,6 +24,8 @@ BURST = 10.0
 """Seconds of calls that may come at once."""
 LARGE = 8 * 2**20
 """Bytes from which on an answer is large; one of unknown length is, too."""
+DOWNLOADS = 16
+"""Large answers that are sent to one caller at once."""
 ASKED = 10
 """Sign-in links that one address may ask for in an hour."""
 _MOST = 100_000  # callers that are remembered
@@ -92,7 +94,7 @@ class CallerLimits:
         self.calls = Rates(settings.caller_rate * BURST, BURST, monotonic)
         self.asked = Rates(ASKED, HOUR, monotonic)
         self.sent = Rates(settings.caller_gb * 1e9, HOUR, monotonic)
-        self._most = settings.caller_downloads
+        self._most = DOWNLOADS
         self._lock = threading.Lock()
         self.under_way: dict[str, int] = {}
 

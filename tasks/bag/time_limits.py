@@ -3,27 +3,22 @@
 from dataclasses import dataclass
 
 from tasks.bag.expectation import Times
-from tasks.settings import Settings
+from tasks.settings import Settings, default
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimits:
     """The monitor's rule. Times in seconds; `samples` successes make a class's mean count."""
 
-    factor: float = 4.0
+    factor: float = default("timeout_factor")
     samples: int = 5
     floor: float = 60.0
-    ceiling: float = 3600.0
+    ceiling: float = default("timeout_ceiling")
 
     @classmethod
     def of(cls, settings: Settings) -> "TimeLimits":
         """Return the rule that the settings ask for."""
-        return cls(
-            factor=settings.timeout_factor,
-            samples=settings.timeout_samples,
-            floor=settings.timeout_floor,
-            ceiling=settings.timeout_ceiling,
-        )
+        return cls(factor=settings.timeout_factor, ceiling=settings.timeout_ceiling)
 
     def limit(self, times: Times, task_class: str, retries: int) -> float:
         """Return the time limit of an attempt in seconds.

@@ -18,7 +18,7 @@ from tasks.bag.model import ArtifactFile, Attempt, State, Task, TaskOutcome
 from tasks.bag.spec import Spec
 from tasks.bag.task_rows import Edge, Interest
 from tasks.errors import FencedError
-from tasks.settings import Settings
+from tasks.settings import Settings, default
 from tasks.storage.store import Delete, Insert, Operation, Upsert
 
 _STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
@@ -42,21 +42,16 @@ Decision = Callable[[Task], Change]  # what becomes of a task as read
 class RetryPolicy:
     """How often and how late an attempt is repeated. Delays in seconds."""
 
-    budget: int = 3  # attempts in one generation
+    budget: int = default("retry_budget")  # attempts in one generation
     losses: int = 10  # attempts lost with their workers in one generation
-    base: float = 5.0
-    ceiling: float = 600.0
+    base: float = default("retry_base")
+    ceiling: float = 0.0  # the largest back-off; 0: 120 times the base
     longest: float = 21_600.0  # that a server may ask for
 
     @classmethod
     def of(cls, settings: Settings) -> "RetryPolicy":
         """Return the policy that the settings ask for."""
-        return cls(
-            budget=settings.retry_budget,
-            base=settings.retry_base,
-            ceiling=settings.retry_ceiling,
-            longest=settings.retry_longest,
-        )
+        return cls(budget=settings.retry_budget, base=settings.retry_base)
 
     def delay(self, retries: int, jitter: float, asked: float = 0.0) -> float:
         """Return the seconds of an exponential back-off.
@@ -64,13 +59,18 @@ class RetryPolicy:
         The delay is multiplied by 0.5 to 1.5 by `jitter` in [0, 1). It is at least `asked`, as far
         as that is allowed.
         """
-        back_off = min(self.ceiling, self.base * 2.0**retries) * (0.5 + jitter)
+        back_off = min(self.largest, self.base * 2.0**retries) * (0.5 + jitter)
         return max(min(asked, self.longest), back_off)
+
+    @property
+    def largest(self) -> float:
+        """The largest back-off, before chance shortens or lengthens it."""
+        return self.ceiling or 120.0 * self.base
 
     @property
     def most(self) -> float:
         """The longest delay."""
-        return max(2 * self.ceiling, self.longest)
+        return max(2 * self.largest, self.longest)
 
 
 def create(

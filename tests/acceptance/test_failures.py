@@ -88,8 +88,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Ite
         "RETRY_BASE": "0.5",
         "HEARTBEAT_SECONDS": "1",
         "LEASE_SECONDS": "10",
-        "RESEND_SECONDS": "5",
-        "SWEEP_SECONDS": "5",
     }
     with started(folder, sample_archive, settings) as running:
         yield running

@@ -20,11 +20,11 @@ from tasks.bag import workers
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, State
 from tasks.bag.spec import ReduceSpec
+from tasks.bag.time_limits import TimeLimits
 from tasks.errors import BlobMissingError, StoreError
 from tasks.packages.packages import blob_of
 from tasks.service.classify import AttemptError
 from tasks.service.connect import connect_storage
-from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, PACKAGES, MemoryBlobs
 from tests.waiting import until
 from tests.worker.processes import (
@@ -431,7 +431,7 @@ def test_a_run_is_lent_its_inputs_its_package_and_what_that_needs_once_each(tmp_
 
 def test_all_waits_for_a_run_are_shorter_than_the_least_time_limit() -> None:
     """Else an attempt is killed for its age that has not begun."""
-    floor = Settings().timeout_floor
+    floor = TimeLimits().floor
     assert Pool.patience + PLACE_SECONDS + LONGEST_WAIT < floor - 10
 
 

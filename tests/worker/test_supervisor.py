@@ -1240,12 +1240,11 @@ def test_failures_follow_the_settings_of_the_worker(tmp_path: Path, bench: Bench
         data_dir=tmp_path,
         retry_budget=7,
         retry_base=1.5,
-        retry_ceiling=33.0,
-        retry_longest=44.0,
         lease_seconds=40.0,
     )
     made = replace(bench.supervisor, settings=settings)
-    assert made._policy == transitions.RetryPolicy(budget=7, base=1.5, ceiling=33.0, longest=44.0)
+    assert made._policy == transitions.RetryPolicy(budget=7, base=1.5)
+    assert made._policy.largest == 180.0
     assert made.lease.seconds == 40.0
 
 

@@ -94,7 +94,7 @@ def fetch(
 ) -> None:
     """Fetch an accepted copy to `path`; resume what an earlier attempt on this machine received."""
     settings = context.settings
-    partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
+    partials = Partials(settings.data_dir / "downloads", int(settings.cache_gb / 4 * _GB))
     aside = context.scratch / "fetching"
     aside.mkdir(exist_ok=True)
     with context.spent.fetch(), partials.place(spec.key, aside) as folder:

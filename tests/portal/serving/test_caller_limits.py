@@ -113,9 +113,10 @@ def test_an_address_stands_for_a_subscriber(client: tuple[str, int] | None, addr
     assert address_of({"type": "http", "client": client}) == address
 
 
-def test_the_limits_are_those_of_the_settings() -> None:
+def test_the_limits_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller_limits, "DOWNLOADS", 2)
     watch = Watch()
-    limits = CallerLimits(Settings(caller_rate=2.0, caller_gb=1.0, caller_downloads=2), watch)
+    limits = CallerLimits(Settings(caller_rate=2.0, caller_gb=1.0), watch)
     assert [limits.calls.take("a") for _ in range(21)] == [0.0] * 20 + [0.5]
     assert [limits.asked.take("a") for _ in range(ASKED + 1)] == [0.0] * ASKED + [HOUR / ASKED]
     limits.sent.use("a", 1e9)
@@ -230,11 +231,12 @@ def test_large_answers_to_one_caller_are_counted_and_small_ones_are_not(
 ) -> None:
     """A second one at once is refused; a range, another caller and this machine are not."""
     monkeypatch.setattr(caller_limits, "LARGE", len(raster))
+    monkeypatch.setattr(caller_limits, "DOWNLOADS", 1)
     runtime = live_runtime()
     name = submitted(runtime, "ada@example.org")
     put_result(runtime, name, "MCD15A2.005/Lai_1km", "a.tif", raster)
     path = f"/api/requests/{name}/results/MCD15A2.005/Lai_1km/a.tif"
-    made = settings(caller_downloads="1", caller_gb=str(2.5 * len(raster) / 1e9))
+    made = settings(caller_gb=str(2.5 * len(raster) / 1e9))
     with live_portal(runtime, made) as portal, portal.client() as client:
         limits = portal.limits
         there = {"X-Forwarded-For": "192.0.2.5"}
