@@ -31,6 +31,10 @@ MEASUREMENTS = {
         what="tiles of 8 dates as one dataset, beside rioxarray and odc-geo [--dates 8 --rounds 3]",
         modules=("bench.datasets",),
     ),
+    "swath-datasets": Measurement(
+        what="twelve swaths as one dataset, beside satpy and pyresample [--rounds 3]",
+        modules=("bench.swath_datasets",),
+    ),
     "plan": Measurement(
         what="planning ten years of a continent [--quick]", modules=("bench.plan",)
     ),

@@ -268,15 +268,22 @@ def _vectors(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> npt.
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
 
 
-def write_passes(folder: Path, passes: Sequence[tuple[float, float]] = PASSES) -> list[Path]:
-    """The granules of S1 as files of one int16 layer."""
+def _counted(place: Geolocation) -> npt.NDArray[np.int16]:
+    return (np.arange(place.lat.size) % 9973).astype(np.int16).reshape(place.lat.shape)
+
+
+def write_passes(
+    folder: Path,
+    passes: Sequence[tuple[float, float]] = PASSES,
+    field_of: Callable[[Geolocation], npt.NDArray[np.int16]] = _counted,
+) -> list[Path]:
+    """Write granules as files of one int16 layer; by default those of S1."""
     paths = []
     for number, one in enumerate(passes):
         place = granule(*one)
         start = datetime(2012, 6, 1, 12, 5 * number, tzinfo=UTC)
         name = f"MYD99_L2.A{start:%Y%j.%H%M}.061.2012170000000.hdf"
         dims = ("Lines", "Pixels")
-        values = (np.arange(place.lat.size) % 9973).astype(np.int16).reshape(place.lat.shape)
         made = GranuleToWrite(
             local_name=name,
             product="MYD99_L2",
@@ -285,7 +292,10 @@ def write_passes(folder: Path, passes: Sequence[tuple[float, float]] = PASSES) -
             end=start + timedelta(minutes=5),
             produced=start + timedelta(days=20),
             day_night="Day",
-            ring=[(-10.0, 40.0), (-10.0, 70.0), (30.0, 70.0), (30.0, 40.0)],
+            ring=[
+                (float(place.lon[at]), float(place.lat[at]))
+                for at in ((-1, 0), (0, 0), (0, -1), (-1, -1))
+            ],
             structure=SwathToWrite(
                 name="Swath",
                 geo_fields=[
@@ -294,7 +304,10 @@ def write_passes(folder: Path, passes: Sequence[tuple[float, float]] = PASSES) -
                 ],
                 data_fields=[
                     FieldToWrite(
-                        name="Value", values=values, dims=dims, typed={"_FillValue": -9999}
+                        name="Value",
+                        values=field_of(place),
+                        dims=dims,
+                        typed={"_FillValue": -9999},
                     )
                 ],
             ),

@@ -184,12 +184,16 @@ def reproject(
 
 @dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """The granules that count, and how they become pixels."""
+    """The granules that count, and how they become pixels.
+
+    `encoding` is that of the raster, but for physical units; `held` that of pixels until then.
+    """
 
     places: Sequence[GranuleHeader]
     found: Found
     method: str
     encoding: Encoding
+    held: Encoding
 
 
 def _prepared(
@@ -205,7 +209,8 @@ def _prepared(
     method = _resampling(places[0], entry, grid, options)
     _check(places[0], method, options)
     encoding = _encoding(places, options, method)
-    return _Prepared(places=places, found=found, method=method, encoding=encoding)
+    held = _held(places[0], options, method, encoding)
+    return _Prepared(places=places, found=found, method=method, encoding=encoding, held=held)
 
 
 def blank(
@@ -235,11 +240,11 @@ def blank(
         with opened(plan.places[0].path) as (granule, _):
             resolve_rule(granule, granule.layer(layer), options.qa)
         pixel = replace(grid, width=1, height=1)
-        values: Pixels = np.full(pixel.shape, plan.encoding.nodata, plan.encoding.dtype)
+        values: Pixels = np.full(pixel.shape, plan.held.nodata, plan.held.dtype)
         nothing = np.zeros(pixel.shape, np.uint16)
         why = np.full(pixel.shape, Reason.NO_GRANULE, np.uint8)
         merged = Merged(values=values, codes=values, counts=nothing, sources=nothing, reasons=why)
-        return _raster(plan.places, pixel, options, plan.method, plan.encoding, merged)
+        return _raster(plan, pixel, options, merged)
 
 
 def _reproject(
@@ -251,14 +256,14 @@ def _reproject(
     threads: int,
 ) -> Raster:
     plan = _prepared(paths, layer, grid, options, product)
-    places, method, encoding = plan.places, plan.method, plan.encoding
+    places, method = plan.places, plan.method
     empty = set[int]()
     if places[0].grid is None:
         merged, empty = swaths_onto_grid(
             places,
             grid,
             options.qa,
-            encoding=encoding,
+            encoding=plan.held,
             resampling=method,
             merge=options.merge,
             driving=_driving(places, options, plan.found.guides),
@@ -273,7 +278,7 @@ def _reproject(
             [window_of(place, grid) for place in places],
             grid,
             options.qa,
-            encoding=encoding,
+            encoding=plan.held,
             resampling=cast(Method, method),
             merge=options.merge,
             mask=options.mask,
@@ -283,7 +288,7 @@ def _reproject(
             clamp=places[0].layer.valid_range if options.clamp and options.mask else None,
             threads=threads,
         )
-    raster = _raster(places, grid, options, method, encoding, merged)
+    raster = _raster(plan, grid, options, merged)
     return replace(raster, completeness=_completeness(places, layer, plan.found.without, empty))
 
 
@@ -461,18 +466,25 @@ def _encoding(places: Sequence[GranuleHeader], options: Options, method: str) ->
     return stored_encoding(layer, every_value=every_value, indices=indices)
 
 
+def _held(place: GranuleHeader, options: Options, method: str, encoding: Encoding) -> Encoding:
+    """Choose how pixels are held until they become physical units: copied ones as stored.
+
+    The pixels are the same; floats take twice the memory and more time.
+    """
+    copied = method == "nearest" and place.grid is not None and options.codes == "mask"
+    if not copied or options.units != "physical" or place.layer.dtype.kind not in "iu":
+        return encoding
+    if place.layer.kind is not LayerKind.CONTINUOUS:
+        return encoding
+    return stored_encoding(place.layer, every_value=not options.mask, indices=-1)
+
+
 def _is_physical(place: GranuleHeader, options: Options) -> bool:
     return options.units != "stored" and place.layer.kind is LayerKind.CONTINUOUS
 
 
-def _raster(
-    places: Sequence[GranuleHeader],
-    grid: Grid,
-    options: Options,
-    method: str,
-    encoding: Encoding,
-    merged: Merged,
-) -> Raster:
+def _raster(plan: _Prepared, grid: Grid, options: Options, merged: Merged) -> Raster:
+    places, method, encoding = plan.places, plan.method, plan.encoding
     layer = places[0].layer
     values: Pixels = merged.values
     scale, offset = encoding.scale, encoding.offset
@@ -487,7 +499,7 @@ def _raster(
         scale, offset = 1.0, 0.0
     elif _is_physical(places[0], options):
         dtype = np.dtype(np.float32)
-        values = _physical(values, scale, offset)
+        values = _physical(values, plan.held)
         scale, offset = 1.0, 0.0
     bands = [Band(name=layer.name, role="data")]
     planes = [values]
@@ -536,12 +548,14 @@ def _temperatures(
         return temperatures(granule, place.layer)
 
 
-def _physical(values: Pixels, scale: float, offset: float) -> npt.NDArray[np.float32]:
+def _physical(values: Pixels, held: Encoding) -> npt.NDArray[np.float32]:
     """Convert stored values to physical units, a few rows at a time to save memory."""
     out = np.empty(values.shape, np.float32)
     for first in range(0, len(values), 64):
         rows = slice(first, first + 64)
-        out[rows] = values[rows].astype(np.float64) * scale + offset
+        out[rows] = values[rows].astype(np.float64) * held.scale + held.offset
+        if not math.isnan(held.nodata):
+            out[rows][values[rows] == held.nodata] = np.nan
     return out
 
 

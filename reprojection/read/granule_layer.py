@@ -248,8 +248,9 @@ def check_range(name: str, layer: Layer, values: npt.NDArray[np.generic]) -> Non
     if not layer.range_stated or layer.valid_range is None or layer.kind is not _BLENDED:
         return
     low, high = layer.valid_range
-    if (np.greater_equal(values, low) & np.less_equal(values, high)).any():
-        return
+    for rows in values:
+        if (np.greater_equal(rows, low) & np.less_equal(rows, high)).any():
+            return
     data = values[~is_fill(values, layer)]
     if layer.codes:
         data = data[~np.isin(data, np.array(sorted(layer.codes), dtype=np.int64))]

@@ -147,6 +147,17 @@ class _Store:
                 self._lock.release()
             _close(closing)
 
+    def forget(self, identity: FileIdentity, layer: str | None) -> None:
+        """Forget the decoded values of a granule's layer; without a layer, all, and close it."""
+        closing = []
+        with self._lock:
+            for key in tuple(self._keys.get(identity, ())):
+                if layer is None or (isinstance(key, tuple) and key[1:2] == (layer,)):
+                    self._forget((identity, key))
+            if layer is None and identity in self._open:
+                closing = [self._drop(identity)]
+        _close(closing)
+
     def begin(self) -> None:
         """Begin a call, in which granules stay open."""
         with self._lock:
@@ -283,8 +294,26 @@ class Keeping:
 
     def __init__(self, memory: int = KEPT_BYTES) -> None:
         self._memory = memory
+        self._lock = threading.Lock()
+        self._made: defaultdict[tuple[Path, str | None], set[Hashable]] = defaultdict(set)
         _STORE.hold(memory)
         weakref.finalize(self, _STORE.release, memory)
+
+    def made(self, path: Path, layer: str | None, part: Hashable, parts: int) -> None:
+        """Say that a part of what needs a granule's layer was made; after all parts, forget it.
+
+        Without a layer: of what needs the granule, which is closed, too. What is made once more
+        later is read again.
+        """
+        with self._lock:
+            seen = self._made[path, layer]
+            seen.add(part)
+            if len(seen) < parts:
+                return
+            del self._made[path, layer]
+        identity = FileIdentity.of(path)
+        if identity is not None:
+            _STORE.forget(identity, layer)
 
     def __reduce__(self) -> "tuple[Callable[[int, int], Keeping], tuple[int, int]]":
         """Pickle by the bytes to keep, and the process."""

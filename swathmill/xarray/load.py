@@ -1,5 +1,6 @@
 """`swathmill.load`: granules of many dates as one dataset on one grid, made by dask in blocks."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -17,7 +18,7 @@ from reprojection.errors import ChoiceRefusedError, GridError, UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.granule_layer import layer_grid
-from reprojection.read.kept import Keeping, opened
+from reprojection.read.kept import KEPT_BYTES, Keeping, opened
 from reprojection.read.outline import outline
 from reprojection.read.raster import Raster
 from reprojection.read.raster_dataset import (
@@ -56,6 +57,7 @@ def load(
     options: Options | Mapping[str, Options] = _PHYSICAL,
     cell_size: int | None = None,
     folder: str | Path | None = None,
+    memory: int = 2 * KEPT_BYTES,
 ) -> "xr.Dataset":
     """Reproject granules of many dates onto one grid, as a dataset that dask makes block by block.
 
@@ -81,6 +83,8 @@ def load(
         cell_size: Rows and columns of a block; by default those of a request's cell, 1024, on the
             sinusoidal grid those of a tile.
         folder: Where granules are fetched to that are not on this machine.
+        memory: Bytes of decoded layers that each process keeps at most for the blocks to come,
+            400 MB by default: they are forgotten when the last block that needs them was made.
 
     Returns:
         A variable of time, y and x for each layer, and for the other bands that options add. Times
@@ -108,14 +112,15 @@ def load(
     coordinates = grid_coordinates(grid)
     names = [layers] if isinstance(layers, str) else list(layers)
     _check_layers(names, options)
-    keeping = Keeping()
+    keeping = Keeping(memory)
     days = _by_day(paths_of(granules, None if folder is None else Path(folder)))
     cells = Cells(grid, cell_size)
     stacks: list[_Stack] = []
     for name in names:
         chosen = options if isinstance(options, Options) else options.get(name, _PHYSICAL)
         stacks.append(_Stack(name, _following(chosen, stacks), grid, cells, days, keeping))
-    variables = {key: one for stack in stacks for key, one in stack.variables().items()}
+    needed = Counter(path for stack in stacks for path in stack.needed.elements())
+    variables = {key: one for stack in stacks for key, one in stack.variables(needed).items()}
     times = np.array([np.datetime64(day, "ns") for day in days])
     words = {"standard_name": "time", "axis": "T", "long_name": "day of the granules"}
     coordinates["time"] = xr.Variable(("time",), times, words)
@@ -143,7 +148,9 @@ class Block:
 
     `fills` are what the bands of an empty block hold; `dtype` and `nodata` those of all blocks.
     `names` are the granules of the date, by which the band "source" counts. `keeping` is what
-    blocks share: neighbours are made of the same granules.
+    blocks share: neighbours are made of the same granules. `needed` says of each granule how many
+    blocks of the layer, and of all layers, need it: after the last, it is not kept. Of swaths only
+    all layers count, as they share where their pixels lie.
     """
 
     paths: tuple[Path, ...]
@@ -155,6 +162,17 @@ class Block:
     fills: tuple[float, ...]
     names: tuple[str, ...] = ()
     keeping: Keeping | None = None
+    needed: tuple[tuple[int, int], ...] = ()
+
+    def made(self) -> None:
+        """Say that the block was made."""
+        if self.keeping is None:
+            return
+        place = self.grid.transform
+        for path, (of_layer, of_all) in zip(self.paths, self.needed, strict=True):
+            if of_layer:
+                self.keeping.made(path, self.layer, place, of_layer)
+            self.keeping.made(path, None, (self.layer, place), of_all)
 
 
 def make_block(block: Block) -> Array:
@@ -169,6 +187,8 @@ def make_block(block: Block) -> Array:
     except UnknownLayerError:
         # Other dates hold the layer: level 1B has no reflectances by night.
         return _empty(block)
+    finally:
+        block.made()
     data = _of_the_date(raster, block.names)
     alike = np.array_equal([raster.nodata or 0], [block.nodata or 0], equal_nan=True)
     if data.dtype != block.dtype or not alike:
@@ -225,6 +245,8 @@ class _Stack:
         self.is_swath = own is None
         widest = max(pixel_metres(grid), 1000.0 if own is None else pixel_metres(own))
         self._reach: Reach = TRAITS[method].reach * widest, TRAITS[method].whole_pixel
+        self._blocks = self._made_blocks()
+        self.needed = Counter(path for block in self._blocks.values() for path in block.paths)
 
     def _first_blank(self, grid: Grid, options: Options) -> Raster:
         """Describe the layer by a date whose granules hold it: of the most granules, the first."""
@@ -247,11 +269,11 @@ class _Stack:
                         continue
         return None
 
-    def variables(self) -> "dict[str, xr.Variable]":
-        """Make the variables of the layer's bands."""
+    def variables(self, needed: Mapping[Path, int]) -> "dict[str, xr.Variable]":
+        """Make the variables of the layer's bands; `needed` counts blocks of all layers."""
         import xarray as xr
 
-        stack = self._array()
+        stack = self._array(needed)
         files = {
             day.isoformat(): tuple(one.path for one in granules)
             for day, granules in self._days.items()
@@ -265,7 +287,7 @@ class _Stack:
             )
         }
 
-    def _array(self) -> "da.Array":
+    def _array(self, needed: Mapping[Path, int]) -> "da.Array":
         """Make the dask array of shape (dates, bands, rows, columns)."""
         try:
             import dask.array as da
@@ -276,10 +298,19 @@ class _Stack:
         from dask.base import tokenize
         from dask.highlevelgraph import HighLevelGraph
 
-        blocks = self._blocks()
+        blocks = {
+            place: replace(
+                block,
+                needed=tuple(
+                    (0 if self.is_swath else self.needed[path], needed[path])
+                    for path in block.paths
+                ),
+            )
+            for place, block in self._blocks.items()
+        }
         files = sorted({path for block in blocks.values() for path in block.paths})
         stamps = [(str(path), path.stat().st_mtime_ns) for path in files]
-        said = repr([replace(block, keeping=None) for block in blocks.values()])
+        said = repr([replace(one, keeping=None) for one in self._blocks.values()])
         name = f"swathmill-{tokenize(stamps, said)}"
         graph: dict[Any, tuple[object, Block]] = {
             (name, *place): (make_block, block) for place, block in blocks.items()
@@ -293,7 +324,7 @@ class _Stack:
         layers = HighLevelGraph.from_collections(name, graph, dependencies=())
         return da.Array(layers, name, chunks=chunks, dtype=self.blank.data.dtype)
 
-    def _blocks(self) -> dict[tuple[int, int, int, int], Block]:
+    def _made_blocks(self) -> dict[tuple[int, int, int, int], Block]:
         """Make the blocks, by the place of each in the grid of chunks."""
         raster = self.blank
         empty = Block(

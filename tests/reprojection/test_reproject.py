@@ -51,6 +51,19 @@ def misspelt(**words: object) -> Options:
     return replace(Options(), **words)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("mask", [True, False])
+def test_copied_pixels_in_physical_units_are_the_stored_ones(archive: Path, *, mask: bool) -> None:
+    """They are held as stored until then; empty ones are NaN."""
+    options = Options(resampling="nearest", mask=mask)
+    stored = reproject(tiles(archive), "Lai_1km", LAND, options)
+    found = reproject(tiles(archive), "Lai_1km", LAND, replace(options, units="physical"))
+    wanted = (stored.data.astype(np.float64) * stored.scale + stored.offset).astype(np.float32)
+    wanted[stored.data == stored.nodata] = np.nan
+    assert found.data.tobytes() == wanted.tobytes()
+    assert np.isnan(found.data).any()
+    assert np.isnan(found.nodata or 0.0)
+
+
 def test_two_tiles_one_raster(archive: Path) -> None:
     found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
     assert (found.data.dtype, found.nodata, found.kind) == (

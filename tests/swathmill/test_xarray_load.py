@@ -209,12 +209,48 @@ def test_neighbouring_blocks_decode_a_granule_once(tiles: list[Path], read: list
     """What they share is kept while the dataset is there, in this process, and no longer."""
     store = reprojection.read.kept._STORE
     found = load(tiles[:2], "Lai_1km", GRID, cell_size=64)
-    found.Lai_1km.compute()
+    found.Lai_1km[:, :64].compute()
     assert sorted(read) == [path.name for path in tiles[:2]]
+    found.Lai_1km[:, :96].compute()
+    assert len(read) == 2
     assert store.held > 0
     del found
     gc.collect()
     assert (store.held, store.open_files) == (0, 0)
+
+
+def test_a_date_is_forgotten_when_its_last_block_was_made(
+    tiles: list[Path], read: list[str]
+) -> None:
+    """So memory does not grow with dates and layers."""
+    store = reprojection.read.kept._STORE
+    options = Options(resampling="nearest", units="physical")
+    found = load(tiles, ["Lai_1km", "Fpar_1km"], GRID, options=options, cell_size=64)
+    held: list[tuple[int, int]] = []
+    with dask.callbacks.Callback(posttask=lambda *_: held.append((store.held, store.open_files))):
+        for _ in range(2):
+            for name in ("Lai_1km", "Fpar_1km"):
+                found[name].compute()
+    assert sorted(read) == sorted(4 * [path.name for path in tiles])
+    one_date = 2 * 1200 * 1200
+    assert max(size for size, _ in held) == one_date
+    assert held[-1] == (0, 0)
+
+
+def test_swaths_are_forgotten_when_all_layers_were_made(
+    swaths: list[Path], read: list[str]
+) -> None:
+    """Their layers share where the pixels lie, and the first leads the others."""
+    store = reprojection.read.kept._STORE
+    names = [DEPTH, "Corrected_Optical_Depth_Land[1]"]
+    found = load([swaths[1], swaths[3]], names, GRID, cell_size=128)
+    found[DEPTH].compute()
+    assert store.held > 0
+    assert store.open_files == 2
+    decoded = len(read)
+    found[list(found)[1]].compute()
+    assert (store.held, store.open_files) == (0, 0)
+    assert len(read) == decoded + 2
 
 
 def test_a_workers_process_keeps_what_blocks_share(monkeypatch: pytest.MonkeyPatch) -> None:
