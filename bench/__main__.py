@@ -76,6 +76,10 @@ MEASUREMENTS = {
         what="when pages show their main content beside workers at work (needs chromium)",
         modules=("bench.portal.paint",),
     ),
+    "platform": Measurement(
+        what="what storage, queues, network and machines can do [measure --out FOLDER | answer]",
+        modules=("bench.platform",),
+    ),
     "transfer": Measurement(
         what="transfers against the SDK's defaults [--study --plot docs/transfers.svg]",
         modules=("bench.transfer",),

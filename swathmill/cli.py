@@ -62,7 +62,6 @@ COMMANDS = {
     "doctor": ("doctor",),
     "deploy": ("deploy",),
     "upgrade": ("upgrade",),
-    "bench": ("bench",),
 }
 """The modules of `swathmill.commands`, in the order of the help, and the commands of each."""
 

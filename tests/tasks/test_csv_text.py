@@ -46,7 +46,6 @@ _OF_OUR_OWN = {
     "worker/packages/series/shared/zonal.py": "by a rule of its own: packages stand alone",
     "tasks/request/measurements.py": "measurements that are kept for workers",
     "tasks/request/region_files.py": "a field of the form",
-    "swathmill/platform/report.py": "numbers that were measured here",
 }
 
 

@@ -1,4 +1,4 @@
-"""`swathmill bench platform`: calls become rates, and every experiment runs on real servers."""
+"""`make bench ONLY=platform`: calls become rates, and every experiment runs on real servers."""
 
 import csv
 import json
@@ -12,15 +12,15 @@ import fsspec
 import pytest
 from typer.testing import CliRunner
 
-from swathmill.cli import application
+from bench.platform.__main__ import APP
+from bench.platform.azure_calls import TableCalls
+from bench.platform.clients import Call, Clients, OneCall
+from bench.platform.instances import measure_instances
+from bench.platform.rates import Point, rate
+from bench.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, settings
+from bench.platform.study import Plan, Study
+from bench.platform.tcp import AnswerServer
 from swathmill.errors import StackError
-from swathmill.platform.azure_calls import TableCalls
-from swathmill.platform.clients import Call, Clients, OneCall
-from swathmill.platform.instances import measure_instances
-from swathmill.platform.rates import Point, rate
-from swathmill.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, settings
-from swathmill.platform.study import Plan, Study
-from swathmill.platform.tcp import AnswerServer
 from swathmill.stack import ports
 from tasks.bag.categories import Category
 from tasks.storage.transfer_shapes import MIB, UP, Cut
@@ -160,9 +160,9 @@ def s3(s3_port: int) -> Iterator[str]:
 def test_every_experiment_runs_on_real_servers(
     azurite: str, redis_server: str, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swathmill.platform.study.ROW_SIZES", (1000, 64_000))
-    monkeypatch.setattr("swathmill.platform.study.MESSAGE_SIZES", (500,))
-    monkeypatch.setattr("swathmill.platform.sql_mix.TRADES", 500)
+    monkeypatch.setattr("bench.platform.study.ROW_SIZES", (1000, 64_000))
+    monkeypatch.setattr("bench.platform.study.MESSAGE_SIZES", (500,))
+    monkeypatch.setattr("bench.platform.sql_mix.TRADES", 500)
     report = Report(tmp_path / "study")
 
     def done(one: Point) -> None:
@@ -209,16 +209,16 @@ def test_what_fails_is_told_by_its_category(azurite: str, clients: Clients) -> N
     ],
 )
 def test_wrong_arguments_are_told(words: list[str], said: str, tmp_path: Path) -> None:
-    command = ["bench", "platform", "--out", str(tmp_path / "out"), *words]
-    result = CliRunner().invoke(application(["bench"]), command, env={"SWATHMILL_STORAGE": ""})
+    command = ["measure", "--out", str(tmp_path / "out"), *words]
+    result = CliRunner().invoke(APP, command, env={"SWATHMILL_STORAGE": ""})
     assert said in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
 def test_the_command_measures_and_writes(tmp_path: Path) -> None:
-    command = ["bench", "platform", "--out", str(tmp_path), "--tcp", "local", "--clients", "1"]
-    result = CliRunner().invoke(application(["bench"]), [*command, "--seconds", "0.1"])
+    command = ["measure", "--out", str(tmp_path), "--tcp", "local", "--clients", "1"]
+    result = CliRunner().invoke(APP, [*command, "--seconds", "0.1"])
     assert result.exit_code == 0, result.output
     assert "round trip" in result.output
     assert not (tmp_path / SETTINGS).exists()
@@ -230,8 +230,6 @@ def test_who_answers_says_where_in_json(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(AnswerServer, "serve_forever", ends)
     (port,) = ports.choose(1)
-    said = CliRunner().invoke(
-        application(["bench"]), ["bench", "answer", "--port", str(port), "--json"]
-    )
+    said = CliRunner().invoke(APP, ["answer", "--port", str(port), "--json"])
     assert json.loads(said.stdout) == {"host": "127.0.0.1", "port": port}
     assert "Ended." in said.stderr

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
-from swathmill.platform.clients import OneCall
+from bench.platform.clients import OneCall
 from tasks.bag.categories import Category
 from tasks.service.classify import AttemptError
 

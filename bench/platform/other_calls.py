@@ -12,7 +12,7 @@ from typing import Literal
 import fsspec
 from redis import Redis
 
-from swathmill.platform.clients import OneCall
+from bench.platform.clients import OneCall
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import fsspec
 from redis import Redis
 
-from swathmill.platform.azure_calls import BlobCalls, QueueCalls, TableCalls, blob_name, connected
-from swathmill.platform.clients import Clients, Work
-from swathmill.platform.instances import Asks, measure_instances
-from swathmill.platform.other_calls import FileCalls, RedisCalls, file_name
-from swathmill.platform.rates import Point
-from swathmill.platform.tcp import AnswerServer, TcpCalls
-from swathmill.platform.transfer_sweep import TransferCalls, cuts
+from bench.platform.azure_calls import BlobCalls, QueueCalls, TableCalls, blob_name, connected
+from bench.platform.clients import Clients, Work
+from bench.platform.instances import Asks, measure_instances
+from bench.platform.other_calls import FileCalls, RedisCalls, file_name
+from bench.platform.rates import Point
+from bench.platform.tcp import AnswerServer, TcpCalls
+from bench.platform.transfer_sweep import TransferCalls, cuts
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 192)
 KB, MB = 1024, 10**6
@@ -159,7 +159,7 @@ class Study:
     def sql(self, url: str) -> None:
         """Run a mix of transactions like TPC-E's."""
         # Only where it is used: SQLAlchemy is an extra.
-        from swathmill.platform.sql_mix import SqlCalls, filled
+        from bench.platform.sql_mix import SqlCalls, filled
 
         with filled(url):
             for number in self.plan.clients:

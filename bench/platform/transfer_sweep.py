@@ -10,8 +10,8 @@ from io import BytesIO
 from itertools import repeat
 from typing import Literal
 
-from swathmill.platform.azure_calls import blob_name, connected
-from swathmill.platform.clients import OneCall
+from bench.platform.azure_calls import blob_name, connected
+from bench.platform.clients import OneCall
 from tasks.storage.transfer_shapes import DOWN, MIB, UP, Cut
 from tasks.storage.transfers import download, upload
 

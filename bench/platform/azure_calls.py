@@ -16,7 +16,7 @@ from azure.data.tables import TableClient, UpdateMode
 from azure.storage.blob import BlobClient, ContainerClient
 from azure.storage.queue import QueueClient
 
-from swathmill.platform.clients import OneCall
+from bench.platform.clients import OneCall
 from tasks.service.azure_clients import SdkClients, sdk_clients
 
 _COLUMN = 64 * 1000  # bytes; a property of a table's row holds 64 KiB at most

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol, TextIO
 
-from swathmill.platform import published
-from swathmill.platform.rates import Point, Rate, failures, rate
-from swathmill.platform.transfer_sweep import cuts
+from bench.platform import published
+from bench.platform.rates import Point, Rate, failures, rate
+from bench.platform.transfer_sweep import cuts
 from tasks.storage.transfer_shapes import MIB, UP, Cut
 
 CALLS, RATES, FAILURES = "calls.csv", "rates.csv", "failures.csv"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swathmill.platform.clients import Call
+from bench.platform.clients import Call
 
 MB = 1e6
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
-from swathmill.platform.clients import OneCall
+from bench.platform.clients import OneCall
 
 _CHUNK = bytes(2**20)
 _PATIENCE = 30.0  # seconds

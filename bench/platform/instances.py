@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Protocol
 
+from bench.platform.clients import Call
+from bench.platform.rates import Point
 from swathmill.errors import StackError
-from swathmill.platform.clients import Call
-from swathmill.platform.rates import Point
 from tasks.bag.categories import Category
 
 IMAGE, SIZE = "Ubuntu2204", "Standard_B1s"

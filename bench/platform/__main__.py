@@ -1,5 +1,6 @@
-"""`swathmill bench platform`: measure storage, queues, network and machines below the service."""
+"""`make bench ONLY=platform`: measure storage, queues, network and machines below the service."""
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,15 +10,15 @@ from typing import Annotated
 
 import typer
 
+from bench.platform.clients import Clients
+from bench.platform.rates import Point, Rate
+from bench.platform.report import Report
+from bench.platform.study import CLIENTS, Plan, Study
+from bench.platform.tcp import AnswerServer
 from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.deployment.az import Az
 from swathmill.errors import ArgumentError, StackError
-from swathmill.platform.clients import Clients
-from swathmill.platform.rates import Point, Rate
-from swathmill.platform.report import Report
-from swathmill.platform.study import CLIENTS, Plan, Study
-from swathmill.platform.tcp import AnswerServer
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from tasks.errors import SwathmillError
@@ -42,15 +43,15 @@ class Experiment(StrEnum):
 _OF_STORAGE = (Experiment.BLOBS, Experiment.TABLES, Experiment.QUEUE, Experiment.TRANSFERS)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands to the application."""
-    group = typer.Typer(help="Measure the platform below the service.", no_args_is_help=True)
-    group.command()(platform)
-    group.command()(answer)
-    app.add_typer(group, name="bench")
+APP = typer.Typer(
+    help="Measure the platform below the service.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
 
 
-def platform(
+@APP.command()
+def measure(
     out: Annotated[Path, typer.Option(help="Folder for CSV files and plots.")],
     storage: Annotated[
         str,
@@ -73,7 +74,9 @@ def platform(
     ] = "",
     tcp: Annotated[
         str,
-        typer.Option(help="HOST:PORT of a machine that runs `swathmill bench answer`, or `local`."),
+        typer.Option(
+            help="HOST:PORT of a machine that runs `python -m bench.platform answer`, or `local`."
+        ),
     ] = "",
     sql: Annotated[str, typer.Option(help="Database, as an URL of SQLAlchemy.")] = "",
     group: Annotated[
@@ -157,12 +160,13 @@ def platform(
         console.print("Written: " + ", ".join(map(str, written)), markup=False)
 
 
+@APP.command()
 def answer(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 7007,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer the questions of `bench platform --tcp HOST:PORT` until Ctrl-C."""
+    """Answer the questions of `measure --tcp HOST:PORT` until Ctrl-C."""
     with AnswerServer(host, port) as server:
         if as_json:
             print_json({"host": host, "port": port})
@@ -262,3 +266,17 @@ def _redis() -> Iterator[str]:
             yield server.url
         finally:
             child.stop()
+
+
+def main() -> int:
+    """Run a command; say what is wrong with it in a line."""
+    try:
+        APP()
+    except (ArgumentError, StackError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
