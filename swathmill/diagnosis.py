@@ -60,26 +60,8 @@ class Finding:
 
 def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
     """Run every check; none raises, or leaves a process or a file behind."""
-    checks: Sequence[tuple[str, Callable[[], Finding]]] = (
-        ("Python", _python),
-        ("C compiler", _compiler),
-        ("kernels", kernels_finding),
-        ("settings", lambda: settings_finding(os.environ)),
-        ("storage", lambda: storage_finding(folder)),
-        ("Node", lambda: _for_azurite(folder, "Node", _node)),
-        ("Azurite", lambda: _for_azurite(folder, "Azurite", _azurite)),
-        ("Redis", _redis),
-        ("sandbox", lambda: _sandbox(settings)),
-        ("granules", reading_finding),
-        ("mail", lambda: _mail(settings)),
-        ("sources", lambda: sources_finding(settings)),
-        ("proxies", lambda: proxies_finding(os.environ)),
-        ("disk", lambda: disk_finding(folder, settings)),
-        ("memory", _memory),
-        ("stack", lambda: stack_finding(folder)),
-    )
     findings = []
-    for subject, check in checks:
+    for subject, check in checks_of(folder, settings):
         try:
             findings.append(check())
         except StackError as error:
@@ -92,6 +74,30 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
                 )
             )
     return findings
+
+
+def checks_of(
+    folder: DataFolder, settings: Settings
+) -> Sequence[tuple[str, Callable[[], Finding]]]:
+    """Return the checks by subject: Azurite only where the folder's data are in it."""
+    in_azurite = any(folder.azurite.glob("*"))
+    return (
+        ("Python", _python),
+        ("C compiler", _compiler),
+        ("kernels", kernels_finding),
+        ("settings", lambda: settings_finding(os.environ)),
+        ("storage", lambda: storage_finding(folder)),
+        *((("Node", _node), ("Azurite", _azurite)) if in_azurite else ()),
+        ("Redis", _redis),
+        ("sandbox", lambda: _sandbox(settings)),
+        ("granules", reading_finding),
+        ("mail", lambda: _mail(settings)),
+        ("sources", lambda: sources_finding(settings)),
+        ("proxies", lambda: proxies_finding(os.environ)),
+        ("disk", lambda: disk_finding(folder, settings)),
+        ("memory", _memory),
+        ("stack", lambda: stack_finding(folder)),
+    )
 
 
 def _python() -> Finding:
@@ -159,21 +165,6 @@ def storage_finding(folder: DataFolder) -> Finding:
         )
     found = f"embedded, SQLite {sqlite3.sqlite_version}, {place}"
     return Finding(subject="storage", verdict=Verdict.GOOD, found=found)
-
-
-def _for_azurite(folder: DataFolder, subject: str, check: Callable[[], Finding]) -> Finding:
-    """Make a check whose failure is a fault only where the folder's data are in Azurite."""
-    try:
-        return check()
-    except StackError as error:
-        if storage.held(folder) is Storage.AZURITE:
-            raise
-        return Finding(
-            subject=subject,
-            verdict=Verdict.NOTE,
-            found=error.problem,
-            remedy=f"Only --storage azurite needs it. {error.remedy}",
-        )
 
 
 def _existing(path: Path) -> Path:

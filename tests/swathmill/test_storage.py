@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from swathmill.commands.backup import open_storage
-from swathmill.diagnosis import Verdict, storage_finding
+from swathmill.diagnosis import Verdict, checks_of, storage_finding
 from swathmill.errors import StackError
 from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder
@@ -74,6 +74,21 @@ def test_what_an_older_version_had_azurite_write_is_refused(folder: DataFolder) 
         with pytest.raises(StackError, match="older version") as caught:
             storage.choose(folder, wanted)
         assert "swathmill restore" in caught.value.remedy
+
+
+def test_doctor_starts_azurite_only_for_a_folder_whose_data_are_in_it(
+    folder: DataFolder, tmp_path: Path
+) -> None:
+    def subjects(of: DataFolder) -> set[str]:
+        return {subject for subject, _ in checks_of(of, Settings())}
+
+    servers = {"Node", "Azurite"}
+    assert not servers & subjects(folder)
+    with_azurite = DataFolder(path=tmp_path / "other")
+    with_azurite.azurite.mkdir(parents=True)
+    (with_azurite.azurite / "__azurite_db_table__.json").write_text("{}")
+    assert servers <= subjects(with_azurite)
+    assert "Redis" in subjects(folder)
 
 
 def test_doctor_says_where_the_data_are(folder: DataFolder, tmp_path: Path) -> None:
