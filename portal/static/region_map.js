@@ -96,7 +96,7 @@
         const made = touched.has(feature.get("name")) ? marked : plain;
         return 10 / resolution > 48 ? [made, new style.Style({ text: maps.label(feature.get("name"), ink, card) })] : made;
       });
-      const red = [stroke(bad, 2), fill(`${bad}24`)];
+      const red = [stroke(bad, 2), fill(`${bad}${root.dataset.seen ? "00" : "24"}`)]; // nothing lies over data that is seen
       const handle = new style.Circle({ radius: 5, stroke: red[0], fill: fill(card) });
       const area = new style.Style({ stroke: red[0], fill: red[1], image: handle });
       const corners = new style.Style({ image: handle, geometry: (feature) => feature.getGeometry() && new geom.MultiPoint(feature.getGeometry().getCoordinates()[0]) });
@@ -321,6 +321,13 @@
     fit();
     outlined();
     root.dataset.ready = "yes";
+    // For what else is shown on this map: the map, and the region's box or what is in view.
+    const region = () => {
+      const [west, south, east, north] = shape.getSource().getFeatures().length ? shape.getSource().getExtent() : readBox() ?? view.calculateExtent();
+      return [west, clamp(south, -90, 90), east, clamp(north, -90, 90)];
+    };
+    root.regionMap = { map, region, paint };
+    root.dispatchEvent(new Event("ready"));
   };
   if (window.ol) begin();
   else document.getElementById("map-library").addEventListener("load", begin);

@@ -6,12 +6,14 @@ Source: TileJSON 3.0.0; OGC 07-057r7, "Web Map Tile Service", RESTful encoding.
 import json
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from archives.model import GranuleRecord
 from modis.box import LonLatBox
 from portal.serving.addresses import base_url
 from portal.serving.identity import person
@@ -21,6 +23,7 @@ from portal.views.state import MOST_GRANULES, Chosen, Views, extent_of
 from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
 from portal.views.wmts import capabilities
 from reprojection.grid.grids import Grid
+from tasks.holdings import holdings
 
 router = APIRouter(prefix="/tiles", tags=["views"], dependencies=[Depends(person)])
 
@@ -110,29 +113,8 @@ async def tile(
     ends = look.rescale
     if form == "png" and ends is None:
         ends = await _range_of_day(request, look)
-    what = look.layer, sorted(look.options.items()), tms, zoom, col, row, form, ends
-    key = f"{views.identity(records)}-{json.dumps(what)}"
-    tag = f'"{views.tag(key)}"'
-    headers = {"ETag": tag, "Cache-Control": _FRESH}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    found = views.kept(key)
-    if found is None:
-        low, high = ends or (None, None)
-
-        def draw() -> bytes:
-            from portal.views import drawing
-
-            return views.run(
-                records,
-                lambda process, files, folders: process.run(
-                    drawing.draw, _asked(look, grid, files, folders), form, low, high
-                ),
-            )
-
-        found = await views.in_turn(request, draw) if records else _blank(form, look)
-        views.keep(key, found)
-    return Response(found, media_type=_MEDIA[form], headers=headers)
+    found = await _drawn(request, look, records, grid, form, ends)
+    return _sent(request, found, form)
 
 
 @router.get("/{product}/{layer}/{day}/survey.json", summary="What a layer holds in a box")
@@ -142,6 +124,44 @@ async def survey(request: Request, look: Asked, bbox: Box) -> JSONResponse:
     records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
     found = await _surveyed(request, look, records, box)
     return JSONResponse({**found, "granules": len(records)}, headers={"Cache-Control": _FRESH})
+
+
+@router.get(
+    "/{product}/{layer}/{day}/picture.png", summary="A small picture", response_class=Response
+)
+async def picture(
+    request: Request, look: Asked, bbox: Box, side: Annotated[int, Query(ge=16, le=512)] = 128
+) -> Response:
+    """Draw a layer in a box, in degrees, its longer side of so many pixels."""
+    box = _box(bbox)
+    records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
+    ends = look.rescale or await _range_of_day(request, look)
+    found = await _drawn(request, look, records, _grid_over(box, side), "png", ends)
+    return _sent(request, found, "png")
+
+
+@router.get("/{product}/days.json", summary="Days with granules of a product")
+def days(
+    portal: CurrentPortal,
+    product: str,
+    start: date,
+    end: date,
+    most: Annotated[int, Query(ge=1, le=400)] = 60,
+) -> JSONResponse:
+    """List days on which granules start, at most so many, evenly spread over the span.
+
+    Empty where it is not known what the archive holds.
+    """
+    name, _, collection = product.partition(".")
+    known = holdings.read(portal.runtime.store)[0]
+    held = None
+    if known is not None:
+        numbers = (collection,) if collection else known.collections(name)[-1:]
+        held = next((one for one in map(partial(known.of, name), numbers) if one), None)
+    found = held.days(start, end) if held is not None else []
+    if len(found) > most:
+        found = [found[round(at * (len(found) - 1) / max(most - 1, 1))] for at in range(most)]
+    return JSONResponse({"days": [str(day) for day in found]})
 
 
 @router.get("/{product}/{layer}/{day}/tilejson.json", summary="TileJSON of a layer")
@@ -178,6 +198,46 @@ async def wmts(request: Request, look: Asked) -> Response:
     return Response(text, media_type="application/xml", headers={"Cache-Control": _FRESH})
 
 
+async def _drawn(
+    request: Request,
+    look: Look,
+    records: tuple[GranuleRecord, ...],
+    grid: Grid,
+    form: Form,
+    ends: tuple[float, float] | None,
+) -> tuple[str, bytes]:
+    """Draw a layer on a grid, or take it from what was drawn; return its tag, too."""
+    views = look.views
+    what = look.layer, sorted(look.options.items()), grid.crs, grid.transform, form, ends
+    key = f"{views.identity(records)}-{json.dumps(what)}"
+    found = views.kept(key)
+    if found is None:
+        low, high = ends or (None, None)
+
+        def draw() -> bytes:
+            from portal.views import drawing
+
+            return views.run(
+                records,
+                lambda process, files, folders: process.run(
+                    drawing.draw, _asked(look, grid, files, folders), form, low, high
+                ),
+            )
+
+        found = await views.in_turn(request, draw) if records else _blank(form, look, grid)
+        views.keep(key, found)
+    return views.tag(key), found
+
+
+def _sent(request: Request, drawn: tuple[str, bytes], form: Form) -> Response:
+    """Send what was drawn, or that it has not changed."""
+    tag, found = f'"{drawn[0]}"', drawn[1]
+    headers = {"ETag": tag, "Cache-Control": _FRESH}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(found, media_type=_MEDIA[form], headers=headers)
+
+
 async def _range_of_day(request: Request, look: Look) -> tuple[float, float] | None:
     """Return the ends of a scale that holds for all tiles of a day, from some of its granules."""
     views = look.views
@@ -200,7 +260,7 @@ async def _range_of_day(request: Request, look: Look) -> tuple[float, float] | N
 
 
 async def _surveyed(
-    request: Request, look: Look, records: tuple[Any, ...], box: LonLatBox
+    request: Request, look: Look, records: tuple[GranuleRecord, ...], box: LonLatBox
 ) -> dict[str, Any]:
     views = look.views
     grid = _grid_over(box)
@@ -240,10 +300,10 @@ def _asked(look: Look, grid: Grid, files: tuple[str, ...], folders: tuple[Any, .
     )
 
 
-def _grid_over(box: LonLatBox) -> Grid:
-    """Return a grid in degrees over a box, whose longer side has `_SURVEYED` pixels at most."""
+def _grid_over(box: LonLatBox, side: int = _SURVEYED) -> Grid:
+    """Return a grid in degrees over a box, whose longer side has so many pixels."""
     width, height = box.width, box.north - box.south
-    pixel = max(width, height) / _SURVEYED
+    pixel = max(width, height) / side
     return Grid(
         crs="EPSG:4326",
         transform=(pixel, 0.0, box.west, 0.0, -pixel, box.north),
@@ -252,7 +312,7 @@ def _grid_over(box: LonLatBox) -> Grid:
     )
 
 
-def _blank(form: str, look: Look) -> bytes:
+def _blank(form: Form, look: Look, grid: Grid) -> bytes:
     """Return a picture of nothing, where no granule lies; of numbers there are none."""
     if form != "png":
         raise NotFoundError(
@@ -263,7 +323,7 @@ def _blank(form: str, look: Look) -> bytes:
 
     from reprojection.write.picture import encode_png
 
-    return encode_png(np.zeros((SIDE, SIDE, 4), np.uint8))
+    return encode_png(np.zeros((*grid.shape, 4), np.uint8))
 
 
 def _rule(text: str) -> Any:

@@ -71,6 +71,16 @@ class Held(_Part):
             self.first + dt.timedelta(days=(later & -later).bit_length() - 1) if later else None,
         )
 
+    def days(self, start: dt.date, end: dt.date) -> list[dt.date]:
+        """List the days with granules in an inclusive span."""
+        first = max(0, (start - self.first).days)
+        last = min((end - self.first).days, self._bits.bit_length() - 1)
+        return [
+            self.first + dt.timedelta(days=day)
+            for day in range(first, last + 1)
+            if self._bits >> day & 1
+        ]
+
     def has_days(self, start: dt.date, end: dt.date) -> bool:
         """Tell whether there are granules in an inclusive span of days."""
         before, _ = self.nearest(start, end)

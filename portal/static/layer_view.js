@@ -1,0 +1,219 @@
+// A layer on the form's map before anything is requested: tiles of a day, before and after the quality rule.
+"use strict";
+(() => {
+  const root = document.querySelector("[data-layer-view]");
+  const map = document.querySelector("[data-region-map]");
+  if (!root || !map) return;
+  const form = root.closest("form");
+  const part = (name) => root.querySelector(`[data-view="${name}"]`);
+  const field = (name) => form.elements.namedItem(name);
+  const WAIT = 300; // milliseconds after the last change
+  const MOST_DAYS = 8;
+  let shown = null; // what is on the map: its address, and its layers
+
+  // --- What the form asks for ---
+  const layers = () => [...form.querySelectorAll("[data-card]")].flatMap((card) => {
+    const [, name, collection] = card.querySelector('input[name="product"]').value.split("|");
+    if (name.includes(":")) return []; // a raster of one's own
+    return [...card.querySelectorAll(".layers input:checked")].map((box) => ({ product: `${name}.${collection}`, layer: box.value }));
+  });
+  const rule = () => {
+    const chosen = field("qa").value;
+    if (chosen !== "rule") return chosen;
+    const found = {};
+    for (const box of form.querySelectorAll('input[name="qa_bits"]:checked')) {
+      const [layer, bits, value] = box.value.split("|");
+      ((found[layer] ??= {})[bits] ??= []).push(Number(value));
+    }
+    return Object.keys(found).length ? JSON.stringify(found) : "";
+  };
+  const options = (qa) => {
+    const query = new URLSearchParams();
+    if (qa) query.set("qa", qa);
+    if (field("merge").value !== "nadir") query.set("merge", field("merge").value);
+    const method = field("resampling").value;
+    if (method && method !== "map") query.set("resampling", method);
+    return query;
+  };
+  const address = (day = part("day").value) => {
+    const [product, layer] = part("layer").value.split("|");
+    return `/tiles/${encodeURIComponent(product)}/${encodeURIComponent(layer)}/${day}`;
+  };
+  const ask = async (url) => {
+    const answer = await fetch(url, { headers: { Accept: "application/json" } });
+    if (answer.ok) return answer.json();
+    const problem = await answer.json().catch(() => ({}));
+    throw new Error([problem.detail, problem.remedy].filter(Boolean).join(" ") || "The portal does not answer. Try again in a moment.");
+  };
+  const box = () => map.regionMap.region().map((edge) => edge.toFixed(4)).join(",");
+
+  // --- The map ---
+  const tiles = (query) => {
+    const resolutions = Array.from({ length: 19 }, (_, zoom) => 180 / 256 / 2 ** zoom);
+    const source = new ol.source.XYZ({
+      projection: "EPSG:4326", tileGrid: new ol.tilegrid.TileGrid({ origin: [-180, 90], resolutions, tileSize: 256 }),
+      url: `${address()}/{z}/{x}/{y}.png?${query}`, interpolate: false, transition: 0, wrapX: true,
+    });
+    source.on("tileloaderror", () => { root.dataset.failed = String(Number(root.dataset.failed ?? 0) + 1); });
+    source.on("tileloadend", () => { root.dataset.loaded = String(Number(root.dataset.loaded ?? 0) + 1); });
+    return new ol.layer.Tile({ source, zIndex: 1.5 });
+  };
+  // Before the rule to the left of the swipe, after it to the right.
+  const half = (layer, right) => {
+    layer.on("prerender", ({ context }) => {
+      const { width, height } = context.canvas;
+      const at = width * (Number(part("swipe").value) / 100);
+      context.save();
+      context.beginPath();
+      context.rect(right ? at : 0, 0, right ? width - at : at, height);
+      context.clip();
+    });
+    layer.on("postrender", ({ context }) => context.restore());
+  };
+  const hide = () => {
+    for (const layer of shown?.layers ?? []) map.regionMap.map.removeLayer(layer);
+    shown = null;
+    delete root.dataset.shown;
+    delete map.dataset.seen;
+    map.regionMap.paint();
+  };
+  const share = (value) => `${(100 * value).toFixed(value > 0.1 ? 0 : 1)}%`;
+  const short = (value) => String(Number(value.toPrecision(4)));
+  const legend = (said) => {
+    const place = part("legend");
+    place.replaceChildren();
+    place.hidden = false;
+    const make = (kind, text, attributes = {}) => {
+      const made = kind === "svg" || kind === "rect" ? document.createElementNS("http://www.w3.org/2000/svg", kind) : document.createElement(kind);
+      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+      made.append(text ?? "");
+      return made;
+    };
+    if (said.classes.length) {
+      const list = make("ul", "", { class: "legend", tabindex: "0", "aria-label": "Classes, their colours and shares" });
+      for (const [value, meaning, of, colour] of said.classes) {
+        const line = make("li");
+        const patch = make("svg", "", { viewBox: "0 0 1 1", "aria-hidden": "true" });
+        patch.append(make("rect", "", { width: "1", height: "1", fill: colour }));
+        line.append(patch, make("span", `${value} ${meaning} `), make("span", share(of), { class: "soft" }));
+        list.append(line);
+      }
+      place.append(list);
+    } else if (said.low !== null) {
+      const drawn = make("svg", "", { class: "histogram", viewBox: `0 0 ${said.bins.length * 10} 40`, role: "img", "aria-label": `Histogram from ${short(said.low)} to ${short(said.high)} ${said.units}, mean ${short(said.mean)}` });
+      said.bins.forEach((one, at) => drawn.append(make("rect", "", { x: at * 10, y: 40 - 40 * one, width: 9, height: 40 * one })));
+      const scale = make("p", "", { class: "scale small" });
+      scale.append(make("span", short(said.low)), make("img", "", { src: root.dataset.scale, alt: "from dark for low to yellow for high values" }), make("span", `${short(said.high)} ${said.units}`));
+      place.append(drawn, scale);
+    } else place.hidden = true;
+  };
+
+  let turn = 0;
+  const show = async () => {
+    const now = (turn += 1);
+    hide();
+    part("legend").hidden = true;
+    part("elsewhere").hidden = true;
+    if (!part("on").checked) return;
+    if (!part("layer").value) { part("said").textContent = "Tick a layer above to see it."; return; }
+    if (!part("day").value) { part("said").textContent = "Choose a day."; return; }
+    part("said").textContent = "Looking …";
+    try {
+      const qa = rule();
+      const said = await ask(`${address()}/survey.json?${options(qa)}&bbox=${box()}`);
+      if (now !== turn) return;
+      const query = options("");
+      query.set("tms", "WorldCRS84Quad");
+      if (said.low !== null) query.set("rescale", `${said.low},${said.high}`);
+      const made = [tiles(query)];
+      if (qa) {
+        query.set("qa", qa);
+        made.push(tiles(query));
+        made.forEach((layer, at) => half(layer, at === 1));
+      }
+      part("compare").hidden = !qa;
+      for (const layer of made) map.regionMap.map.addLayer(layer);
+      shown = { layers: made };
+      root.dataset.shown = address();
+      map.dataset.seen = "yes";
+      map.regionMap.paint();
+      part("said").textContent = `${share(said.covered)} of the pixels in the region have a value${qa ? `; ${share(said.valid)} with the quality rule` : ""}. ${said.granules} granule${said.granules === 1 ? "" : "s"}.`;
+      legend(said);
+      const far = options(qa);
+      if (said.low !== null) far.set("rescale", `${said.low},${said.high}`);
+      part("address").href = `${address()}/WMTSCapabilities.xml?${far}`;
+      part("elsewhere").hidden = false;
+      strip(said);
+    } catch (error) {
+      if (now === turn) part("said").textContent = error.message;
+    }
+  };
+
+  // --- Days of the time span, with small pictures ---
+  let stripped = "";
+  const strip = async (said) => {
+    const [product] = part("layer").value.split("|");
+    const query = options(rule());
+    query.set("bbox", box());
+    query.set("side", "96");
+    if (said.low !== null) query.set("rescale", `${said.low},${said.high}`);
+    const key = `${part("layer").value} ${field("start").value} ${field("end").value} ${query}`;
+    if (key !== stripped) {
+      stripped = key;
+      const found = await ask(`/tiles/${encodeURIComponent(product)}/days.json?start=${field("start").value || part("day").value}&end=${field("end").value || part("day").value}&most=${MOST_DAYS}`).catch(() => ({ days: [] }));
+      if (key !== stripped) return;
+      part("strip").replaceChildren(...found.days.map((day) => {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.dataset.day = day;
+        const picture = document.createElement("img");
+        picture.alt = "";
+        picture.loading = "lazy";
+        picture.src = `${address(day)}/picture.png?${query}`;
+        button.append(picture, day);
+        return button;
+      }));
+    }
+    for (const button of part("strip").children) button.setAttribute("aria-pressed", String(button.dataset.day === part("day").value));
+  };
+  part("strip").addEventListener("click", (event) => {
+    const button = event.target.closest("[data-day]");
+    if (!button) return;
+    part("day").value = button.dataset.day;
+    show();
+  });
+
+  // --- Following the form ---
+  const fill = () => {
+    const select = part("layer");
+    const before = select.value;
+    const offered = layers();
+    select.replaceChildren(...offered.map(({ product, layer }) => new Option(`${layer} (${product.split(".")[0]})`, `${product}|${layer}`)));
+    if (offered.some(({ product, layer }) => `${product}|${layer}` === before)) select.value = before;
+    if (!part("day").value) part("day").value = field("start").value;
+  };
+  let waiting = null;
+  const soon = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(show, WAIT);
+  };
+  form.addEventListener("change", (event) => {
+    if (root.contains(event.target)) return;
+    fill();
+    if (event.target.name === "start") part("day").value = event.target.value;
+    if (part("on").checked) soon();
+  });
+  root.addEventListener("change", (event) => {
+    event.stopPropagation(); // it changes nothing of the request
+    part("part").hidden = !part("on").checked;
+    fill();
+    if (event.target !== part("swipe")) soon();
+  });
+  root.addEventListener("input", (event) => {
+    event.stopPropagation();
+    if (event.target === part("swipe")) map.regionMap.map.render();
+  });
+  const begin = () => { root.hidden = false; fill(); };
+  if (map.regionMap) begin();
+  else map.addEventListener("ready", begin);
+})();

@@ -1,0 +1,94 @@
+"""A layer on the form's map in Chromium, on a phone, before anything is requested."""
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tasks.holdings import holdings
+from tests.browser.pages import faultless_page, misfits
+from tests.portal.archive import StillArchive, telling
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
+from tests.waiting import until
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+FAULTS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`)"""
+
+
+@pytest.fixture(scope="module")
+def portal(sample_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePortal]:
+    runtime = live_runtime()
+    made = settings(
+        archive=str(sample_archive), data_dir=str(tmp_path_factory.mktemp("data")), sources="folder"
+    )
+    with telling(runtime, StillArchive()), live_portal(runtime, made) as running:
+        until(lambda: holdings.read(runtime.store)[0] is not None, what="what the archive has")
+        yield running
+
+
+@pytest.fixture
+def page(context: BrowserContext, portal: LivePortal) -> Iterator[Page]:
+    with faultless_page(context, width=390) as page:
+        page.goto(portal.link())
+        page.goto(f"{portal.url}/new")
+        expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+        yield page
+
+
+def said(page: Page, text: str) -> None:
+    expect(page.locator('[data-view="said"]')).to_contain_text(text)
+
+
+def test_a_layer_is_seen_before_it_is_requested(page: Page) -> None:
+    page.get_by_label("See a layer on the map").check()
+    said(page, "Tick a layer above")
+    page.get_by_label("Find a product").fill("MCD15A2")
+    page.get_by_role("button", name="Add MCD15A2").first.click()
+    page.locator('.layers input[value="Lai_1km"]').check()
+    for name, value in {
+        "start": "2012-03-05", "end": "2012-03-30",
+        "west": "-8", "south": "51", "east": "6", "north": "58",
+    }.items():  # fmt: skip
+        page.locator(f"#{name}").fill(value)
+    page.locator("#qa").select_option("best")
+    # The picture, its numbers, and the days of the span with pictures.
+    expect(page.locator("[data-layer-view][data-shown*='2012-03-05'][data-loaded]")).to_be_visible()
+    said(page, "with the quality rule. 2 granules.")
+    expect(page.get_by_role("img", name="Histogram from")).to_be_visible()
+    days = page.get_by_role("group", name="Days with data").get_by_role("button")
+    expect(days).to_have_count(4)
+    expect(days.first).to_have_attribute("aria-pressed", "true")
+    # The rule applies to the right of the divider, which keys move.
+    divider = page.get_by_label("Before the quality rule")
+    divider.press("Home")
+    assert divider.input_value() == "0"
+    days.nth(1).press("Enter")
+    expect(page.locator("[data-layer-view][data-shown*='2012-03-13']")).to_be_visible()
+    expect(days.nth(1)).to_have_attribute("aria-pressed", "true")
+    address = page.get_by_role("link", name="Address for QGIS").get_attribute("href")
+    assert address is not None
+    assert address.startswith("/tiles/MCD15A2.5/Lai_1km/2012-03-13/WMTSCapabilities.xml?qa=best")
+    # None of it is part of the request.
+    assert "2012-03-13" not in page.locator("#summary").inner_text()
+    assert misfits(page) == []
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    assert page.evaluate(FAULTS) == []
+    page.get_by_label("See a layer on the map").uncheck()
+    expect(page.locator("[data-layer-view][data-shown]")).to_have_count(0)
+
+
+def test_days_are_those_of_the_archive(portal: LivePortal) -> None:
+    with portal.client() as client:
+        found = client.get(
+            "/tiles/MCD15A2/days.json",
+            params={"start": dt.date(2012, 1, 2).isoformat(), "end": "2012-04-30", "most": 3},
+        ).json()
+        assert found == {"days": ["2012-01-09", "2012-03-05", "2012-04-30"]}
+        assert client.get(
+            "/tiles/MOD99/days.json", params={"start": "2012-01-02", "end": "2012-04-30"}
+        ).json() == {"days": []}
