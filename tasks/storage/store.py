@@ -2,7 +2,7 @@
 
 Three implementations: `sqlite_store.SqliteStore` on one machine, `azure_tables.AzureTables`, and
 `memory_store.MemoryStore` for the simulation and unit tests. One contract suite holds all
-(tests/tasks/test_store_contract.py).
+(tests/tasks/storage/test_store_contract.py).
 """
 
 from collections.abc import Iterator, Sequence

@@ -31,7 +31,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tasks.storage import sqlite_file
-from tests.tasks.test_sqlite_file import opened, last, write
+from tests.tasks.storage.test_sqlite_file import opened, last, write
 
 sqlite_file._WAL_PAGES = 30
 store = opened(Path(sys.argv[1]))

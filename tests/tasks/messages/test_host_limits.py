@@ -86,7 +86,7 @@ with RedisLimits(url, connections=2, rate=1e4, patience=9.0, lease=1.0).place(ho
 
 def test_a_killed_worker_frees_its_place(redis_server: str, host: str) -> None:
     command = [sys.executable, "-c", HOLD, redis_server, host]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as killed:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as killed:
         assert killed.stdout is not None
         assert killed.stdout.readline() == b"held\n"
         with shared(redis_server).place(host):

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.bag.categories import RULES, Category
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 @cache

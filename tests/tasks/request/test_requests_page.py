@@ -7,7 +7,7 @@ import yaml
 
 from tasks.request.document import GUIDE, Request, parse_request
 
-PAGE = (Path(__file__).parents[2] / "docs" / "requests.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "requests.md").read_text("utf-8")
 FIELDS = PAGE.partition("## Fields")[2].partition("\n## ")[0]
 
 

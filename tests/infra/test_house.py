@@ -1,0 +1,49 @@
+"""Tests lie as the modules do: a file that is named after a module lies where that module lies."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MIRRORED = ("tasks", "portal")
+
+
+def homes(package: Path) -> Mapping[str, set[Path]]:
+    """The folders of a package that have a module of a name."""
+    found: dict[str, set[Path]] = {}
+    for path in package.rglob("*.py"):
+        found.setdefault(path.stem, set()).add(path.parent.relative_to(package))
+    return found
+
+
+def misplaced(package: str, root: Path) -> list[str]:
+    """The test files that lie in another folder than the one module whose name they bear."""
+    modules, tests = homes(root / package), root / "tests" / package
+    wrong = []
+    for path in sorted(tests.rglob("test_*.py")):
+        there, known = path.parent.relative_to(tests), modules.get(path.stem.removeprefix("test_"))
+        if known is not None and there not in known:
+            wrong.append(f"{path.relative_to(root)}: the module is in {sorted(map(str, known))}")
+        if not (root / package / there).is_dir():
+            wrong.append(f"{path.relative_to(root)}: {package} has no folder {there}")
+    return wrong
+
+
+@pytest.mark.parametrize("package", MIRRORED)
+def test_a_test_lies_where_its_module_does(package: str) -> None:
+    assert misplaced(package, ROOT) == []
+
+
+def test_what_lies_elsewhere_is_named(tmp_path: Path) -> None:
+    for name in ("p/a/one.py", "p/b/two.py", "tests/p/a/test_one.py", "tests/p/a/test_story.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert misplaced("p", tmp_path) == []
+    for name in ("tests/p/a/test_two.py", "tests/p/c/test_other.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert misplaced("p", tmp_path) == [
+        "tests/p/a/test_two.py: the module is in ['b']",
+        "tests/p/c/test_other.py: p has no folder c",
+    ]
