@@ -82,6 +82,27 @@ class SwathmillAccessor:
         name = layer if "[" in layer else str(held.attrs.get("layer", layer))
         return explain_in(self._dataset, held, name, lon, lat, granules, time)
 
+    def to_request(self, path: "AnyPath | None" = None, **fields: object) -> "dict[str, object]":
+        """Make the request document that makes the same rasters on a server.
+
+        Args:
+            path: A file to write it to, as YAML; None writes none.
+            **fields: More of a request, or in place of what is in it: `title`, `reduction`, `cube`,
+                `notify`.
+
+        Returns:
+            The document, which `Client.submit` takes: the grid, the layers, their options, and the
+            days from the first to the last of the dataset.
+
+        Raises:
+            ChoiceRefusedError: the dataset is not one of `load`, or no request makes the same: the
+                grid is on no lattice, or layers differ in options that a request has for all.
+            RequestRefusedError: a field is wrong.
+        """
+        from swathmill.xarray.requesting import request_of
+
+        return request_of(self._dataset, fields, path)
+
     def _variable(self, name: str) -> xr.DataArray:
         for wanted in (name, name.split("[")[0]):
             for at, held in self._dataset.data_vars.items():
