@@ -12,10 +12,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cc=${CC:-gcc}
 runtime=$("$cc" -print-file-name=libasan.so)
-tests=${*:-tests/reprojection/test_warp.py tests/reprojection/test_warp_rows.py
-    tests/reprojection/test_swath.py tests/reprojection/test_targets.py
-    tests/reprojection/test_geolocation.py tests/reprojection/test_write.py
-    tests/reprojection/test_tile_streams.py tests/reprojection/test_footprint_statistics.py}
+tests=${*:-tests/reprojection/warp/test_warp.py tests/reprojection/test_warp_rows.py
+    tests/reprojection/warp/test_swath.py tests/reprojection/grid/test_targets.py
+    tests/reprojection/read/test_geolocation.py tests/reprojection/write/test_write.py
+    tests/reprojection/test_tile_streams.py tests/reprojection/warp/test_footprint_statistics.py}
 for vectors in -DSWATHMILL_NO_CLONES -DSWATHMILL_BASELINE; do
     for source in reprojection/kernels/csrc/*.c; do
         "$cc" -std=gnu11 -O1 -g -fPIC -fwrapv -ffp-contract=off -fno-omit-frame-pointer \

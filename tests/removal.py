@@ -86,7 +86,7 @@ REMOVALS = {
             "docs/threat-model.md": ((r"`portal/elsewhere/[a-z_]+\.py`, ", ""),),
             "tests/infra/test_interfaces.py": (r'    "HTTP API": http_api,',),
             "tests/portal/test_two_owners.py": (r".*/api/requests/\{id\}/(scripts|zarr|copies).*",),
-            "tests/reprojection/test_own_values.py": (r'    "portal/elsewhere/.*',),
+            "tests/reprojection/formats/test_own_values.py": (r'    "portal/elsewhere/.*',),
         },
     ),
     "pool": Removal(
@@ -94,7 +94,7 @@ REMOVALS = {
             "worker/pool",
             "tests/mutants/pool.toml",
             "tests/worker/test_pool.py",
-            "tests/worker/test_runner.py",
+            "tests/worker/pool/test_runner.py",
         ),
         registered={
             "worker/__main__.py": (r"from worker\.pool\..*", (r"main\(pooled\)", "main()")),

@@ -330,8 +330,8 @@ reads it. Of {count} products, {real} ({read:.1%}) are **read**: real granules o
 it, compared with independent readers. {headers} ({header:.1%}) are read **by header**: the
 structure and attributes of a real granule are known (`tests/headers`, with their sources), and a
 granule with these, and values that are made up, is read as the header says
-(`tests/reprojection/test_headers.py`). {specified:.1%} are read **by specification**: files
-generated in the form that user guides and file specifications describe
+(`tests/reprojection/catalogue/test_headers.py`). {specified:.1%} are read **by specification**:
+files generated in the form that user guides and file specifications describe
 (`reprojection/sample/products.py`) are read; a real file may differ. If one does,
 `swathmill inspect` says what it does not understand; please report it. The rest is not read, with
 the reason.

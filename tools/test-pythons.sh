@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 tests="tests/tasks/storage/test_codec.py tests/tasks/storage/test_store_contract.py tests/tasks/storage/test_sqlite_file.py
     tests/tasks/storage/test_file_blobs.py tests/tasks/bag/test_protocol.py tests/tasks/request/test_request_document.py
-    tests/worker/test_packages.py tests/worker/test_sandbox.py tests/reprojection/test_grids.py
+    tests/worker/test_packages.py tests/worker/sandbox/test_sandbox.py tests/reprojection/grid/test_grids.py
     tests/archives/test_folder_archive.py tests/archives/test_remote_folder.py"
 main=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 purelib=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

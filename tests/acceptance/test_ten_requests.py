@@ -20,8 +20,8 @@ from tasks.bag.model import Phase
 from tasks.request.document import parse_request
 from tests.acceptance.running import Running, started, write_package
 from tests.options.granules import ORBITS, swaths
+from tests.reprojection.catalogue.test_user_raster import geotiff
 from tests.reprojection.reading_samples import small_tile
-from tests.reprojection.test_user_raster import geotiff
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 

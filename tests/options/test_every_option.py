@@ -106,7 +106,7 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
 
 def test_every_field_of_a_request_is_crossed() -> None:
     # What is delivered is planned only, and so is which dates a window takes and what becomes of
-    # overpasses: tests/service_manager/test_planner_joins.py, test_planner_overpasses.py.
+    # overpasses: tests/service_manager/planner/test_planner_joins.py, test_planner_overpasses.py.
     # Measurements change no raster: tests/acceptance/test_measured_sites.py.
     fields = {*Request.model_fields} - UNPLANNED - {"deliver", "region", "grid", "steps"}
     fields -= {"measurements"}

@@ -10,7 +10,7 @@ from service_manager.fleet.failing import ELSEWHERE, IN_A_ROW
 from service_manager.fleet.machines import Machines
 from tasks.bag.categories import Category
 from tasks.bag.workers import Ask, Hold
-from tests.service_manager.test_machines import Judged
+from tests.service_manager.fleet.test_machines import Judged
 from tests.service_manager.test_slow_machines import OPTIONS, event
 
 BAD, BAD_TOO, GOOD = "w0", "w1", "w2"  # the first two are of one host

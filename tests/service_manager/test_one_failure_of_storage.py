@@ -25,7 +25,7 @@ from tasks.requests.retrying import Scope
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tests.service_manager.test_manager import G, bench, left_over
+from tests.service_manager.leader.test_manager import G, bench, left_over
 from tests.service_manager.workbench import Bench, document
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.reprojection.test_user_raster import geotiff
+from tests.reprojection.catalogue.test_user_raster import geotiff
 from tests.swathmill.conftest import Command
 
 pytestmark = pytest.mark.slow

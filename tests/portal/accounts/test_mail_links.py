@@ -41,7 +41,7 @@ from tests.portal.scripted import (
     settings,
 )
 from tests.portal.submissions import DOCUMENT, submitted
-from tests.service_manager.test_notify import Catcher, serve
+from tests.service_manager.mail.test_notify import Catcher, serve
 
 pytestmark = pytest.mark.slow
 

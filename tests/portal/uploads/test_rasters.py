@@ -23,8 +23,8 @@ from tasks.uploads.raster_operations import RASTER_UPLOADS
 from tasks.uploads.upload_table import upload_id
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
+from tests.reprojection.catalogue.test_user_raster import geotiff
 from tests.reprojection.test_isolation import done
-from tests.reprojection.test_user_raster import geotiff
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ import pytest
 from tasks.bag.model import RunUse
 from tasks.packages.packages import SHIPPED, pack
 from tests.worker.mill import Mill
+from tests.worker.sandbox.test_shipped import group, reduction
 from tests.worker.test_packages import make
-from tests.worker.test_shipped import group, reduction
 from worker.sandbox import admission
 from worker.sandbox.admission import NoRoomError, Share, admitted, machine_memory
 from worker.sandbox.messages import Succeeded

@@ -108,7 +108,7 @@ signal.pause()
 def test_a_manager_that_is_killed_is_followed_at_once(tmp_path: Path, living: Living) -> None:
     storage = f"file:{tmp_path / 'storage'}"
     folder = tmp_path / "managers"
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     argv = [sys.executable, "-c", ACTING, storage, str(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root) as acting:
         try:

@@ -32,7 +32,7 @@ from tasks.requests.request_table import (
 from tasks.service import tracing
 from tasks.service.tracing import Span
 from tasks.storage.clock import ManualClock
-from tests.service_manager.test_rehearsal import plan as rehearsed_plan
+from tests.service_manager.plans.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
 
 GRANULES = [collect(f"g{i}") for i in range(3)]

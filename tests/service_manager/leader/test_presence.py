@@ -13,8 +13,8 @@ from tasks.operators.manager_rows import RefusedMails
 from tasks.operators.restrictions import TABLE
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
+from tests.service_manager.leader.test_manager import bench
 from tests.service_manager.scene import Meddling
-from tests.service_manager.test_manager import bench
 
 
 def test_a_manager_writes_what_it_has_in_hand_now_and_then() -> None:

@@ -16,7 +16,7 @@ from worker.slots import first_use
 from worker.slots.first_use import use_libraries
 from worker.slots.lent_blobs import MADE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, os, stat
 from fcntl import F_GETFL, fcntl

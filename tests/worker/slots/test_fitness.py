@@ -20,7 +20,7 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.writable import write_error
 from tests.worker.disks import disk_of
-from tests.worker.test_supervisor import (
+from tests.worker.slots.test_supervisor import (
     Bench,
     Pretended,
     batch_of,

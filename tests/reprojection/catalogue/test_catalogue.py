@@ -284,7 +284,7 @@ def test_each_entry_names_the_document_it_is_taken_from_and_the_part_of_it() -> 
 
 
 def test_the_guide_shows_a_whole_file_and_a_wrong_one_is_named() -> None:
-    guide = (Path(__file__).parents[2] / "docs/guides/add-a-product.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs/guides/add-a-product.md").read_text()
     text = guide.partition("```yaml\n")[2].partition("```")[0]
     found = catalogue.read_family("mod99.yaml", text)
     assert [product.name for product in found] == ["MOD99A2", "MYD99A2"]

@@ -11,8 +11,8 @@ from service_manager.dispatch.manager_cache import ManagerCache
 from tasks.bag.model import Phase
 from tasks.bag.task_rows import Interest
 from tasks.operators.restrictions import Kind, Restriction
+from tests.service_manager.dispatch.test_restrictions import FETCH, WARP, restrict
 from tests.service_manager.test_decisions import cache, family_of, running, sent
-from tests.service_manager.test_restrictions import FETCH, WARP, restrict
 
 
 def filled(number: int, request: str = "r", window: int = 1000, **more: object) -> Dispatch:

@@ -34,7 +34,7 @@ from worker.slots.supervisor import Supervisor
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BAD, GOOD = small_tile(), small_tile(tile=(18, 3))
 _PLACES = (2701, 38103, 3075, 2888)
 """Bytes of the sample on which HDF4 was seen to crash when they are 0xFF: its table is whole."""
@@ -125,7 +125,7 @@ GRID = GridSpec(crs=_TILE.crs, transform=_TILE.transform, width=24, height=24)
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from tests.worker.test_crash import run
+from tests.worker.slots.test_crash import run
 from worker.sandbox.children import start_forkserver
 if __name__ == "__main__":
     start_forkserver()

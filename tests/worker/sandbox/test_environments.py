@@ -14,7 +14,7 @@ from tasks.packages.python_environments import resolve
 from tasks.settings import Settings
 from tests.tasks.wheels import registry, write_wheel
 from tests.worker.mill import Mill
-from tests.worker.test_shipped import group
+from tests.worker.sandbox.test_shipped import group
 from worker.phases import package_files
 from worker.sandbox.messages import Failed
 from worker.sandbox.sandbox import Tier, probe_bubblewrap

@@ -21,9 +21,9 @@ from tasks.bag.categories import Category
 from tasks.network_hosts import AllowedHosts, read_allowed
 from tasks.packages.packages import pack
 from tests.worker.mill import Mill
+from tests.worker.sandbox.test_sandbox import BOUNDS, places, run
+from tests.worker.sandbox.test_shipped import group, reduction
 from tests.worker.test_packages import make
-from tests.worker.test_sandbox import BOUNDS, places, run
-from tests.worker.test_shipped import group, reduction
 from worker.sandbox import sandbox
 from worker.sandbox.messages import Failed, Succeeded
 from worker.sandbox.sandbox import Places

@@ -7,7 +7,7 @@ from service_manager.fleet.leaving import Leaving
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
 from tasks.bag.workers import Hold, WorkerRow
-from tests.service_manager.test_wanted_slots import attempt, event
+from tests.service_manager.fleet.test_wanted_slots import attempt, event
 
 PATIENCE = 300.0
 

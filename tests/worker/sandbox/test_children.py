@@ -34,13 +34,13 @@ import atexit, sys, time, os, threading
 from functools import partial
 from pathlib import Path
 from processes import proctree
-from tests.worker.test_children import *
-import tests.worker.test_children as here
+from tests.worker.sandbox.test_children import *
+import tests.worker.sandbox.test_children as here
 from worker.sandbox.children import Children, start_forkserver
 
 if __name__ == "__main__":
     start_forkserver(preload=())  # what the worker imports takes seconds, and is not tested here
-    children = Children(do_work, {memory}, 1, Path(__file__).parent)
+    children = Children(do_work, {memory}, 1, Path(__file__).parents[1])
     atexit.register(lambda: children.close())
     def start(work, argument):
         return children.start(partial(work, argument))
@@ -148,7 +148,7 @@ def run(
         capture_output=True,
         text=True,
         timeout=60,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
     )
     return done.stdout.splitlines()
 
@@ -248,7 +248,7 @@ def test_a_guard_that_is_killed_or_stalls_leaves_no_process_behind(
 @pytest.mark.parametrize("victim", ["supervisor", "forkserver too"])
 def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path, victim: str) -> None:
     command = write_program(tmp_path, leave_detached_grandchildren, str(tmp_path))
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as program:
         until(lambda: len(pids(tmp_path)) == 4, 60)
         tree = proctree.descendants(program.pid)
@@ -422,7 +422,7 @@ def test_a_killed_supervisor_leaves_no_idle_child_behind(tmp_path: Path) -> None
     time.sleep(600)
     """
     command = write_program(tmp_path, tell_who, "", then=then.strip())
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout
         assert program.stdout.readline() == "idle\n"
@@ -454,7 +454,7 @@ def test_children_are_there_before_the_first_job_and_gone_after_the_last(tmp_pat
     children.close()
     left = [pid for pid in proctree.descendants(os.getpid()) if proctree.descendants(pid)]
     print("left", left, flush=True)
-    children = Children(do_work, 2**30, 2, Path(__file__).parent)
+    children = Children(do_work, 2**30, 2, Path(__file__).parents[1])
     children.fill()
     children.fill()
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]

@@ -26,11 +26,11 @@ from worker.slots import attempt
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from tests.worker.test_makers_memory import run
+from tests.worker.sandbox.test_makers_memory import run
 from worker.sandbox.children import start_forkserver
 if __name__ == "__main__":
     start_forkserver()

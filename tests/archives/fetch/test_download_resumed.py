@@ -200,7 +200,7 @@ def test_a_kill_leaves_nothing_visible_and_the_next_attempt_resumes(
     store.asked = []
     to = tmp_path / PATH[1:]
     command = [sys.executable, "-c", CHILD, store.url + PATH, str(to), "0"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
     assert child.stdout is not None
     with child.stdout as said:
         while after and int(said.readline()) < after:

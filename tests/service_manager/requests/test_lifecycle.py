@@ -25,7 +25,7 @@ from tasks.errors import FencedError, StoreError
 from tasks.operators.restrictions import Kind, Restriction, Restrictions
 from tasks.requests import request_operations
 from tasks.requests.request_table import PhaseCount, Preparation, RequestRow
-from tests.service_manager.test_rehearsal import plan as rehearsed_plan
+from tests.service_manager.plans.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import Bench, Beside, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]

@@ -19,8 +19,8 @@ from tasks.operators.restrictions import Kind, Restriction, Restrictions
 from tasks.requests import request_operations
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
+from tests.service_manager.leader.test_manager import bench
 from tests.service_manager.test_decisions import cache, running, sent
-from tests.service_manager.test_manager import bench
 from tests.service_manager.test_slow_machines import OPTIONS
 from tests.service_manager.workbench import Bench, collect, plan_of
 

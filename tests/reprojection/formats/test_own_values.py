@@ -174,7 +174,7 @@ _OURS = {  # rasters that Swathmill wrote
 }
 _CALLS = {"h5py.File", "SD", "rasterio.open", "netCDF4.Dataset", "Dataset"}
 _LEFT_OUT = ("reprojection/sample/", "worker/packages/", "swathmill/skeletons/")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TOPS = ("portal", "service_manager", "worker", "tasks", "reprojection", "archives", "swathmill")
 
 
