@@ -62,17 +62,13 @@ def on_loopback(
     environment: dict[str, Any], redis_url: str, portal: int, runner: int, probe: int
 ) -> None:
     """Have a service listen on this machine's loopback address, and find the others there."""
-    environment |= {"SWATHMILL_PROBE_HOST": "127.0.0.1", "SWATHMILL_PROBE_PORT": str(probe)}
-    if "SWATHMILL_RUNNER_PORT" in environment:
-        environment |= {
-            "SWATHMILL_RUNNER_HOST": "127.0.0.1",
-            "SWATHMILL_RUNNER_PORT": str(runner),
-        }
+    environment |= {"SWATHMILL_PROBE_ADDRESS": f"127.0.0.1:{probe}"}
+    if "SWATHMILL_RUNNER_ADDRESS" in environment:
+        environment |= {"SWATHMILL_RUNNER_ADDRESS": f"127.0.0.1:{runner}"}
         return
     environment |= {
         "SWATHMILL_REDIS_URL": redis_url,
-        "SWATHMILL_PORTAL_HOST": "127.0.0.1",
-        "SWATHMILL_PORTAL_PORT": str(portal),
+        "SWATHMILL_PORTAL_ADDRESS": f"127.0.0.1:{portal}",
     }
     if "SWATHMILL_REDUCTION_POOL" in environment:
         environment["SWATHMILL_REDUCTION_POOL"] = f"127.0.0.1:{runner}"

@@ -291,7 +291,7 @@ def portal(folder: Path, settings: Settings) -> Iterator[tuple[Child, str]]:
                 "SWATHMILL_STORAGE": settings.storage.get_secret_value(),
                 "SWATHMILL_REDIS_URL": settings.redis_url.get_secret_value(),
                 "SWATHMILL_SECRET": settings.secret.get_secret_value(),
-                "SWATHMILL_PORTAL_PORT": str(port),
+                "SWATHMILL_PORTAL_ADDRESS": f"127.0.0.1:{port}",
                 "SWATHMILL_PORTAL_URL": f"http://127.0.0.1:{port}",
             },
             log=folder / "portal.log",

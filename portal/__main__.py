@@ -17,7 +17,7 @@ from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.service import exits, logs, telemetry
 from tasks.service.connect import SettingMissingError, connect
-from tasks.settings import Settings, WrongSettingError, read_settings
+from tasks.settings import Settings, WrongSettingError, host_and_port, read_settings
 
 _FILES = 65_536  # open at once: each page that follows a request keeps a connection
 
@@ -30,7 +30,9 @@ def main() -> int:
         logs.configure(settings.log_level, process="portal")
         runtime = connect(settings)
         end_telemetry = telemetry.start(telemetry.read_collector(), "portal")
-        app = _observed(settings, runtime) if settings.probe_port else create_app(settings, runtime)
+        host, port = host_and_port(settings.portal_address)
+        observed = bool(settings.probe_address)
+        app = _observed(settings, runtime) if observed else create_app(settings, runtime)
     except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
         return exits.CONFIGURATION
@@ -40,8 +42,8 @@ def main() -> int:
     config = server_config(
         app,
         proxies=settings.trusted_proxies,
-        host=settings.portal_host,
-        port=settings.portal_port,
+        host=host,
+        port=port,
         log_config=None,
     )
     portal: Portal = app.state.portal

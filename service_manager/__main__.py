@@ -157,7 +157,7 @@ def main() -> int:
 
 def _watched(settings: Settings, runtime: Runtime, refused: Callable[[], RefusedMails]) -> Watch:
     """Answer probes where the settings ask for it. Raises WrongSettingError."""
-    if not settings.probe_port:
+    if not settings.probe_address:
         return Watch()
     # Only where it is used: it takes part of the time in which a process starts.
     from service_manager.leader.metrics import ManagerMetrics

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from archives.fetch.credentials import EARTHDATA_HOSTS
@@ -65,8 +65,7 @@ class Settings(BaseSettings):
         "packages are resolved. default: that of uv; empty: such packages are refused.",
     )
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
-    portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
-    portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
+    portal_address: str = Field("127.0.0.1:8000", description="`HOST:PORT` the portal binds to.")
     trusted_proxies: str = Field(
         "127.0.0.1,::1",
         description="Addresses and networks of proxies, separated by commas, whose "
@@ -82,12 +81,10 @@ class Settings(BaseSettings):
         ge=0,
         description="GB of such answers that a caller is sent in an hour; 0: no limit.",
     )
-    probe_host: str = Field("127.0.0.1", description="Address at which processes answer probes.")
-    probe_port: int = Field(
-        0,
-        ge=0,
-        le=65535,
-        description="Port of its `/livez`, `/readyz` and `/metrics`; 0: none.",
+    probe_address: str = Field(
+        "",
+        description="`HOST:PORT` at which a process answers `/livez`, `/readyz` and `/metrics`; "
+        "empty: nowhere.",
     )
     secret: SecretStr = Field(
         SecretStr(""),
@@ -155,12 +152,10 @@ class Settings(BaseSettings):
         description="`HOST:PORT` of the reduction pool, whose runners run uploaded packages for "
         "the workers; empty: workers run them themselves.",
     )
-    runner_host: str = Field("127.0.0.1", description="Address a runner of that pool binds to.")
-    runner_port: int = Field(
-        8002,
-        ge=0,
-        le=65535,
-        description="Port a runner binds to; it has `SWATHMILL_SLOTS` slots, too.",
+    runner_address: str = Field(
+        "127.0.0.1:8002",
+        description="`HOST:PORT` a runner of that pool binds to; it has `SWATHMILL_SLOTS` slots, "
+        "too.",
     )
     network_hosts: str = Field(
         "",
@@ -261,12 +256,13 @@ class Settings(BaseSettings):
         "info", pattern="^(debug|info|warning|error)$", description="Least severity that is logged."
     )
 
-    @field_validator("reduction_pool")
+    @field_validator("portal_address", "runner_address", "probe_address", "reduction_pool")
     @classmethod
-    def _with_port(cls, address: str) -> str:
-        host, _, port = address.rpartition(":")
-        if address and not (host and port.isdecimal() and 0 < int(port) < 65536):
-            raise ValueError(f"{address!r} is not HOST:PORT")
+    def _with_port(cls, address: str, info: ValidationInfo) -> str:
+        if address or info.field_name in ("portal_address", "runner_address"):
+            _, port = host_and_port(address)
+            if info.field_name == "reduction_pool" and not port:
+                raise ValueError("it has no port")
         return address
 
     @field_validator("trusted_proxies")
@@ -303,6 +299,14 @@ class WrongSettingError(SwathmillError):
         self.remedy = remedy
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Split `HOST:PORT`; IPv6 stands in brackets. Raises ValueError for anything else."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and int(port) < 65536):
+        raise ValueError("it is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 def default(name: str) -> Any:
     """Return the default of a setting, for whoever has it as a default of his own."""
     return Settings.model_fields[name].default
@@ -321,6 +325,8 @@ def read_settings() -> Settings:
         name = f"SWATHMILL_{str(first['loc'][0]).upper()}"
         shown = os.environ.get(name, "")
         what = first["msg"].partition(", ")[0].removeprefix("Input ")
+        if first["type"] == "value_error":
+            what = f"cannot be used: {first['ctx']['error']}"
         if first["type"] == "string_pattern_mismatch":
             what = f"should be one of {first['ctx']['pattern'].strip('^()$').replace('|', ', ')}"
         raise WrongSettingError(

@@ -76,8 +76,7 @@ class ApartHost(Host):
         settings = {
             "SWATHMILL_WORKER_NAME": f"worker-{number}",
             "SWATHMILL_SLOTS": str(SLOTS),
-            "SWATHMILL_PROBE_HOST": own,
-            "SWATHMILL_PROBE_PORT": str(PORT),
+            "SWATHMILL_PROBE_ADDRESS": f"{own}:{PORT}",
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         here = folder.path.parent / f"{name}-here"

@@ -209,10 +209,8 @@ var known = {
   SWATHMILL_STORAGE: storage
   SWATHMILL_ARCHIVE: archiveFolder
   SWATHMILL_SOURCES: sources
-  SWATHMILL_PORTAL_HOST: '0.0.0.0'
-  SWATHMILL_PORTAL_PORT: string(portalPort)
-  SWATHMILL_PROBE_HOST: '0.0.0.0'
-  SWATHMILL_PROBE_PORT: string(probePort)
+  SWATHMILL_PORTAL_ADDRESS: '0.0.0.0:${portalPort}'
+  SWATHMILL_PROBE_ADDRESS: '0.0.0.0:${probePort}'
   SWATHMILL_SLOTS: string(slots)
 }
 var ofWorker = {
@@ -222,10 +220,8 @@ var ofWorker = {
 // All that a runner is told. It runs programs of others: no storage, no Redis, no secret.
 var ofRunner = {
   SWATHMILL_DATA_DIR: '/data'
-  SWATHMILL_RUNNER_HOST: '0.0.0.0'
-  SWATHMILL_RUNNER_PORT: string(runnerPort)
-  SWATHMILL_PROBE_HOST: '0.0.0.0'
-  SWATHMILL_PROBE_PORT: string(probePort)
+  SWATHMILL_RUNNER_ADDRESS: '0.0.0.0:${runnerPort}'
+  SWATHMILL_PROBE_ADDRESS: '0.0.0.0:${probePort}'
   SWATHMILL_SLOTS: string(slots)
   SWATHMILL_ATTEMPT_MEMORY_GB: settings[?'SWATHMILL_ATTEMPT_MEMORY_GB'] ?? defaults.SWATHMILL_ATTEMPT_MEMORY_GB
   SWATHMILL_ATTEMPT_DISK_GB: settings[?'SWATHMILL_ATTEMPT_DISK_GB'] ?? defaults.SWATHMILL_ATTEMPT_DISK_GB

@@ -48,7 +48,7 @@ podman network exists runs || podman network create --subnet "$runs" runs
 iptables --insert FORWARD --source "$runs" --destination 169.254.0.0/16 --jump REJECT
 iptables --insert FORWARD --source "$runs" --destination 168.63.129.16 --jump REJECT
 set -- --detach --replace --read-only --tmpfs /tmp --cap-drop all --security-opt no-new-privileges --init
-podman run "$@" --name reductions --network runs --env-file "$settings" --env SWATHMILL_RUNNER_HOST=0.0.0.0 \
+podman run "$@" --name reductions --network runs --env-file "$settings" --env SWATHMILL_RUNNER_ADDRESS=0.0.0.0:8002 \
     --volume reductions:/data "$image" python -P -m worker.pool
 podman run "$@" --name worker --network podman --network runs --env-file "$settings.worker" \
     --volume worker:/data "$image" python -P -m worker

@@ -15,9 +15,9 @@ SIZES = ("production", "development")
 MADE = frozenset(
     (
         *("data_dir", "storage", "redis_url", "archive", "sources", "earthdata_token"),
-        *("portal_host", "portal_port", "probe_host", "probe_port", "secret", "slots"),
+        *("portal_address", "probe_address", "secret", "slots"),
         *("smtp_host", "smtp_port", "smtp_user", "smtp_password", "smtp_tls", "mail_from"),
-        *("oidc_client_secret", "reduction_pool", "runner_host", "runner_port"),
+        *("oidc_client_secret", "reduction_pool", "runner_address"),
         # A name for all workers, a folder in no container, and a bound that `swathmill up` keeps.
         *("worker_name", "packages", "disk_quota_gb"),
     )

@@ -295,8 +295,7 @@ class Stack:
             "SWATHMILL_REDIS_URL": redis.url,
             "SWATHMILL_ARCHIVE": state.archive,
             "SWATHMILL_PORTAL_URL": state.portal_url,
-            "SWATHMILL_PORTAL_HOST": ports.LOOPBACK,
-            "SWATHMILL_PORTAL_PORT": str(state.portal_port),
+            "SWATHMILL_PORTAL_ADDRESS": f"{ports.LOOPBACK}:{state.portal_port}",
             "SWATHMILL_EARTHDATA_TOKEN": settings.earthdata_token.get_secret_value(),
             "SWATHMILL_SLOTS": str(self._options.slots or _cores()),
             "SWATHMILL_GRACE_SECONDS": str(self._options.grace_seconds),
@@ -309,13 +308,14 @@ class Stack:
             env |= {"SWATHMILL_SMTP_USER": "", "SWATHMILL_SMTP_TLS": "none"}
         return env
 
-    def _probe_port(self, name: str) -> Mapping[str, str]:
+    def _probe_address(self, name: str) -> Mapping[str, str]:
         """Give each process a port of its own, from the one of the settings on."""
-        first = self._options.settings.probe_port
+        address = self._options.settings.probe_address
         probed = ("portal", *self.manager_names, *self.worker_names)
-        if not first or name not in probed:
+        if not address or name not in probed:
             return {}
-        return {"SWATHMILL_PROBE_PORT": str(first + probed.index(name))}
+        host, _, first = address.rpartition(":")
+        return {"SWATHMILL_PROBE_ADDRESS": f"{host}:{int(first) + probed.index(name)}"}
 
     def _service(
         self,
@@ -331,7 +331,7 @@ class Stack:
             ChildSpec(
                 name=name,
                 argv=(sys.executable, "-P", "-m", module, *arguments),
-                env={**env, **self._probe_port(name), "PYTHONUNBUFFERED": "1"},
+                env={**env, **self._probe_address(name), "PYTHONUNBUFFERED": "1"},
                 log=self._options.folder.log(name),
                 says_ready=says_ready,
                 forks=(_FORKED[module], *arguments) if module in _FORKED else (),

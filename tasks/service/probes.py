@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tasks.settings import Settings, WrongSettingError
+from tasks.settings import Settings, WrongSettingError, host_and_port
 
 PLAIN = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -55,12 +55,11 @@ def serve_probes(settings: Settings, answers: ProbeAnswers) -> Probes:
         WrongSettingError: the address cannot be used.
     """
     try:
-        return Probes(settings.probe_host, settings.probe_port, answers)
+        return Probes(*host_and_port(settings.probe_address), answers)
     except OSError as error:
         raise WrongSettingError(
-            f"The settings SWATHMILL_PROBE_HOST and SWATHMILL_PROBE_PORT are "
-            f"{settings.probe_host!r} and {settings.probe_port}; nothing can listen there: "
-            f"{error.strerror or error}.",
+            f"The setting SWATHMILL_PROBE_ADDRESS is {settings.probe_address!r}; nothing can "
+            f"listen there: {error.strerror or error}.",
             "Name an address of this machine and a port that is free (docs/settings.md).",
         ) from error
 

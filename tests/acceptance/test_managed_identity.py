@@ -216,7 +216,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
                 "SWATHMILL_ARCHIVE": "abfs://modis/granules",
                 "SWATHMILL_SOURCES": "folder",
                 "SWATHMILL_PORTAL_URL": f"http://127.0.0.1:{portal}",
-                "SWATHMILL_PORTAL_PORT": str(portal),
+                "SWATHMILL_PORTAL_ADDRESS": f"127.0.0.1:{portal}",
                 "SWATHMILL_EARTHDATA_TOKEN": "none",
                 "SWATHMILL_SANDBOX": "limits",
                 "SWATHMILL_GRACE_SECONDS": "1",

@@ -137,7 +137,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
             "SWATHMILL_REDIS_URL": redis.url,
             "SWATHMILL_ARCHIVE": str(tmp_path / "archive"),
             "SWATHMILL_PORTAL_URL": f"http://127.0.0.1:{port}",
-            "SWATHMILL_PORTAL_PORT": str(port),
+            "SWATHMILL_PORTAL_ADDRESS": f"127.0.0.1:{port}",
             "SWATHMILL_SECRET": SECRET,
             "SWATHMILL_GRACE_SECONDS": "1",
             "SWATHMILL_LEASE_SECONDS": "6",

@@ -215,6 +215,23 @@ def test_wrong_arguments_are_told(words: list[str], said: str, tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--redis", "redis://127.0.0.1:9"], "The experiment redis failed"),
+        (["--files", "foo://x"], "whether --files names the right place"),
+        (["--tcp", "127.0.0.1:9"], "The experiment tcp failed"),
+    ],
+)
+def test_a_target_that_does_not_answer_is_named(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    command = ["measure", "--out", str(tmp_path / "out"), "--clients", "1", *words]
+    result = CliRunner().invoke(APP, command, env={"SWATHMILL_STORAGE": ""})
+    assert said in str(result.exception)
+
+
 @pytest.mark.slow
 def test_the_command_measures_and_writes(tmp_path: Path) -> None:
     command = ["measure", "--out", str(tmp_path), "--tcp", "local", "--clients", "1"]

@@ -106,7 +106,7 @@ def test_a_runner_gets_nothing_but_its_own_settings_and_no_identity(bicep: Files
 def test_workers_are_told_where_the_pool_is(bicep: Files) -> None:
     pool = dict(compose_services()["worker"]["environment"])["SWATHMILL_REDUCTION_POOL"]  # type: ignore[call-overload]
     runner = dict(compose_services()["reductions"]["environment"])  # type: ignore[call-overload]
-    assert pool == f"reductions:{runner['SWATHMILL_RUNNER_PORT']}"
+    assert pool == runner["SWATHMILL_RUNNER_ADDRESS"].replace("0.0.0.0", "reductions")
     told = bicep["apps.bicep"]["variables"]["ofWorker"]["value"]
     assert "SWATHMILL_REDUCTION_POOL" in told
 
@@ -250,11 +250,11 @@ def test_a_process_is_probed_where_it_answers(process: str, bicep: Files) -> Non
         assert "'/readyz'" in own
     else:
         assert "probes: probes" in own
-    assert "SWATHMILL_PROBE_PORT" in bicep_settings(bicep, process)
+    assert "SWATHMILL_PROBE_ADDRESS" in bicep_settings(bicep, process)
     check = compose_services()[process]["healthcheck"]
     assert isinstance(check, dict)
-    port = dict(compose_services()[process]["environment"])["SWATHMILL_PROBE_PORT"]  # type: ignore[call-overload]
-    assert f":{port}/livez" in " ".join(check["test"])
+    port = dict(compose_services()[process]["environment"])["SWATHMILL_PROBE_ADDRESS"]  # type: ignore[call-overload]
+    assert f":{port.partition(':')[2]}/livez" in " ".join(check["test"])
 
 
 def test_probes_are_within_what_container_apps_allows() -> None:

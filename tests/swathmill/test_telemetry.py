@@ -125,7 +125,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> I
     with collector() as (kept, address):
         env = {
             **os.environ,
-            "SWATHMILL_PROBE_PORT": str(probes),
+            "SWATHMILL_PROBE_ADDRESS": f"127.0.0.1:{probes}",
             "OTEL_EXPORTER_OTLP_ENDPOINT": address,
             "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=ours",
             "OTEL_BSP_SCHEDULE_DELAY": "500",

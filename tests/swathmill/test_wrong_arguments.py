@@ -123,15 +123,6 @@ CASES = (
     Case(line="sign-in ada@example.org --token --data {absent}", names="{absent}", code=FAILED),
     Case(line=f"sign-in {'a' * 255}", names="255 characters"),
     Case(line="sign-in ada@example.org --role king", names="king"),
-    Case(line="bench platform --out {new} --tcp host", names="host"),
-    *(
-        Case(line=f"bench platform --out {{new}} --clients 1 {words}", names=named, code=FAILED)
-        for words, named in (
-            ("--redis redis://127.0.0.1:9", "The experiment redis failed"),
-            ("--files foo://x", "whether --files names the right place"),
-            ("--tcp 127.0.0.1:9", "The experiment tcp failed"),
-        )
-    ),
     Case(line="doctor --data", names="--data"),
     Case(line="fly", names="fly"),
     *(
@@ -140,7 +131,7 @@ CASES = (
             ("SWATHMILL_LEASE_SECONDS", "abc", "doctor"),
             ("SWATHMILL_LEASE_SECONDS", "-1", "doctor"),
             ("SWATHMILL_SMTP_TLS", "perhaps", "status"),
-            ("SWATHMILL_PORTAL_PORT", "70000", "up --archive {folder}"),
+            ("SWATHMILL_PORTAL_ADDRESS", "localhost:70000", "up --archive {folder}"),
             ("SWATHMILL_SLOTS", "0", "inspect {granule}"),
             ("SWATHMILL_CACHE_GB", "", "export {new}"),
         )

@@ -60,7 +60,7 @@ def runner(stack: Stack, name: str, port: int, **more: object) -> Process:
     """Start a runner; it is ready."""
     values = {
         "DATA_DIR": stack.folder / name,
-        "RUNNER_PORT": port,
+        "RUNNER_ADDRESS": f"127.0.0.1:{port}",
         "WORKER_NAME": name,
         "ATTEMPT_MEMORY_GB": 0.4,
         "GRACE_SECONDS": 1,

@@ -14,7 +14,7 @@ from reprojection.errors import KernelsAbsentError
 from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.service import exits, logs
-from tasks.settings import Settings, WrongSettingError, read_settings
+from tasks.settings import Settings, WrongSettingError, host_and_port, read_settings
 from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.pool.runner import Runner, RunnerServer
@@ -103,19 +103,18 @@ def refuse_secrets(settings: Settings) -> None:
 
 def _listen(settings: Settings, runner: Runner) -> RunnerServer:
     """Listen, and answer probes where the settings ask for it. Raises WrongSettingError."""
-    if settings.probe_port:
+    if settings.probe_address:
         # Only where it is used: it takes part of the time in which a process starts.
         from tasks.service.probes import serve_probes
         from worker.pool.metrics import probe_answers
 
         serve_probes(settings, probe_answers(runner))
     try:
-        return RunnerServer(settings.runner_host, settings.runner_port, runner)
+        return RunnerServer(*host_and_port(settings.runner_address), runner)
     except OSError as error:
         raise WrongSettingError(
-            f"The settings SWATHMILL_RUNNER_HOST and SWATHMILL_RUNNER_PORT are "
-            f"{settings.runner_host!r} and {settings.runner_port}; nothing can listen there: "
-            f"{error.strerror or error}.",
+            f"The setting SWATHMILL_RUNNER_ADDRESS is {settings.runner_address!r}; nothing can "
+            f"listen there: {error.strerror or error}.",
             "Name an address of this machine and a port that is free (docs/settings.md).",
         ) from error
 

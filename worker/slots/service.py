@@ -167,7 +167,7 @@ def _start(places: Places | None, children: Children) -> Callable[[Job], Running
 
 def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
     """Answer probes where the settings ask for it. Raises WrongSettingError."""
-    if not supervisor.settings.probe_port:
+    if not supervisor.settings.probe_address:
         return
     # Only where it is used: it takes part of the time in which a process starts.
     from tasks.messages.redis_watch import RedisWatch

@@ -59,6 +59,6 @@ def test_metrics_are_in_the_format_of_prometheus(client: httpx.Client) -> None:
 def test_a_port_in_use_is_a_wrong_setting() -> None:
     answers = ProbeAnswers(live=lambda: "", ready=lambda: "", metrics=lambda: b"")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        settings = Settings(probe_port=taken.getsockname()[1])
-        with pytest.raises(WrongSettingError, match="SWATHMILL_PROBE_PORT"):
+        settings = Settings(probe_address=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(WrongSettingError, match="SWATHMILL_PROBE_ADDRESS"):
             serve_probes(settings, answers)
