@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from swathmill.granule_search import FoundGranules, search
     from swathmill.job import Job
     from swathmill.xarray.load import load
+    from swathmill.xarray.virtual import VirtualStore, virtualize
     from tasks.errors import RequestRefusedError, SwathmillError
     from tasks.request.document import Request, load_request
 
@@ -46,6 +47,7 @@ __all__ = [
     "Request",
     "RequestRefusedError",
     "SwathmillError",
+    "VirtualStore",
     "__version__",
     "explain",
     "keep_granules",
@@ -55,6 +57,7 @@ __all__ = [
     "read_raster",
     "reproject",
     "search",
+    "virtualize",
     "write_cog",
 ]
 
@@ -78,6 +81,7 @@ _HOMES = {
     "Request": "tasks.request.document",
     "RequestRefusedError": "tasks.errors",
     "SwathmillError": "tasks.errors",
+    "VirtualStore": "swathmill.xarray.virtual",
     "explain": "reprojection.explain.explain",
     "keep_granules": "reprojection.reproject",
     "load": "swathmill.xarray.load",
@@ -86,6 +90,7 @@ _HOMES = {
     "read_raster": "reprojection.write.write",
     "reproject": "reprojection.reproject",
     "search": "swathmill.granule_search",
+    "virtualize": "swathmill.xarray.virtual",
     "write_cog": "reprojection.write.write",
 }
 

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from reprojection.formats.pieces import Pieces
+
 AttributeValue = str | int | float | tuple[int | float, ...]
 
 MAX_ELEMENTS = 1 << 30
@@ -79,6 +81,12 @@ class Container(Protocol):
 
     def chunk(self, dataset: DataSet) -> tuple[int, ...] | None:
         """Return the shape of the chunks that a data set is stored in; None without chunks."""
+
+    def pieces(self, dataset: DataSet) -> Pieces:
+        """Say where a data set's bytes lie, for others to read.
+
+        Raises NotInPiecesError where they are no pieces that others could read by themselves.
+        """
 
     def close(self) -> None:
         """Release the file."""

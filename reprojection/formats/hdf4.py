@@ -24,6 +24,7 @@ from reprojection.formats.container import MAX_ELEMENTS, AttributeValue, DataSet
 from reprojection.formats.hdf4_data import DamagedStreamError, StoredData
 from reprojection.formats.held import Held
 from reprojection.formats.own_values import check_hdf4
+from reprojection.formats.pieces import Pieces
 
 MAX_ATTRIBUTES = 5000
 MAX_DATASETS = 5000  # MOD08 has about 1,000; limits the loop over a damaged count
@@ -145,6 +146,11 @@ class Hdf4Container:
             return None
         with self._telling(dataset):
             return self._stored.chunk(self._reference(dataset), dataset.shape, dataset.dtype)
+
+    def pieces(self, dataset: DataSet) -> Pieces:
+        """Say where a data set's bytes lie, for others to read."""
+        with self._telling(dataset):
+            return self._stored.pieces(self._reference(dataset), dataset.shape, dataset.dtype)
 
     def _reference(self, dataset: DataSet) -> int:
         """Return the number by which the file knows a data set."""

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 
 from reprojection.formats.held import Held, Range, around, joined
+from reprojection.formats.pieces import INFLATE, NotInPiecesError, Pieces
 
 Index = tuple[int, ...]
 Indexes = npt.NDArray[np.int64]
@@ -173,6 +174,33 @@ class StoredData:
                 f"what says where its values lie is damaged: {error}"
             ) from error
 
+    def pieces(self, reference: int, shape: Index, dtype: np.dtype[np.generic]) -> Pieces:
+        """Say where the values of a data set lie, for others to read.
+
+        Raises:
+            NotInPiecesError: they are no pieces, or in an unknown form.
+            DamagedStreamError: what says where the values lie is damaged.
+        """
+        try:
+            elements = self._elements()
+            number, head = _storage(elements, reference)
+            if head is not None and _code(head) == _CHUNKED:
+                return _chunk_pieces(elements, _chunk_head(head, shape, dtype))
+            plain = head is None or _code(head) == _IN_BLOCKS
+            if head is None or plain:
+                place = _one_piece(elements, _VALUES, number)
+            else:
+                place = _deflated_piece(elements, head)
+        except _UnknownError:
+            raise NotInPiecesError("its bytes are in a form that is not known") from None
+        except (ValueError, struct.error) as error:
+            raise DamagedStreamError(
+                f"what says where its values lie is damaged: {error}"
+            ) from error
+        places = {(0,) * len(shape): place}
+        codecs = () if plain else (INFLATE,)
+        return Pieces(chunk=shape, byte_order=">", places=places, codecs=codecs)
+
     def close(self) -> None:
         """Release the file."""
         self._file.close()
@@ -218,6 +246,35 @@ def _unchunked(elements: "_Elements", number: int, head: bytes | None, wanted: _
     if _code(head) != _COMPRESSED:
         raise _UnknownError
     return wanted.cut(elements.inflate(head, size, wanted.reach))
+
+
+def _chunk_pieces(elements: "_Elements", chunks: "_Chunks") -> Pieces:
+    places = {}
+    for at, tag, number in _chunk_table(elements, chunks):
+        if not chunks.deflated:
+            places[at] = _one_piece(elements, tag, number)
+            continue
+        head = elements.special(tag, number)
+        if head is None:
+            raise DamagedStreamError("a chunk is not deflated as the others are")
+        places[at] = _deflated_piece(elements, head)
+    codecs = (INFLATE,) if chunks.deflated else ()
+    return Pieces(chunk=chunks.shape, byte_order=">", places=places, codecs=codecs)
+
+
+def _deflated_piece(elements: "_Elements", head: bytes) -> tuple[int, int]:
+    code, version, _, number, _, coder = struct.unpack_from(">HHIHHH", head)
+    if (code, version, coder) != (_COMPRESSED, 0, _DEFLATE):
+        raise NotInPiecesError("its bytes are compressed otherwise than by deflate")
+    return _one_piece(elements, _DEFLATED, number)
+
+
+def _one_piece(elements: "_Elements", tag: int, number: int) -> tuple[int, int]:
+    """Return offset and length of an element, which may be one linked block."""
+    places = elements.places(tag, number)
+    if len(places) != 1:
+        raise NotInPiecesError(f"its bytes are scattered over {len(places)} linked blocks")
+    return places[0]
 
 
 def _large_values(file: BinaryIO, held: Held) -> list[Range]:

@@ -25,9 +25,11 @@ from reprojection.formats.container import (
 )
 from reprojection.formats.hdf4 import join_metadata
 from reprojection.formats.hdf5_chunks import Chunks
+from reprojection.formats.hdf5_pieces import pieces_of
 from reprojection.formats.hdf5_storage import StorageChecks
 from reprojection.formats.held import Held, HeldFile, NotHeldError
 from reprojection.formats.own_values import open_hdf5
+from reprojection.formats.pieces import NotInPiecesError, Pieces
 
 _ROWS = "YDim"
 _LEVELS = 4  # of groups within groups, in which variables of netCDF-4 files may lie
@@ -130,6 +132,18 @@ class Hdf5Container:
         except _DAMAGE as problem:
             raise self._damaged(str(problem)) from problem
         return None if chunks is None else tuple(map(int, chunks))
+
+    def pieces(self, dataset: DataSet) -> Pieces:
+        """Say where a data set's bytes lie, for others to read."""
+        if self._bins is not None:
+            raise NotInPiecesError("its values are bins, which make a raster together")
+        if self._northward and _ROWS in dataset.dims:
+            raise NotInPiecesError("its rows run from south to north")
+        try:
+            with self._all_held():
+                return pieces_of(self._file[dataset.key])
+        except _DAMAGE as problem:
+            raise self._damaged(str(problem)) from problem
 
     def close(self) -> None:
         """Release the file."""

@@ -33,6 +33,7 @@ from reprojection.errors import (
 from reprojection.formats import odl
 from reprojection.formats.container import AttributeValue, Container, DataSet
 from reprojection.formats.netcdf import netcdf_inventory, netcdf_structure
+from reprojection.formats.pieces import Pieces
 from reprojection.formats.structmetadata import GridInfo, SwathInfo, parse_structure
 from reprojection.read.geolocation import Geolocation, locate
 from reprojection.read.layer_builder import LayerBuilder, Layers, Place
@@ -180,6 +181,14 @@ class Granule:
             return layer.shape
         found = [chunk[dataset.dims.index(dim)] for dim in layer.dims]
         return Shape(*(min(part, size) for part, size in zip(found, layer.shape, strict=True)))
+
+    def pieces(self, layer: Layer) -> tuple[Pieces, tuple[str, ...], tuple[int, ...]]:
+        """Say where the bytes of all bands of a layer lie, with the dimensions and shape stored.
+
+        Raises NotInPiecesError where they are no pieces that others could read by themselves.
+        """
+        dataset = self._dataset(layer)
+        return self._container.pieces(dataset), dataset.dims, dataset.shape
 
     def take(
         self, layer: Layer, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
