@@ -285,6 +285,10 @@ class Postman:
     to half an hour; `refused` counts such mails at the beginning of a round. `draw` makes the
     picture for the mail about a request's end. `tick` returns at once: a thread talks to the
     server.
+
+    Each mail has a session of its own: an answer that comes late, or twice, is none to another
+    mail. A round ends with a session that broke off, so that the wait for a server that does not
+    answer holds up no mail that is written meanwhile.
     """
 
     def __init__(
@@ -324,20 +328,23 @@ class Postman:
         refused = [mail.error for mail in sorted(tried, key=lambda m: m.written) if mail.error]
         self.refused = RefusedMails(count=len(refused), error=refused[-1] if refused else "")
         due = [mail for mail in tried if self._is_due(mail)]
-        if self._server is None or not due:
-            return 0
-        try:
-            session = self._server.connect()
-        except (OSError, smtplib.SMTPException) as error:
-            for mail in due:
-                self._put_off(mail, error)
+        if self._server is None:
             return 0
         sent = 0
-        try:
-            for mail in due:
-                sent += self._send(session, mail)
-        finally:
-            _leave(session)
+        for number, mail in enumerate(due):
+            try:
+                session = self._server.connect()
+            except OSError as error:  # SMTPException is one
+                for one in due[number:]:
+                    self._put_off(one, error)
+                break
+            try:
+                taken = self._send(session, self._server.sender, mail)
+            finally:
+                _leave(session)
+            if taken is None:
+                break
+            sent += taken
         return sent
 
     def _round(self) -> None:
@@ -349,18 +356,16 @@ class Postman:
     def _is_due(self, mail: Mail) -> bool:
         return self._due.get(mail.id, 0.0) <= self._clock.monotonic()
 
-    def _send(self, session: smtplib.SMTP, mail: Mail) -> bool:
-        server = self._server
-        if server is None:
-            return False
+    def _send(self, session: smtplib.SMTP, sender: str, mail: Mail) -> bool | None:
+        """Hand a mail over; tell whether the server took it, None if the session broke off."""
         if mail.id not in self._taken:
             try:
                 picture = self._draw(mail.request) if self._draw and mail.kind == KIND else None
-                sent = message(mail, server.sender, self._signing, picture)
-                session.send_message(sent, server.sender, [mail.to])
-            except (OSError, smtplib.SMTPException, ValueError) as error:
+                sent = message(mail, sender, self._signing, picture)
+                session.send_message(sent, sender, [mail.to])
+            except (OSError, ValueError) as error:
                 self._put_off(mail, error)
-                return False
+                return None if _broke_off(error) else False
             self._taken.add(mail.id)
         outbox.mark_sent(self._store, self._clock, mail, self._clock.now())
         self._taken.discard(mail.id)
@@ -374,6 +379,13 @@ class Postman:
         self._due[mail.id] = self._clock.monotonic() + delay
         outbox.mark_failed(self._store, self._clock, mail, said)
         log.warning("mail not taken", request=mail.request, error=said, again_in=delay)
+
+
+def _broke_off(error: Exception) -> bool:
+    """Tell whether a session ended without an answer of the server."""
+    if isinstance(error, smtplib.SMTPServerDisconnected):
+        return True
+    return isinstance(error, OSError) and not isinstance(error, smtplib.SMTPException)
 
 
 def _leave(session: smtplib.SMTP) -> None:
