@@ -118,7 +118,8 @@ RULES: dict[Category, Rule] = {
         remedy="Free space, or raise SWATHMILL_DISK_QUOTA_GB or SWATHMILL_CACHE_GB.",
     ),
     Category.DISK_SHARED: Rule(
-        cause="The worker's disk was full, and other attempts had filled part of it.",
+        cause="The worker's disk was full, and other attempts had filled part of it; or it filled "
+        "up while a file on it was mapped in memory.",
         retry=Retry.ELSEWHERE,
         remedy="Retried automatically, ten times at most, at no cost to the task's other tries. "
         "If it persists, give the machine more disk or fewer slots.",

@@ -128,10 +128,12 @@ _ERRNOS = {
 
 _SIGNALS = {
     signal.SIGXFSZ: Category.OUT_OF_DISK,
-    signal.SIGBUS: Category.OUT_OF_DISK,  # a mapped file could not grow
     # Nobody here sends it but the supervisor, who then says so: it is the kernel, out of memory.
     signal.SIGKILL: Category.OUT_OF_MEMORY,
 }
+
+FULL_WHILE_MAPPED = "the disk filled up while a file on it was mapped in memory (SIGBUS)"
+"""Says of an attempt why it ended by a signal that costs its task nothing."""
 
 _OF_USER_CODE = (
     Category.USER_CODE_FAILED,

@@ -1,11 +1,13 @@
 """Whether a folder of this machine can be written: by writing, not by asking for permissions."""
 
 import os
+import shutil
 from pathlib import Path
 from tempfile import mkstemp
 
 _BYTES = 4096
 _PREFIX = ".probe-"
+_LEAST = 2**20  # bytes; a disk with less free space counts as full
 
 
 def write_error(folder: Path) -> OSError | None:
@@ -26,3 +28,11 @@ def write_error(folder: Path) -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def is_full(folder: Path) -> bool:
+    """Tell whether the disk of a folder has no room; of a folder that is gone: no."""
+    try:
+        return shutil.disk_usage(folder).free < _LEAST
+    except OSError:
+        return False

@@ -293,6 +293,7 @@ def test_the_unknown_keeps_its_traceback() -> None:
         (-9, Category.OUT_OF_MEMORY, "SIGKILL, as the system does when memory runs out"),
         (-25, Category.OUT_OF_DISK, "SIGXFSZ"),
         (-11, Category.UNKNOWN, "SIGSEGV"),
+        (-7, Category.UNKNOWN, "SIGBUS"),
         (-40, Category.UNKNOWN, "signal 40"),
         (3, Category.UNKNOWN, "exit code 3"),
     ],

@@ -27,6 +27,7 @@ from pathlib import Path
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.shown_text import shown
+from tasks.storage.writable import is_full
 from worker.sandbox.makers import Makers, start_server
 from worker.sandbox.messages import POLL_SECONDS, PROGRESS, Ended, encode
 
@@ -100,6 +101,7 @@ def _guard(control: Connection, memory_limit: int, home: Path) -> Ended:
         child=child,
         server=server,
         memory_limit=memory_limit,
+        home=home,
     )
     return watch.run()
 
@@ -118,6 +120,7 @@ class _Watch:
     child: int
     server: int  # of the child's makers
     memory_limit: int
+    home: Path  # of the makers, on the disk on which attempts write
     attempt: int = 0  # the number of the one in hand; 0: the child is idle
     served: int = 0
     first_memory: int = 0
@@ -214,6 +217,7 @@ class _Watch:
             over_memory=self.over,
             log=shown(self.tail.decode("utf-8", "replace")),
             kept=kept,
+            no_room=exit_code == -signal.SIGBUS and is_full(self.home),
         )
 
     def _relay(self) -> bool:

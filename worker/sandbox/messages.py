@@ -134,6 +134,7 @@ class Ended(_Message):
     """The guard's message at the end of an attempt: no process is left but, at most, the child.
 
     `exit_code` is the child's (negative: the signal that ended it), None if the guard killed it.
+    `no_room`: it ended by SIGBUS, and its disk was full: a file that it had mapped could not grow.
     """
 
     kind: Literal["ended"] = "ended"
@@ -142,6 +143,7 @@ class Ended(_Message):
     over_memory: bool
     log: str  # the tail of what the attempt printed
     kept: bool = False  # whether the child lives and takes another job
+    no_room: bool = False
 
 
 Message = Annotated[

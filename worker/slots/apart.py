@@ -1,6 +1,7 @@
 """An attempt whose files are made in a maker: the child fetches, stores, and opens nothing."""
 
 import pickle
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,10 @@ from reprojection.errors import UnreadableGranuleError
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import CollectSpec, ReduceSpec
+from tasks.service.classify import FULL_WHILE_MAPPED, AttemptError
 from tasks.settings import Settings
 from tasks.shown_text import shown
+from tasks.storage.writable import is_full
 from worker.files.cache import link_or_copy
 from worker.phases.collect import collect
 from worker.phases.context import Context
@@ -125,6 +128,7 @@ class Apart:
         Raises:
             FailedApartError: the maker said that it failed.
             MakerEndedError: it ended without saying so.
+            AttemptError: no room on disk, if it ended so because a mapped file could not grow.
         """
         if isinstance(job.spec, ReduceSpec):  # a package has a sandbox of its own
             return reduce(job.spec, context)
@@ -133,6 +137,10 @@ class Apart:
             if isinstance(job.spec, CollectSpec):
                 return collect(job.spec, context, partial(self._check, job, context))
             return self._made(job, context)
+        except MakerEndedError as error:
+            if error.code == -signal.SIGBUS and is_full(self._makers.home):  # not cleared yet
+                raise AttemptError(Category.DISK_SHARED, FULL_WHILE_MAPPED) from error
+            raise
         finally:
             self._makers.clear()
 

@@ -12,7 +12,7 @@ _CRASHES = frozenset(
     for number in (
         signal.SIGSEGV,
         signal.SIGABRT,  # glibc found its heap damaged, or a library gave up
-        signal.SIGBUS,  # a mapped file is shorter than it says, or its disk is full
+        signal.SIGBUS,  # a mapped file is shorter than it says
         signal.SIGFPE,
         signal.SIGILL,
         signal.SIGTRAP,
@@ -22,7 +22,7 @@ _CRASHES = frozenset(
 
 def may_be_a_granules(claimed: Claimed, ended: Ended) -> bool:
     """Tell whether an attempt that ended so without a report may have crashed on a granule."""
-    if ended.exit_code not in _CRASHES or ended.over_memory:
+    if ended.exit_code not in _CRASHES or ended.over_memory or ended.no_room:
         return False
     if isinstance(claimed.spec, CollectSpec):
         return True

@@ -1,6 +1,5 @@
 """Making the artifact of a job, in this process; and what an error of it means."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tasks.bag.spec import (
     TableSpec,
 )
 from tasks.service.classify import AttemptError, classify
+from tasks.storage.writable import is_full
 from worker.phases.collect import collect
 from worker.phases.context import Context
 from worker.phases.cube import cube
@@ -30,8 +30,6 @@ from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
 from worker.phases.table import table
 from worker.sandbox.messages import Failed, Job
-
-_FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
@@ -68,7 +66,7 @@ def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:
         error = _with_inputs(error, context)
     diagnosis = classify(error)
     category = diagnosis.category
-    if category is Category.UNKNOWN and _is_full(scratch):
+    if category is Category.UNKNOWN and is_full(scratch):
         # GDAL and HDF report a full disk in many different ways.
         category = Category.OUT_OF_DISK
     sys.stderr.write(diagnosis.traceback)
@@ -78,13 +76,6 @@ def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:
         asked=diagnosis.asked,
         healing=diagnosis.healing,
     )
-
-
-def _is_full(folder: Path) -> bool:
-    try:
-        return shutil.disk_usage(folder).free < _FULL
-    except OSError:  # it is gone: that is no full disk
-        return False
 
 
 def _with_inputs(error: UnreadableGranuleError, context: Context) -> Exception:

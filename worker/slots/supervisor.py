@@ -25,7 +25,7 @@ from tasks.bag.transitions import RetryPolicy
 from tasks.bag.workers import Hold, RunningAttempt
 from tasks.errors import StoreError
 from tasks.service import tracing
-from tasks.service.classify import Diagnosis, classify, classify_exit
+from tasks.service.classify import FULL_WHILE_MAPPED, Diagnosis, classify, classify_exit
 from tasks.settings import Settings
 from tasks.shown_text import in_one_line
 from tasks.storage.schema import OtherSchemaError
@@ -598,6 +598,8 @@ def _report(one: _Ended, commit: tuple[float, float], *, own: bool) -> None:
 
 def _without_report(ended: Ended, *, crashed_before: bool) -> Diagnosis:
     """Diagnose a child that did not report, from how it ended and its last output."""
+    if ended.no_room:
+        return Diagnosis(category=Category.DISK_SHARED, message=FULL_WHILE_MAPPED)
     diagnosis = classify_exit(ended.exit_code or 0)
     if crashed_before:
         twice = ", twice, the second time with its granules read apart"

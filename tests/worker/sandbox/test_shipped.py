@@ -104,6 +104,14 @@ try:
 except OSError as error:
     told = error
 """
+MAPPED = """
+import mmap, sys
+file = open(sys.argv[3] + "/out", "w+b")
+file.truncate(2**23)
+mapped = mmap.mmap(file.fileno(), 2**23)
+for place in range(0, 2**23, 4096):
+    mapped[place] = 1
+"""
 CUT_OFF = """
 import sys, numpy, rasterio
 other = open(sys.argv[3] + "/other", "wb", buffering=0)
@@ -127,6 +135,7 @@ print("a line, and room again")
         (f"{FILL}\nfile.truncate(0)\nraise told", Category.OUT_OF_DISK),
         (FILL, Category.OUT_OF_DISK),
         (CUT_OFF, Category.OUT_OF_DISK),
+        (MAPPED, Category.OUT_OF_DISK),
     ],
 )
 def test_a_program_that_ends_because_the_disk_is_full_has_not_failed_itself(

@@ -1086,12 +1086,26 @@ def test_an_attempt_that_crashed_once_may_succeed(bench: Bench, name: str) -> No
     assert bench.world.task(bench.attempt()).state is State.DONE
 
 
-def test_a_crash_that_no_granule_explains_is_unknown(bench: Bench) -> None:
-    crashing_once(bench, Pretended(ended=CRASH))
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGBUS"])
+def test_a_crash_that_no_granule_explains_is_unknown(bench: Bench, name: str) -> None:
+    ended = CRASH.model_copy(update={"exit_code": -signal.Signals[name]})
+    crashing_once(bench, Pretended(ended=ended), ended)
     (attempt,) = bench.world.runtime.tasks.attempts(bench.attempt())
     assert len(bench.jobs) == 2
     assert attempt.category is Category.UNKNOWN
-    assert "by SIGSEGV, twice, the second time with its granules read apart" in attempt.message
+    assert f"by {name}, twice, the second time with its granules read apart" in attempt.message
+
+
+def test_a_disk_that_fills_while_a_file_is_mapped_costs_the_task_nothing(bench: Bench) -> None:
+    ended = CRASH.model_copy(update={"exit_code": -signal.SIGBUS, "no_room": True})
+    crashing_once(bench, Pretended(ended=ended), ended)
+    key = bench.attempt()
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert len(bench.jobs) == 1, "no granule is blamed"
+    assert attempt.category is Category.DISK_SHARED
+    assert "mapped in memory" in attempt.message
+    task = bench.world.task(key)
+    assert (task.state, task.retries, task.losses) == (State.READY, 0, 1)
 
 
 @pytest.mark.parametrize(
