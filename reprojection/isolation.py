@@ -55,19 +55,24 @@ serve({memory!r}, {modules!r})
 
 @dataclass(frozen=True)
 class Rights:
-    """What a process may open besides the system and our code: files to read, folders to write."""
+    """What a process may open besides the system and our code: files to read, folders to write.
+
+    `most` is the bytes that a file may get, None for no limit.
+    """
 
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
+    most: int | None = None
 
 
 class ReadingProcess:
     """A child process that runs module-level functions on granule files.
 
     A call can read the files and folders that its arguments name, and write below `writing`, a
-    folder. `seconds` limits its duration, `memory` its address space in bytes. `modules` are
-    imported once, besides the readers, instead of by each call that needs them. Calls run one at a
-    time: threads that share a ReadingProcess wait for one another.
+    folder, files of at most `most_written` bytes. `seconds` limits its duration, `memory` its
+    address space in bytes. `modules` are imported once, besides the readers, instead of by each
+    call that needs them. Calls run one at a time: threads that share a ReadingProcess wait for one
+    another.
     """
 
     def __init__(
@@ -77,11 +82,13 @@ class ReadingProcess:
         memory: int = 4 << 30,
         modules: Sequence[str] = (),
         writing: Path | None = None,
+        most_written: int | None = None,
     ) -> None:
         self._seconds = seconds
         self._memory = memory
         self._modules = tuple(modules)
         self._writing = () if writing is None else (writing,)
+        self._most_written = most_written
         self._child: subprocess.Popen[bytes] | None = None
         self._turn = threading.RLock()
 
@@ -116,7 +123,7 @@ class ReadingProcess:
         Raises what the function raised, and UnreadableGranuleError if the call died, took too long
         or ran out of memory.
         """
-        rights = Rights(tuple(_named((args, kwargs))), self._writing)
+        rights = Rights(tuple(_named((args, kwargs))), self._writing, self._most_written)
         with self._turn:
             answer = self._answer_to(pickle.dumps((rights, function, args, kwargs)), args)
         try:
@@ -314,8 +321,9 @@ def _answer_calls(parent: int, asked: int, writing: int, rights: Rights) -> NoRe
 
 def _confine(rights: Rights) -> None:
     """Keep this process from all files but those, as far as the kernel can."""
-    if not rights.write:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    most = rights.most if rights.write else 0
+    if most is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     shut_in_reader(rights.read, rights.write)
 
 

@@ -25,8 +25,10 @@ from tasks.uploads.raster_operations import RASTER_UPLOADS
 from tasks.uploads.upload_table import UploadRow
 
 MOST_UPLOADED = 1 << 30  # bytes of all files of one upload
+MOST_CONVERTED = 4 << 30  # bytes of the file in which an upload is kept
 MOST_FILES = 400
 _FORM_BYTES = 1 << 20  # of a form besides its files
+_NEAR_LIMIT = 1 << 22  # bytes below it at which a file may stop: it is written chunk by chunk
 _SECONDS = 900.0  # to read and rewrite an upload
 _MEMORY = 4 << 30
 _TEXTS = ("name", "version", "url", "layers", "classes", "units", "dates", "period")
@@ -180,12 +182,20 @@ def _converted(files: list[RasterFile], choices: RasterChoices, out: Path) -> Us
     # It imports HDF5, which a portal that starts does not need.
     from reprojection.user_rasters.conversion import convert
 
-    with ReadingProcess(seconds=_SECONDS, memory=_MEMORY, writing=out.parent) as process:
+    with ReadingProcess(
+        seconds=_SECONDS, memory=_MEMORY, writing=out.parent, most_written=MOST_CONVERTED
+    ) as process:
         try:
             return process.run(convert, files, choices, out)
-        except RasterRefusedError:
-            raise
         except ReprojectionError as error:
+            if out.exists() and out.stat().st_size > MOST_CONVERTED - _NEAR_LIMIT:
+                raise RasterRefusedError(
+                    f"{files[0].name} holds too much: the raster takes more than "
+                    f"{MOST_CONVERTED >> 20:,} MiB as it is kept. Cut it to your region, make it "
+                    "coarser, or upload its dates or layers as several rasters."
+                ) from error
+            if isinstance(error, RasterRefusedError):
+                raise
             raise RasterRefusedError(
                 f"{files[0].name} cannot be read: reading it failed or took too much memory or "
                 "time. It is damaged or too large; make it again, or smaller."

@@ -395,3 +395,13 @@ def test_only_a_call_with_a_folder_to_write_writes(tmp_path: Path) -> None:
         assert reader.run(written, str(tmp_path / "new")) == 3
         with pytest.raises(PermissionError):
             reader.run(written, str(tmp_path.parent / "new"))
+
+
+def test_a_call_writes_no_file_larger_than_it_may(tmp_path: Path) -> None:
+    with ReadingProcess(writing=tmp_path, most_written=3) as reader:
+        assert reader.run(written, str(tmp_path / "new")) == 3
+    with (
+        ReadingProcess(writing=tmp_path, most_written=2) as reader,
+        pytest.raises(OSError, match="too large"),
+    ):
+        reader.run(written, str(tmp_path / "new"))

@@ -128,6 +128,22 @@ def test_an_upload_that_is_too_large_is_refused(
     assert push(portal, dem).status_code == 413
 
 
+def test_a_raster_that_grows_too_large_as_it_is_kept_is_refused(
+    portal: LivePortal, dem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that writes it stops at the limit: nothing more lies on the disk meanwhile."""
+    monkeypatch.setattr(core, "MOST_CONVERTED", 2 << 20)
+    monkeypatch.setattr(core, "_NEAR_LIMIT", 1 << 19)
+    noise = np.random.default_rng(1).integers(0, 2**16, (1500, 1500), dtype=np.uint16)
+    answer = push(portal, geotiff(tmp_path / "noise.tif", noise))
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["detail"] == (
+        "noise.tif holds too much: the raster takes more than 2 MiB as it is kept. Cut it to your "
+        "region, make it coarser, or upload its dates or layers as several rasters."
+    )
+    assert push(portal, dem).status_code == 201
+
+
 def hostile(files: Sequence[RasterFile], choices: RasterChoices, out: Path) -> None:
     """Stand for a decoder that an upload took over, in place of `convert`."""
     possible = done(files[0].path, choices.units["hills"], 9)
