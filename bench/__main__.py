@@ -27,6 +27,10 @@ MEASUREMENTS = {
         what="when the rasters of one request are there: the first, half, all [--rasters 40]",
         modules=("bench.result_times",),
     ),
+    "live": Measurement(
+        what="the same on a running stack, counted: 48 rasters of 6 cells [--rounds 3 --slots 2]",
+        modules=("bench.live_results",),
+    ),
     "datasets": Measurement(
         what="tiles of 8 dates as one dataset, beside rioxarray and odc-geo [--dates 8 --rounds 3]",
         modules=("bench.datasets",),

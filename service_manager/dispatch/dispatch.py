@@ -42,8 +42,9 @@ _AHEAD = 64  # messages at most kept for slots that are busy, apart from that
 _SPARE = 2  # further messages
 _KEPT = 32  # windows of one request's ready tasks that are remembered
 _BATCH = 20  # tasks at most; of their transactions the largest has four operations a task
-_NEAR = 512  # tasks by rank that a batch is made of: 16 shards, some kinds
-_SECONDS = 2.0  # of work in a batch
+_NEAR, _NEAREST = 512, 32  # tasks by rank that a batch is made of: 16 shards, some kinds
+_SECONDS, _SHORTEST = 2.0, 0.5  # of work in a batch
+_PART = 32  # of what a request has left: a batch takes no more of a slot's share of its time
 _FINISHING = (Phase.AGGREGATION, Phase.REDUCTION)
 _DOUBLINGS = 3  # of the time before a message is sent again
 
@@ -308,16 +309,18 @@ class Dispatch:
             for request, ready in self._ready.items()
             if ready.sent
         }
-        look = _Look(now, most, self._preference(cache), allowance, due, farthest)
+        look = _Look(cache, now, most, self._preference(cache), allowance, due, farthest)
         chosen: list[tuple[str, ...]] = []
-        while heap and room.left:
+        while heap and (room.left or room.first > 0):
             *rank, request = heapq.heappop(heap)
             current = self._rank(cache, request, flying, owners)
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
+            if not room.left and not self._finishing(request, look):
+                continue
             owner, again = _owner(cache, request), bool(due[request])
-            batch = self._next(request, owner, look)
+            batch = self._next(request, owner, look, finishing=not room.left)
             if not batch:
                 continue
             if not again:  # what was sent before is counted already
@@ -391,15 +394,24 @@ class Dispatch:
         while self._freed and self._freed[0] < now - _BACKLOG / 2:
             self._freed.popleft()
         waiting = [
-            sent.message
+            sent
             for request, ready in self._ready.items()
             for again in [{*due[request]}]
             for key, sent in ready.sent.items()
             if key not in again
         ]
+        number = len({sent.message for sent in waiting})
         messages = cache.idle + min(cache.slots, _AHEAD) + _SPARE
         tasks = cache.idle + 2 * len(self._freed)
-        return _Room(messages - len(set(waiting)), tasks - len(waiting))
+        first = cache.slots - len({sent.message for sent in waiting if sent.first})
+        return _Room(messages - number, tasks - len(waiting), first)
+
+    def _finishing(self, request: str, look: "_Look") -> bool:
+        """Tell whether what a request sends next goes before what it has on the queue."""
+        first = next(iter(self._ready[request].fresh.among(look.allowance.passes)), "")
+        if not first or look.due[request] or look.prefer is None:
+            return False
+        return look.finishes(request, self._tasks[first])
 
     def _in_flight(self, cache: ManagerCache) -> tuple[dict[str, int], dict[str, int]]:
         requests = {request: len(ready.sent) for request, ready in self._ready.items()}
@@ -551,28 +563,31 @@ class Dispatch:
             for request, ready in self._ready.items()
         }
 
-    def _next(self, request: str, owner: str, look: "_Look") -> tuple[str, ...]:
-        """Take the next batch of a request; empty when there is none.
+    def _next(self, request: str, owner: str, look: "_Look", *, finishing: bool) -> tuple[str, ...]:
+        """Take the next batch of a request, or of what it is `finishing`; empty: there is none.
 
         What was sent already is under the limits of operators.
         """
         ready, due = self._ready[request], look.due[request]
-        prefer, allowance = look.prefer, look.allowance
-        fresh = ready.fresh.among(allowance.passes)
+        prefer, allowance, left = look.prefer, look.allowance, self._left(request, look)
+        fresh = ready.fresh.among(
+            lambda need: allowance.passes(need) and (not finishing or need.phase in _FINISHING)
+        )
         if due:
             first, host = due.popleft(), ""
-            batch = self._batch(first, due, None, look.most)
+            batch = self._batch(first, due, None, look.most, left)
             for key in {*batch} - {first}:
                 due.remove(key)
         elif len(ready.messages) >= self.wide or not fresh or not allowance.left(owner):
             return ()
         else:
-            scarce = self._scarce(request, look)
+            scarce = "" if finishing else self._scarce(request, look)
             first, host = self._first(ready, [scarce] if scarce else fresh, prefer)
             need = self._tasks[first].need
             most = allowance.most(self._share(look, ready, need), owner, need)
             beside = ready.fresh.among(lambda one: one.scarce) if scarce else fresh
-            batch = self._batch(first, itertools.islice(beside, _NEAR), prefer, most)
+            near = min(_NEAR, max(_NEAREST, left // _PART))
+            batch = self._batch(first, itertools.islice(beside, near), prefer, most, left)
             if prefer is not None and host:
                 prefer.give(batch)
             elif prefer is not None:
@@ -613,18 +628,28 @@ class Dispatch:
         )
         return min(_BATCH, max(1, number // max(1, self.turns * self._places)))
 
+    def _left(self, request: str, look: "_Look") -> int:
+        """Count the tasks of a request that have not ended, as far as they are known."""
+        live = look.cache.requests.get(request)
+        ready = self._ready[request]
+        return max(live.pending if live is not None else 0, len(ready.fresh) + len(ready.sent))
+
     def _batch(
-        self, first: str, among: Iterable[str], prefer: Preference | None, most: int
+        self, first: str, among: Iterable[str], prefer: Preference | None, most: int, left: int
     ) -> tuple[str, ...]:
         """Return a task with those beside it that make a batch of some seconds, in order of key.
 
-        Those of its family come first, and of these the ones of the lowest rank.
+        Those of its family come first, and of these the ones of the lowest rank. Of a request with
+        little work `left` it takes less: what finishes a result waits until a slot has done its
+        batch.
         """
         task = self._tasks[first]
         usual = self.expected(task.task_class)
         if task.alone or usual is None or most < 2:
             return (first,)
         prefix, seconds = mates(first), usual
+        longest = usual * left / (max(1, self._slots) * _PART)
+        longest = min(_SECONDS, max(_SHORTEST, longest))
         beside = [
             key
             for key in among
@@ -645,7 +670,7 @@ class Dispatch:
                 break
             name = self._tasks[key].task_class
             usual = known[name] if name in known else known.setdefault(name, self.expected(name))
-            if usual is None or seconds + usual > _SECONDS:
+            if usual is None or seconds + usual > longest:
                 continue
             if prefer is not None and not prefer.alike(key, first):
                 continue
@@ -697,6 +722,7 @@ class _Look:
     of what each request has on the queue.
     """
 
+    cache: ManagerCache
     now: float
     most: int
     prefer: Preference | None
@@ -715,16 +741,22 @@ class _Look:
 
 @dataclass
 class _Room:
-    """How many messages may be sent, or how many tasks, whichever is more."""
+    """How many messages may be sent, or how many tasks, whichever is more.
+
+    Beyond that, `first` messages may be sent that go before what is on the queue.
+    """
 
     messages: int
     tasks: int
+    first: int
 
     @property
     def left(self) -> bool:
         return self.messages > 0 or self.tasks > 0
 
     def take(self, tasks: int) -> None:
+        if not self.left:
+            self.first -= 1
         self.messages -= 1
         self.tasks -= tasks
 

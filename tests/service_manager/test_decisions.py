@@ -183,7 +183,7 @@ def family_of(number: int, day: int = 1, product: str = "MOD09A1") -> list[str]:
 
 
 def batches(
-    *keys: str, usual: float | None = 0.05, slots: int = 1, alone: str = ""
+    *keys: str, usual: float | None = 0.02, slots: int = 1, alone: str = ""
 ) -> list[tuple[str, ...]]:
     """What is sent at once of ready tasks."""
     dispatch = Dispatch(window=64, resend=30, expected=lambda _: usual)
@@ -193,7 +193,7 @@ def batches(
 
 
 def test_a_batch_is_some_seconds_of_work_and_at_most_20_tasks() -> None:
-    keys = family_of(100)
+    keys = family_of(200)
     assert [len(batch) for batch in batches(*keys, usual=0.01)][:2] == [20, 20]
     assert [len(batch) for batch in batches(*keys, usual=0.5)][:2] == [4, 4]
     assert {len(batch) for batch in batches(*keys, usual=5.0)} == {1}
@@ -224,7 +224,7 @@ def test_what_failed_before_goes_alone() -> None:
 
 def test_a_batch_that_no_worker_took_is_sent_again_as_one() -> None:
     keys = family_of(40)
-    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.05)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.02)
     seen = cache(("r", "a", 1.0), slots=1)
     for key in reversed(keys):
         dispatch.add(key, "r", "class")
@@ -910,8 +910,9 @@ def test_a_batch_is_made_of_the_results_that_are_next() -> None:
     assert second == tuple(keys[::3])
 
 
-def test_a_batch_takes_no_task_of_much_later_results() -> None:
-    own, others = family_of(2), family_of(600, day=2, product="MOD13A2")
+@pytest.mark.parametrize("between", [80, 600])
+def test_a_batch_takes_no_task_of_much_later_results(between: int) -> None:
+    own, others = family_of(2), family_of(between, day=2, product="MOD13A2")
     same_shard = [
         key for day in range(3, 60) for key in family_of(1, day=day) if mates(key) == mates(own[0])
     ]

@@ -7,10 +7,13 @@ import pytest
 from service_manager.dispatch import dispatch as module
 from service_manager.dispatch.dispatch import Dispatch
 from service_manager.dispatch.input_locations import InputLocations
+from service_manager.dispatch.ledger import Entry
 from service_manager.dispatch.manager_cache import ManagerCache
 from tasks.bag.model import Phase
 from tasks.bag.task_rows import Interest
 from tasks.operators.restrictions import Kind, Restriction
+from tasks.storage.queues import FIRST
+from tests.service_manager.dispatch.test_preference_rules import Hosts
 from tests.service_manager.dispatch.test_restrictions import FETCH, WARP, restrict
 from tests.service_manager.test_decisions import cache, family_of, running, sent
 
@@ -118,13 +121,73 @@ def test_what_may_not_be_sent_makes_no_batch_larger() -> None:
 
 
 def test_a_batch_is_of_classes_that_are_known_and_of_so_many_seconds() -> None:
-    keys = family_of(6)
+    keys = family_of(200)
     seconds = {"short": 0.5, "long": 1.4}
     dispatch = Dispatch(window=64, resend=30, expected=seconds.get)
-    for key, name in zip(keys, ["short", "long", "new", "short", "short", "short"], strict=True):
+    for key, name in zip(keys, ["short", "long", "new", *197 * ["short"]], strict=True):
         dispatch.add(key, "r", name)
     first, *_ = dispatch.choose(cache(("r", "a", 1.0), slots=0), 0.0)
     assert first == (keys[0], keys[1])
+
+
+@pytest.mark.parametrize(
+    ("ready", "slots", "number"), [(40, 1, 4), (200, 1, 6), (400, 2, 6), (800, 1, 16)]
+)
+def test_a_batch_is_a_small_part_of_what_its_request_has_left(
+    ready: int, slots: int, number: int
+) -> None:
+    """What finishes a result waits until a slot has done its batch."""
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.125)
+    for key in family_of(ready):
+        dispatch.add(key, "r", "class")
+    first, *_ = dispatch.choose(cache(("r", "a", 1.0), slots=slots), 0.0)
+    assert len(first) == number
+
+
+def test_what_of_a_request_waits_for_inputs_counts_as_left() -> None:
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.125)
+    for key in family_of(100):
+        dispatch.add(key, "r", "class")
+    seen = cache(("r", "a", 1.0), slots=1)
+    for key in family_of(600, day=2):
+        seen.requests["r"].ledger.put(key, Entry(phase=Phase.AGGREGATION))
+    first, *_ = dispatch.choose(seen, 0.0)
+    assert len(first) == 16
+
+
+def test_what_finishes_a_result_is_sent_to_a_full_queue_one_for_each_slot() -> None:
+    seen = cache(("r", "a", 1.0), slots=1)
+    dispatch = Dispatch(window=64, resend=30, locations=InputLocations(seen))
+    for i in range(10):
+        dispatch.add(f"c{i}", "r", rank=10 + i)
+    assert len(sent(dispatch, seen, 0.0)) == 4
+    dispatch.add("late", "r", "aggregation mosaic", rank=50)
+    assert sent(dispatch, seen, 1.0) == []
+    for i in range(3):
+        dispatch.add(f"m{i}", "r", "aggregation mosaic", rank=5 + i)
+    for i in range(3):
+        assert sent(dispatch, seen, 2.0) == [f"m{i}"]
+        assert dispatch.host(f"m{i}") == FIRST
+        assert sent(dispatch, seen, 3.0) == []
+        dispatch.remove(f"m{i}")  # a slot takes it
+    assert sent(dispatch, seen, 4.0) == []
+
+
+def test_no_more_than_what_finishes_a_result_is_sent_to_a_full_queue() -> None:
+    """A host that holds the inputs of a later cell does not have that sent in its place."""
+    hosts = Hosts()
+    seen = cache(("r", "a", 1.0))
+    seen.workers = hosts.cache.workers
+    for name in seen.workers:
+        seen.running[name] = replace(running(name), worker=name)
+    dispatch = Dispatch(window=64, resend=30, locations=hosts.locations)
+    for i in range(10):
+        dispatch.add(f"c{i}", "r", rank=10 + i)
+    assert len(sent(dispatch, seen, 0.0)) == 4
+    dispatch.add("b", "r", rank=6)
+    assert sent(dispatch, seen, 1.0) == []
+    dispatch.add("mosaic", "r", "aggregation mosaic", rank=5)
+    assert sent(dispatch, seen, 1.0) == ["mosaic"]
 
 
 # --- in whose turn ---
