@@ -405,3 +405,5 @@ def test_a_call_writes_no_file_larger_than_it_may(tmp_path: Path) -> None:
         pytest.raises(OSError, match="too large"),
     ):
         reader.run(written, str(tmp_path / "new"))
+    with pytest.raises(OSError, match="too large"):
+        run_in_fork(Rights((), (tmp_path,), 2), written, str(tmp_path / "new"))
