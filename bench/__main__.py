@@ -76,6 +76,10 @@ MEASUREMENTS = {
         what="1,000 open pages and 200 API calls a second beside workers at work",
         modules=("bench.portal",),
     ),
+    "views": Measurement(
+        what="tiles of a map before a request, rio-tiler beside them [--tiles 40 --rounds 3]",
+        modules=("bench.views",),
+    ),
     "paint": Measurement(
         what="when pages show their main content beside workers at work (needs chromium)",
         modules=("bench.portal.paint",),

@@ -89,6 +89,25 @@ REMOVALS = {
             "tests/reprojection/formats/test_own_values.py": (r'    "portal/elsewhere/.*',),
         },
     ),
+    "views": Removal(
+        folders=(
+            "bench/views.py",
+            "portal/static/layer_view.js",
+            "portal/templates/layer_view.html",
+            "portal/views",
+            "tests/browser/test_layer_in_browser.py",
+            "tests/mutants/views.toml",
+            "tests/portal/views",
+        ),
+        registered={
+            "portal/features.py": (r".*\bviews\b.*",),
+            "pyproject.toml": ((r'"submit \| results \| views"', '"submit | results"'),),
+        },
+        spoken_of={
+            "bench/__main__.py": (r'    "views": Measurement\((?:\n        .*)*\n    \),',),
+            "tests/infra/test_interfaces.py": (r'    "HTTP API": http_api,',),
+        },
+    ),
     "pool": Removal(
         folders=(
             "worker/pool",
