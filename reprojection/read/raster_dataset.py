@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MAPPING = "spatial_ref"
 """The name of the grid mapping."""
 
+UNFILLED: "dict[str, object]" = {"_FillValue": None}
+"""How coordinates are written that are all known: by CF they have no fill value."""
+
 Attributes = dict[str, object]
 
 
@@ -47,8 +50,8 @@ def grid_coordinates(grid: Grid) -> "dict[str, xr.Variable]":
     mapping = mapping_words(grid.crs, grid.transform)
     mapping[MAPPING] = mapping["crs_wkt"]
     return {
-        "y": xr.Variable(("y",), f + (np.arange(grid.height) + 0.5) * e, words["Y"]),
-        "x": xr.Variable(("x",), c + (np.arange(grid.width) + 0.5) * a, words["X"]),
+        "y": xr.Variable(("y",), f + (np.arange(grid.height) + 0.5) * e, words["Y"], UNFILLED),
+        "x": xr.Variable(("x",), c + (np.arange(grid.width) + 0.5) * a, words["X"], UNFILLED),
         MAPPING: xr.Variable((), np.int32(0), mapping),
     }
 
@@ -76,6 +79,11 @@ def dataset_of(raster: Raster) -> "xr.Dataset":
     return xr.Dataset(variables, coordinates, dataset_attributes(said))
 
 
+def with_units(about: Attributes) -> Attributes:
+    """Return the attributes with units where they name a quantity: a plain number has "1"."""
+    return {**about, "units": "1"} if "standard_name" in about and "units" not in about else about
+
+
 def band_attributes(
     said: Description, dtype: np.dtype[np.generic], nodata: float | int | None
 ) -> list[tuple[str, Attributes]]:
@@ -86,7 +94,7 @@ def band_attributes(
         if band.role == "data":
             if (said.scale, said.offset) != (1.0, 0.0):
                 about |= {"scale_factor": said.scale, "add_offset": said.offset}
-            about |= quantity(said)
+            about |= with_units({**quantity(said)})
         about |= {
             key: value if isinstance(value, str) else np.array(value).astype(dtype)
             for key, value in cf_flags(said, band.role, dtype).items()

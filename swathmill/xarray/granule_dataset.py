@@ -27,7 +27,7 @@ from reprojection.read.geolocation import scan_lines
 from reprojection.read.granule import Granule
 from reprojection.read.granule_layer import Rule, layer_grid
 from reprojection.read.qa import resolve_rule
-from reprojection.read.raster_dataset import MAPPING, grid_coordinates
+from reprojection.read.raster_dataset import MAPPING, grid_coordinates, with_units
 from reprojection.read.temperatures import has_temperatures
 from reprojection.reproject import Codes, Options, Units
 from swathmill.xarray.explaining import OPTIONS
@@ -254,7 +254,7 @@ class _Description:
             units = cf_units(layer.units)
             about |= {"units": units} if units else {}
             name = entry.standard_name(layer.name) if entry else ""
-            about |= {"standard_name": name} if name else {}
+            about = with_units(about | ({"standard_name": name} if name else {}))
             if form == "stored" and (layer.scale, layer.offset) != (1.0, 0.0):
                 about |= {"scale_factor": layer.scale, "add_offset": layer.offset}
         about |= {
@@ -340,7 +340,8 @@ class _Description:
             for name, axis in zip(self._band_dims(layer), axes, strict=False):
                 found.setdefault(name, set()).add(axis.names)
         return {
-            name: xr.Variable((name,), np.array(next(iter(names))))
+            # By CF texts are labels beside their axis; as its index, xarray could not write them.
+            f"{name}_name": xr.Variable((name,), np.array(next(iter(names))))
             for name, names in found.items()
             if len(names) == 1 and len(next(iter(names))) == self._sizes[name]
         }

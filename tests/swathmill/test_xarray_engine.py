@@ -265,6 +265,24 @@ def test_a_pixel_is_explained(tile: Path, swath: Path) -> None:
     assert (told.row, told.column) == (row, column)
 
 
+def test_a_swath_is_written_as_cf_asks(swath: Path, tmp_path: Path) -> None:
+    """Names of bands are labels beside their axis, and a plain number has units."""
+    found = opened(swath)
+    found.to_netcdf(tmp_path / "swath.nc")
+    with xr.open_dataset(tmp_path / "swath.nc") as back:
+        assert back.Solution_3_Land_name.values.tolist() == ["0.47 µm", "0.55 µm", "0.66 µm"]
+        assert back.Optical_Depth_Land_And_Ocean.attrs["units"] == "1"
+        assert np.array_equal(back.scan_time, found.scan_time)
+        assert np.allclose(back.Sensor_Zenith, found.Sensor_Zenith, equal_nan=True)
+
+
+def test_coordinates_of_a_grid_are_written_without_a_fill_value(tile: Path, tmp_path: Path) -> None:
+    opened(tile).to_netcdf(tmp_path / "tile.nc")
+    with xr.open_dataset(tmp_path / "tile.nc", mask_and_scale=False) as raw:
+        for name in ("x", "y"):
+            assert "_FillValue" not in raw[name].attrs
+
+
 def test_it_is_written_as_packed_and_read_again(tile: Path, tmp_path: Path) -> None:
     found = opened(tile)
     found.to_netcdf(tmp_path / "tile.nc")
