@@ -66,7 +66,7 @@ REMOVALS = {
             "tests/portal/test_two_owners.py": (
                 r'    \("[A-Z]+", ["\']/(collections|search|jobs).*',
             ),
-            "tests/swathmill/test_request_commands.py": (r'.*web\.get\(f"/jobs/.*',),
+            "tests/swathmill/commands/test_request_commands.py": (r'.*web\.get\(f"/jobs/.*',),
         },
     ),
     "elsewhere": Removal(
@@ -76,7 +76,7 @@ REMOVALS = {
             "portal/templates/scripts.html",
             "tests/portal/elsewhere",
             "tests/browser/test_copying_in_browser.py",
-            "tests/swathmill/test_copy_command.py",
+            "tests/swathmill/commands/test_copy_command.py",
         ),
         registered={
             "portal/features.py": (r".*\belsewhere\b.*",),

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MIRRORED = ("archives", "portal", "reprojection", "service_manager", "tasks", "worker")
+MIRRORED = (
+    "archives",
+    "modis",
+    "portal",
+    "processes",
+    "reprojection",
+    "service_manager",
+    "swathmill",
+    "tasks",
+    "worker",
+)
 
 
 def homes(package: Path) -> Mapping[str, set[Path]]:

@@ -170,7 +170,7 @@ child.start()
 print(child.pid, flush=True)
 signal.pause()
 """
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root
     ) as supervisor:

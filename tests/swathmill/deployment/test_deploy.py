@@ -23,7 +23,7 @@ from tests.serving import Quiet, serving
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECRETS = ("SWATHMILL_SECRET", "SWATHMILL_EARTHDATA_TOKEN", "SWATHMILL_SMTP_PASSWORD")
 
 IMITATION = """#!{python} -IS
