@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -38,7 +39,6 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample.products import write_product
 from swathmill import FoundGranules, load, search
 from swathmill.xarray.cells import Cells
-from swathmill.xarray.load import make_block
 from worker.phases.reproject import Cell, cell_pixels, write_cell
 
 LATTICE = Lattice(crs="EPSG:4326", resolution=0.05, cell_size=128)
@@ -237,6 +237,40 @@ def test_a_date_is_forgotten_when_its_last_block_was_made(
     assert held[-1] == (0, 0)
 
 
+_STORED = """
+import sys, dask, dask.array
+from pathlib import Path
+from swathmill import Lattice, Options, load
+from bench.turns import peak_mib
+
+class Sink:
+    def __setitem__(self, at, pixels):
+        pass
+
+dask.config.set(scheduler="synchronous")
+grid = Lattice(crs="EPSG:4326", resolution=0.002).snap((-8.0, 52.0, 6.0, 58.5))
+options = Options(resampling="nearest", units="physical")
+found = load([Path(one) for one in sys.argv[1:]], ["Lai_1km", "Fpar_1km"], grid, options=options)
+before = peak_mib()
+dask.array.store([found.Lai_1km.data, found.Fpar_1km.data], [Sink(), Sink()], lock=False)
+print(peak_mib() - before, found.Lai_1km.nbytes / 2**20)
+"""
+
+
+@pytest.mark.proof
+def test_memory_does_not_grow_with_the_dates(sample_archive: Path) -> None:
+    """A process that hands on each block holds blocks and the tiles of a date."""
+    paths = sorted(map(str, sample_archive.rglob("MCD15A2*.hdf")))
+    peaks = []
+    for dates in (1, 4):
+        words = [sys.executable, "-c", _STORED, *paths[: 2 * dates]]
+        done = subprocess.run(words, check=True, capture_output=True, text=True)
+        peak, whole = map(float, done.stdout.split())
+        peaks.append(peak)
+    assert peak < whole / 4
+    assert peaks[1] < peaks[0] + 16.0
+
+
 def test_swaths_are_forgotten_when_all_layers_were_made(
     swaths: list[Path], read: list[str]
 ) -> None:
@@ -331,12 +365,6 @@ def test_grids_of_every_form_are_targets(tiles: list[Path]) -> None:
 
 def test_a_block_is_made_in_another_process(tiles: list[Path]) -> None:
     found = load(tiles[:2], "Lai_1km", GRID, cell_size=128)
-    blocks = (
-        [task[1] for task in dict(found.Lai_1km.data.dask).values() if task[0] is make_block]
-        if False
-        else None
-    )
-    del blocks
     again = pickle.loads(pickle.dumps(found.Lai_1km[0, :50, :50]))
     assert np.array_equal(again.values, found.Lai_1km[0, :50, :50].values, equal_nan=True)
     with dask.config.set(scheduler="threads", num_workers=4):
