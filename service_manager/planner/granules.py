@@ -14,9 +14,9 @@ from reprojection.catalogue import products
 from service_manager.planner.counts import CountedClass
 from service_manager.planner.draft import Line
 from service_manager.planner.gaps import misnaming
+from service_manager.planner.patterns import Pattern, quoted
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
-from tasks.bag.patterns import Pattern, quoted
 from tasks.bag.spec import CollectSpec
 from tasks.errors import RequestRefusedError
 from tasks.request.checks import nearest_names

@@ -17,10 +17,10 @@ from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, moment_name, product_name
 from service_manager.planner.overpasses import overpasses
+from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
-from tasks.bag.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.bag.spec import Driver, GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.bag.task_keys import canonical
 from tasks.request.document import Request

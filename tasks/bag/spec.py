@@ -143,7 +143,7 @@ class _Spec(_Model, ABC):
     def identity(self) -> str:
         """Return all that determines the artifact, as `task_keys.canonical` would write it.
 
-        Where very many keys are needed, `tasks.bag.patterns` makes them.
+        Where very many keys are needed, the planner makes them of patterns.
         """
         values = self.__dict__
         parts = [f'{{"algorithm":{self.algorithm}']

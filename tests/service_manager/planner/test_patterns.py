@@ -5,7 +5,7 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.bag.patterns import Given, Pattern, grid_texts, quoted, together
+from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec, load_spec
 from tasks.bag.task_keys import canonical
 
