@@ -1,18 +1,24 @@
 """A region's file is read in a process of its own, and SQLite reads tables alone."""
 
 import json
+import os
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import ValidationError
 
 from processes.reading_rights import can_shut_in
-from tasks.request import region_files
+from tasks.request import region_child, region_files
 from tasks.request.document import Region
 from tasks.request.region_child import Bounds, read_apart
 from tasks.request.region_files import RegionFileError, read_region
@@ -88,12 +94,37 @@ def test_points_are_counted_before_geometries_are_made(monkeypatch: pytest.Monke
 
 
 def test_what_takes_too_much_is_refused_with_what_to_do() -> None:
-    ring = [[5 + n / 1e6, 50 + n % 7 / 1e3] for n in range(200_000)]
-    large = {"type": "Polygon", "coordinates": [[*ring, [5, 49], ring[0]]]}
-    data = json.dumps(large).encode()
-    for bounds in (Bounds(memory=2**24), Bounds(seconds=0.001), Bounds(processor=1)):
+    """Without the bounds the one is read, and the other one refused for its points."""
+    points = {"type": "MultiPoint", "coordinates": [[5.0, 50.0]] * 100_000}
+    for given, bounds in ((points, Bounds(memory=2**24)), (SQUARE, Bounds(seconds=0.001))):
         with pytest.raises(RegionFileError, match="simplify its polygons, or give those"):
-            read_apart(data, "a.geojson", bounds)
+            read_apart(json.dumps(given).encode(), "a.geojson", bounds)
+
+
+def end_of(read: Callable[[bytes, str], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Read by a function in a fork that has a second of processor and a gigabyte; how it ends."""
+    monkeypatch.setattr(region_child, "read_region", read)
+    monkeypatch.setattr(sys, "argv", ["", str(2**30), "1", "a"])
+    monkeypatch.setattr(sys, "stdin", Mock())
+    reader = os.fork()
+    if reader == 0:
+        code = 70
+        with suppress(BaseException):
+            code = region_child.main()
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
+
+
+def test_the_process_ends_at_its_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert end_of(lambda *_: bytearray(2**31), monkeypatch) == 3
+
+
+def test_the_process_ends_at_its_bound_of_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> None:
+        while time.process_time() < 10:
+            pass
+
+    assert end_of(read, monkeypatch) in (-signal.SIGXCPU, -signal.SIGKILL)
 
 
 HOSTILE = """
