@@ -114,6 +114,7 @@
     hide();
     part("legend").hidden = true;
     part("elsewhere").hidden = true;
+    part("value-part").hidden = true;
     if (!part("on").checked) return;
     if (!part("layer").value) { part("said").textContent = "Tick a layer above to see it."; return; }
     if (!part("day").value) { part("said").textContent = "Choose a day."; return; }
@@ -133,6 +134,8 @@
       }
       part("compare").hidden = !qa;
       for (const layer of made) map.regionMap.map.addLayer(layer);
+      const middle = ol.extent.getCenter(map.regionMap.region());
+      if (!ol.extent.containsCoordinate(map.regionMap.map.getView().calculateExtent(), middle) || map.regionMap.map.getView().getResolution() > 0.5) map.regionMap.fit();
       shown = { layers: made };
       root.dataset.shown = address();
       map.dataset.seen = "yes";
@@ -143,9 +146,35 @@
       if (said.low !== null) far.set("rescale", `${said.low},${said.high}`);
       part("address").href = `${address()}/WMTSCapabilities.xml?${far}`;
       part("elsewhere").hidden = false;
+      part("value-part").hidden = false;
+      part("value").replaceChildren();
       strip(said);
     } catch (error) {
       if (now === turn) part("said").textContent = error.message;
+    }
+  };
+
+  // --- The value at a place ---
+  const tell = async ([lon, lat]) => {
+    if (!shown) return;
+    const place = part("value");
+    const facts = (lines) => place.replaceChildren(...lines.flatMap(([name, text]) => {
+      const [term, told] = [document.createElement("dt"), document.createElement("dd")];
+      term.textContent = name;
+      told.textContent = text;
+      return [term, told];
+    }));
+    const at = `${maps.degrees(lat, "N", "S", 3)}, ${maps.degrees(lon, "E", "W", 3)}`;
+    facts([["At", `${at} …`]]);
+    try {
+      const { value, units, origin, note } = await ask(`${address()}/value.json?${options(rule())}&lon=${lon.toFixed(5)}&lat=${lat.toFixed(5)}`);
+      const lines = [["At", at], ["Value", value === null ? "none" : `${short(value)} ${units}`]];
+      if (origin) lines.push(["Source pixel", `row ${origin.row}, column ${origin.column} of ${origin.granule}: ${origin.reason}`]);
+      if (note) lines.push(["Note", note]);
+      for (const { layer, stored, fields } of origin?.quality ?? []) lines.push([layer, [stored, ...fields.map((one) => `${one.name} ${one.meaning || one.value}`)].join("; ")]);
+      facts(lines);
+    } catch (error) {
+      facts([["At", at], ["Value", error.message]]);
     }
   };
 
@@ -213,7 +242,13 @@
     event.stopPropagation();
     if (event.target === part("swipe")) map.regionMap.map.render();
   });
-  const begin = () => { root.hidden = false; fill(); };
+  const wrapped = ([lon, lat]) => [((((lon + 180) % 360) + 360) % 360) - 180, Math.min(90, Math.max(-90, lat))];
+  const begin = () => {
+    root.hidden = false;
+    fill();
+    map.regionMap.map.on("click", ({ coordinate }) => tell(wrapped(coordinate)));
+    part("middle").addEventListener("click", () => tell(wrapped(map.regionMap.map.getView().getCenter())));
+  };
   if (map.regionMap) begin();
   else map.addEventListener("ready", begin);
 })();

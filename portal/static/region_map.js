@@ -326,7 +326,7 @@
       const [west, south, east, north] = shape.getSource().getFeatures().length ? shape.getSource().getExtent() : readBox() ?? view.calculateExtent();
       return [west, clamp(south, -90, 90), east, clamp(north, -90, 90)];
     };
-    root.regionMap = { map, region, paint };
+    root.regionMap = { map, region, paint, fit };
     root.dispatchEvent(new Event("ready"));
   };
   if (window.ol) begin();

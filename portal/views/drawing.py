@@ -14,7 +14,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Pixel
 from reprojection.errors import UnreadableGranuleError
+from reprojection.explain.explain import Explanation, explain_pixel
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, keep_granules, reproject
@@ -123,6 +125,17 @@ def survey(asked: Asked) -> Survey:
         for at in most
     )  # fmt: skip
     return replace(said, classes=classes)
+
+
+def value(asked: Asked) -> Explanation:
+    """Explain the pixel of a grid of one pixel: value, source pixel, quality decoded.
+
+    Raises:
+        ReprojectionError: as `reproject`.
+    """
+    _settle()
+    files = [Path(one) for one in asked.files]
+    return explain_pixel(files, asked.layer, asked.grid, asked.options, Pixel(row=0, col=0))
 
 
 def _raster(asked: Asked) -> Raster:

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
+from modis.sphere import METRES_PER_DEGREE
 from portal.serving.addresses import base_url
 from portal.serving.identity import person
 from portal.serving.portal import CurrentPortal, Portal
@@ -22,6 +23,7 @@ from portal.serving.problems import BadCallError, NotFoundError
 from portal.views.state import MOST_GRANULES, Chosen, Views, extent_of
 from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
 from portal.views.wmts import capabilities
+from reprojection import catalogue
 from reprojection.grid.grids import Grid
 from tasks.holdings import holdings
 
@@ -32,6 +34,7 @@ _FRESH = "private, max-age=600"
 _SURVEYED = 512  # pixels along the longer side
 _SAMPLED = 4  # granules of a day, for the range of a map that names none
 _MOST_OF_A_SURVEY = 96
+_METRES = 1000.0  # of a pixel of a product that the catalogue does not know
 
 Form = Literal["png", "npy", "tif"]
 Qa = Annotated[
@@ -138,6 +141,43 @@ async def picture(
     ends = look.rescale or await _range_of_day(request, look)
     found = await _drawn(request, look, records, _grid_over(box, side), "png", ends)
     return _sent(request, found, "png")
+
+
+@router.get("/{product}/{layer}/{day}/value.json", summary="A layer's value at a place")
+async def value(
+    request: Request,
+    look: Asked,
+    lon: Annotated[float, Query(ge=-360, le=360)],
+    lat: Annotated[float, Query(ge=-90, le=90)],
+) -> JSONResponse:
+    """Say what a pixel of the product's size holds at a place, from which source pixel, and why.
+
+    Bit fields of quality layers are decoded.
+    """
+    grid = _grid_at(look, lon, lat)
+    west, south, east, north = grid.bounds
+    records = await run_in_threadpool(
+        look.views.granules, look.chosen, LonLatBox(west, south, east, north), MOST_GRANULES
+    )
+    if not records:
+        raise _nothing_here(look)
+
+    def explain() -> dict[str, Any]:
+        from portal.views import drawing
+
+        found = look.views.run(
+            records,
+            lambda process, files, folders: process.run(
+                drawing.value, _asked(look, grid, files, folders)
+            ),
+        )
+        told = ("layer", "value", "units", "note")
+        return {name: getattr(found, name) for name in told} | {
+            "origin": None if found.origin is None else asdict(found.origin)
+        }
+
+    found = await look.views.in_turn(request, explain)
+    return JSONResponse({"lon": lon, "lat": lat, **found}, headers={"Cache-Control": _FRESH})
 
 
 @router.get("/{product}/days.json", summary="Days with granules of a product")
@@ -281,10 +321,7 @@ async def _surveyed(
     said = views.kept(key)
     if said is None:
         if not records:
-            raise NotFoundError(
-                f"No granule of {look.chosen.product} lies here on {look.chosen.day}.",
-                "Choose another day or place.",
-            )
+            raise _nothing_here(look)
         said = await views.in_turn(request, count)
         views.keep(key, said)
     found: dict[str, Any] = json.loads(said)
@@ -312,13 +349,30 @@ def _grid_over(box: LonLatBox, side: int = _SURVEYED) -> Grid:
     )
 
 
+def _nothing_here(look: Look) -> NotFoundError:
+    return NotFoundError(
+        f"No granule of {look.chosen.product} lies here on {look.chosen.day}.",
+        "Choose another day or place.",
+    )
+
+
+def _grid_at(look: Look, lon: float, lat: float) -> Grid:
+    """Return a grid of one pixel around a place, as large as the product's, in degrees."""
+    entry = catalogue.product(look.chosen.product, look.chosen.collection)
+    pixel = (entry.resolution if entry is not None else _METRES) / METRES_PER_DEGREE
+    corner = lon - pixel / 2, min(lat + pixel / 2, 90.0)
+    return Grid(
+        crs="EPSG:4326",
+        transform=(pixel, 0.0, corner[0], 0.0, -pixel, corner[1]),
+        width=1,
+        height=1,
+    )
+
+
 def _blank(form: Form, look: Look, grid: Grid) -> bytes:
     """Return a picture of nothing, where no granule lies; of numbers there are none."""
     if form != "png":
-        raise NotFoundError(
-            f"No granule of {look.chosen.product} lies here on {look.chosen.day}.",
-            "Choose another day or place.",
-        )
+        raise _nothing_here(look)
     import numpy as np
 
     from reprojection.write.picture import encode_png

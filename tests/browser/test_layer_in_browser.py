@@ -67,6 +67,8 @@ def test_a_layer_is_seen_before_it_is_requested(page: Page) -> None:
     divider = page.get_by_label("Before the quality rule")
     divider.press("Home")
     assert divider.input_value() == "0"
+    page.get_by_role("button", name="Tell the one in the middle").press("Enter")
+    expect(page.locator('[data-view="value"]')).to_contain_text("Source pixel")
     days.nth(1).press("Enter")
     expect(page.locator("[data-layer-view][data-shown*='2012-03-13']")).to_be_visible()
     expect(days.nth(1)).to_have_attribute("aria-pressed", "true")

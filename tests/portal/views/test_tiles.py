@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import httpx
 import numpy as np
+import pyproj
 import pytest
 import rasterio
 from numpy.typing import NDArray
@@ -113,6 +114,25 @@ def test_a_survey_counts_with_and_without_the_rule(client: httpx.Client) -> None
     assert plain["valid"] == plain["covered"] == ruled["covered"]
     assert 0 < ruled["valid"] < ruled["covered"]
     assert plain["granules"] == 2
+
+
+def test_a_place_has_its_value_and_its_quality(client: httpx.Client) -> None:
+    """It is that of the tile's pixel there."""
+    values = numbers(client, f"{ZOOM}/{COL}/{ROW}", resampling="nearest")
+    grid = WEB_MERCATOR.grid(ZOOM, COL, ROW)
+    row, col = (int(one[0]) for one in np.nonzero(np.isfinite(values)))
+    a, _, left, _, e, top = grid.transform
+    to_degrees = pyproj.Transformer.from_crs(grid.crs, "EPSG:4326", always_xy=True)
+    lon, lat = to_degrees.transform(left + a * (col + 0.5), top + e * (row + 0.5))
+    place = {"lon": lon, "lat": lat, "resampling": "nearest"}
+    answer = client.get(f"{LAYER}/value.json", params=place).json()
+    assert answer["value"] == pytest.approx(values[row, col])
+    assert answer["origin"]["granule"].startswith("MCD15A2.A2012065")
+    (quality,) = answer["origin"]["quality"]
+    assert quality["layer"] == "FparLai_QC"
+    assert {"MODLAND", "SCF_QC"} <= {one["name"] for one in quality["fields"]}
+    nowhere = client.get(f"{LAYER}/value.json", params={"lon": 100, "lat": -60})
+    assert nowhere.status_code == 404
 
 
 def test_maps_and_programs_find_the_tiles(client: httpx.Client) -> None:
