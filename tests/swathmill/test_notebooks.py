@@ -1,5 +1,6 @@
 """The notebooks of the documentation, run on the sample archive."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
+from reprojection.read import kept
 from tasks.request.document import load_request
 from tasks.request.resolved import resolve
 
@@ -32,6 +34,10 @@ def run(notebook: Path, archive: Path, folder: Path, monkeypatch: pytest.MonkeyP
                 code = compile("".join(cell["source"]), f"{notebook.name}[{number}]", "exec")
                 exec(code, names)
         plt.close("all")
+    # What the datasets keep of their granules goes with them.
+    names.clear()
+    gc.collect()
+    assert kept._STORE._keepings == []
     pictures = list(folder.glob("*.png"))
     assert pictures
     assert all(picture.stat().st_size > 5000 for picture in pictures)

@@ -1,5 +1,6 @@
 """Granules as xarray's datasets: values, places, attributes, what is read, and what is refused."""
 
+import gc
 import pickle
 import warnings
 from collections.abc import Iterator
@@ -40,6 +41,12 @@ CHUNKED = f"HDFEOS/GRIDS/Grid_500m/Data Fields/{NDVI}"
 
 def opened(path: Path, *, chunks: dict[str, int] | None = None, **options: object) -> xr.Dataset:
     return xr.open_dataset(path, engine="swathmill", chunks=chunks, backend_kwargs=options)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_is_there() -> None:
+    """What datasets of other tests keep of granules would be read no more."""
+    gc.collect()
 
 
 @pytest.fixture(scope="module")

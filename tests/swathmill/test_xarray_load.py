@@ -61,6 +61,7 @@ def swaths(sample_archive: Path) -> list[Path]:
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_stays() -> Iterator[None]:
     """Nothing of a dataset stays when it is gone, whatever became of it."""
+    gc.collect()
     yield
     gc.collect()
     assert reprojection.read.kept._STORE._keepings == []
