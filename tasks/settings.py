@@ -312,12 +312,23 @@ def default(name: str) -> Any:
     return Settings.model_fields[name].default
 
 
+_SPLIT = ("PORTAL", "PROBE", "RUNNER")  # whose address was a host and a port
+
+
 def read_settings() -> Settings:
     """Read all settings.
 
     Raises:
-        WrongSettingError: a value cannot be used; names the first such setting.
+        WrongSettingError: a value cannot be used, or a setting has another name now by which a
+            process would listen elsewhere; names the first such setting.
     """
+    for which in _SPLIT:
+        for old in (f"SWATHMILL_{which}_HOST", f"SWATHMILL_{which}_PORT"):
+            if old in os.environ:
+                raise WrongSettingError(
+                    f"The setting {old} is no more.",
+                    f"Write SWATHMILL_{which}_ADDRESS=HOST:PORT, and unset it (docs/settings.md).",
+                )
     try:
         return Settings()
     except ValidationError as error:

@@ -36,3 +36,12 @@ def test_a_wrong_address_is_named(monkeypatch: pytest.MonkeyPatch, name: str, va
 def test_no_address_for_probes_or_a_pool_means_none() -> None:
     made = Settings(probe_address="", reduction_pool="")
     assert (made.probe_address, made.reduction_pool) == ("", "")
+
+
+@pytest.mark.parametrize("name", ["PORTAL_HOST", "PORTAL_PORT", "PROBE_PORT", "RUNNER_HOST"])
+def test_an_old_name_of_an_address_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The process would listen where nobody set it to."""
+    monkeypatch.setenv(f"SWATHMILL_{name}", "8001")
+    new = f"Write SWATHMILL_{name.partition('_')[0]}_ADDRESS=HOST:PORT"
+    with pytest.raises(WrongSettingError, match=new):
+        read_settings()
