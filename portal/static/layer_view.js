@@ -110,6 +110,8 @@
 
   let turn = 0;
   const show = async () => {
+    const key = [part("on").checked, part("layer").value, part("day").value, rule(), options(""), box()].join(" ");
+    if (shown?.key === key) return; // another part of the form has changed
     const now = (turn += 1);
     hide();
     part("legend").hidden = true;
@@ -136,7 +138,7 @@
       for (const layer of made) map.regionMap.map.addLayer(layer);
       const middle = ol.extent.getCenter(map.regionMap.region());
       if (!ol.extent.containsCoordinate(map.regionMap.map.getView().calculateExtent(), middle) || map.regionMap.map.getView().getResolution() > 0.5) map.regionMap.fit();
-      shown = { layers: made };
+      shown = { key, layers: made };
       root.dataset.shown = address();
       map.dataset.seen = "yes";
       map.regionMap.paint();

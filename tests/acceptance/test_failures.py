@@ -127,6 +127,7 @@ def test_a_request_completes_although_its_worker_is_killed(stack: Running, tmp_p
         assert stack.client.download(result, tmp_path).stat().st_size == result.size
 
 
+@pytest.mark.proof
 def test_a_reduction_that_hangs_is_killed_and_the_rest_delivered(stack: Running) -> None:
     document = {
         **REQUEST,

@@ -284,6 +284,7 @@ def submitted(stack: Running) -> dict[str, str]:
     return found
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", CASES)
 def test_runs_files_and_gaps_are_those_of_a_person(
     stack: Running, submitted: dict[str, str], name: str

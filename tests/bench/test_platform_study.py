@@ -81,6 +81,7 @@ class Waiting:
         raise TimeoutError("too late")
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_clients_are_shared_out_over_processes(clients: Clients) -> None:
     calls = clients.run(Waiting(), 5, 60.0)
@@ -193,6 +194,7 @@ def test_every_experiment_runs_on_real_servers(
     assert store.find("bucket") == []
 
 
+@pytest.mark.proof
 @pytest.mark.integration
 def test_what_fails_is_told_by_its_category(azurite: str, clients: Clients) -> None:
     work = TableCalls(storage=azurite, table="absent", operation="insert", size=100)
@@ -242,6 +244,7 @@ def test_a_target_that_does_not_answer_is_named(
     assert said in ended.stderr
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_the_command_measures_and_writes(tmp_path: Path) -> None:
     command = ["measure", "--out", str(tmp_path), "--tcp", "local", "--clients", "1"]

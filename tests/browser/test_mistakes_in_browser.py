@@ -144,6 +144,7 @@ def test_a_product_that_the_archive_lacks_is_told_on_its_card(page: Page) -> Non
     expect(page.locator("[data-card]").first.locator(".told")).to_be_empty()
 
 
+@pytest.mark.proof
 def test_a_value_that_a_browser_refuses_does_not_stop_the_check(page: Page) -> None:
     expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
     page.fill("#north", "95")
@@ -159,6 +160,7 @@ def test_a_value_that_a_browser_refuses_does_not_stop_the_check(page: Page) -> N
     expect(page.locator("#error-region")).to_be_empty()  # nothing is wrong yet
 
 
+@pytest.mark.proof
 def test_what_is_empty_stays_marked_after_it_was_sent(page: Page) -> None:
     page.fill("#west", "")
     submit(page)

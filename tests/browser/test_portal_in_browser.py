@@ -132,6 +132,7 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
     assert made.products[0].layers == ("Lai_1km",)
 
 
+@pytest.mark.proof
 def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
     page: Page, portal: LivePortal, runtime: Runtime
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
     assert len(list(request_operations.list_requests(runtime))) == 1
 
 
+@pytest.mark.proof
 def test_after_back_the_form_is_a_new_submission(
     page: Page, portal: LivePortal, runtime: Runtime
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_dropped_table_becomes_sites(page: Page) -> None:
     expect(page.locator("[data-note]")).to_have_text("2 sites")
 
 
+@pytest.mark.proof
 def test_pasted_text_in_other_notations_is_shown(page: Page) -> None:
     page.get_by_label("Polygon", exact=True).check()
     page.fill("#geojson", WGS84.wkt)
@@ -122,6 +123,7 @@ def test_pasted_text_in_other_notations_is_shown(page: Page) -> None:
     expect(page.locator("#error-region")).to_contain_text("cannot be read")
 
 
+@pytest.mark.proof
 def test_a_polygon_is_drawn_over_the_antimeridian_and_changed(page: Page) -> None:
     page.get_by_label("Polygon", exact=True).check()
     page.locator("#region-map").focus()
@@ -177,6 +179,7 @@ def test_the_region_fits_a_phone(page: Page) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.proof
 def test_a_file_is_read_without_scripts(
     chromium: Browser, portal: LivePortal, runtime: Runtime
 ) -> None:

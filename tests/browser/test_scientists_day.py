@@ -124,6 +124,7 @@ def test_a_click_gives_values_and_a_series_as_csv(page: Page, day: tuple[LivePor
     assert all(0 < float(line.rpartition(",")[2]) < 10 for line in lines[1:])
 
 
+@pytest.mark.proof
 def test_another_band_of_a_layer_is_drawn(
     page: Page, day: tuple[LivePortal, str], tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_another_band_of_a_layer_is_drawn(
     expect(page.locator("#map-problem")).to_be_hidden()
 
 
+@pytest.mark.proof
 def test_two_layers_are_compared(page: Page, day: tuple[LivePortal, str]) -> None:
     open_map(page, day)
     expect(page.locator("#swipe")).to_be_hidden()

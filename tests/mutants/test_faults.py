@@ -55,7 +55,7 @@ def test_words_of_a_log_line_and_of_an_error_are_told_from_what_is_done() -> Non
 def test_a_sample_of_the_faults_is_seen() -> None:
     """`make mutants` tries all."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mutants.run", "--every", "150"],
+        [sys.executable, "-m", "tests.mutants.run", "--every", "300"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -69,6 +69,7 @@ def options_of(data: Path, archive: str | None = None) -> StackOptions:
     return replace(made, fork=False)
 
 
+@pytest.mark.proof
 def test_without_a_source_the_sample_archive_is_made_once_and_told(tmp_path: Path) -> None:
     said: list[str] = []
     options, chosen = with_some_source(options_of(tmp_path), said.append)

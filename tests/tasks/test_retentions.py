@@ -40,23 +40,23 @@ LISTED = {
     "tasks/storage/file_blobs.py::_ABANDONED": HERE
     + "test_what_a_killed_writer_left_stays_for_an_hour",
     "tasks/operators/manager_rows.py::_DAY": SERVICE
-    + "test_presence.py::test_the_rows_of_managers_that_were_killed_are_deleted_after_a_day",
+    + "leader/test_presence.py::test_the_rows_of_managers_that_were_killed_are_deleted_after_a_day",
     "tasks/requests/outbox.py::KEPT": HERE + "test_a_mail_stays_for_sixty_days",
     "tasks/operators/restrictions.py::_HOUR": UNIT,
     "tasks/accounts/session_table.py::LONGEST": HERE + "test_an_end_of_one_stays_for_31_days",
     "tasks/accounts/token_table.py::_DAY": HERE + "test_a_token_is_good_until_its_last_second",
     "service_manager/fleet/attempts.py::_FORGOTTEN": SERVICE
-    + "test_attempts.py::test_a_row_of_long_ago_is_deleted_though_storage_gave_no_answer",
+    + "fleet/test_attempts.py::test_a_row_of_long_ago_is_deleted_though_storage_gave_no_answer",
     "service_manager/leader/metrics.py::_ATTEMPT_SECONDS": UNIT,
     "service_manager/plans/forecast.py::_HOUR": UNIT,
     "service_manager/requests/continuing.py::DAY": SERVICE
-    + "test_continuing.py::test_it_waits_for_its_end_for_its_days_and_for_later_data",
+    + "requests/test_continuing.py::test_it_waits_for_its_end_for_its_days_and_for_later_data",
     "service_manager/requests/continuing.py::PERIOD": SERVICE
-    + "test_continuing.py::test_an_hour_is_between_two_looks",
+    + "requests/test_continuing.py::test_an_hour_is_between_two_looks",
     "service_manager/mail/notify.py::GIVE_UP": SERVICE
-    + "test_notify.py::test_an_old_mail_is_given_up",
-    "service_manager/storage/retention.py::_DAY": SERVICE
-    + "test_retention.py::test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays",
+    + "mail/test_notify.py::test_an_old_mail_is_given_up",
+    "service_manager/storage/retention.py::_DAY": SERVICE + "storage/test_retention.py"
+    "::test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays",
     "service_manager/storage/worth.py::_HOUR": UNIT,
     "service_manager/storage/worth.py::_DAY": UNIT,
     "service_manager/storage/worth.py::_MONTH": UNIT,

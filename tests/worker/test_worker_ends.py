@@ -53,6 +53,7 @@ def test_sigterm_hands_back_after_the_grace(stack: Stack) -> None:
     until(dead(children), 10, "the tree is gone")
 
 
+@pytest.mark.proof
 def test_sigterm_lets_short_attempts_end(stack: Stack) -> None:
     key = reduction(stack, "short", "import time; time.sleep(2);" + GOOD)
     process = stack.worker("patient", GRACE_SECONDS=30)
@@ -66,6 +67,7 @@ def test_sigterm_lets_short_attempts_end(stack: Stack) -> None:
     assert not list((stack.folder / "data" / "scratch").iterdir())
 
 
+@pytest.mark.proof
 def test_slots_go_on_after_redis_was_away(embedded: str, tmp_path: Path) -> None:
     server = RedisServer.on_free_port(folder=tmp_path / "redis", log=tmp_path / "redis.log")
     child = server.start()

@@ -86,6 +86,7 @@ def test_a_disk_without_room_is_told_before_a_granule_is_cut_off(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.proof
 def test_the_bytes_are_the_same_every_time(sample: list[Path], tmp_path: Path) -> None:
     again = write_sample_archive(tmp_path / "elsewhere" / "with a longer name")
     assert [path.name for path in again] == [path.name for path in sample]

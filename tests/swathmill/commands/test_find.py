@@ -94,6 +94,7 @@ def test_a_full_disk_is_told_with_what_to_do(
     assert (left.value.code, capsys.readouterr().err) == (1, said)
 
 
+@pytest.mark.proof
 def test_a_source_that_fails_is_told_beside_the_json(archive: Path) -> None:
     environment = {
         **os.environ,

@@ -208,6 +208,7 @@ def test_cancelling_frees_slots_and_leaves_no_process(watched: Watched) -> None:
     assert not watched.asleep()
 
 
+@pytest.mark.proof
 def test_a_worker_that_cannot_reach_the_table_ends_its_attempts(watched: Watched) -> None:
     request = watched.submit(
         reduction={"package": "hang", "group_by": ["cell", "month"], "rehearse": False},
