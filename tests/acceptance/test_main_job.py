@@ -279,6 +279,7 @@ def test_the_dates_of_a_layer_as_one_cube(leaves: Ran, desk: Desk, granules: Pat
         assert np.allclose(plane[valid], np.multiply(stored[valid], 0.1), rtol=1e-6)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("mask", [True, pytest.param(False, marks=pytest.mark.proof)])
 def test_ten_swaths_of_four_orbits_are_one_map(desk: Desk, granules: Path, mask: bool) -> None:
     document = {**AEROSOL, "mask": mask, "extra_bands": ["reason", "source"]}

@@ -68,6 +68,7 @@ def test_tasks_files_gaps_and_pairs_are_those_of_a_person(
     assert leaves["measured_n"] == "7"
 
 
+@pytest.mark.proof
 def test_a_static_raster_is_there_once_and_compared_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

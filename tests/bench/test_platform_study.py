@@ -92,6 +92,7 @@ def test_clients_are_shared_out_over_processes(clients: Clients) -> None:
     assert os.getpid() not in processes
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_a_client_that_cannot_connect_ends_the_measurement(clients: Clients) -> None:
     with pytest.raises(PermissionError, match="no right"):

@@ -205,6 +205,7 @@ def test_what_opens_on_a_page_has_no_fault(
     assert found == []
 
 
+@pytest.mark.proof
 def test_nobody_signed_in_and_a_guest_find_no_fault(
     chromium: Browser, portal: tuple[LivePortal, dict[str, str]]
 ) -> None:

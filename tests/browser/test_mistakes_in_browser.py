@@ -91,6 +91,7 @@ def test_the_focus_goes_to_the_wrong_field(page: Page, runtime: Runtime) -> None
             page.fill(f"#{name}", value)
 
 
+@pytest.mark.proof
 def test_a_layer_is_marked_on_its_card(page: Page) -> None:
     page.get_by_role("checkbox", name="Lai_1km").uncheck()
     submit(page)
@@ -100,6 +101,7 @@ def test_a_layer_is_marked_on_its_card(page: Page) -> None:
     expect(page.locator("#chosen .error")).to_be_in_viewport()
 
 
+@pytest.mark.proof
 def test_the_form_says_while_one_types_what_the_archive_has(page: Page) -> None:
     expect(page.locator("#chosen")).to_contain_text("In the archive: 16 granules, 2012-01-01")
     page.fill("#start", "2031-01-01")
@@ -119,6 +121,7 @@ def test_the_form_says_while_one_types_what_the_archive_has(page: Page) -> None:
     expect(page.locator("#told-region")).to_be_empty()
 
 
+@pytest.mark.proof
 def test_the_archive_s_days_are_told_before_a_layer_is_chosen(page: Page) -> None:
     page.get_by_role("checkbox", name="Lai_1km").uncheck()
     page.fill("#start", "")
@@ -135,6 +138,7 @@ def test_the_archive_s_days_are_told_before_a_layer_is_chosen(page: Page) -> Non
     expect(page.locator("#told-time")).to_contain_text("no granule of MCD15A2 005 from 2031")
 
 
+@pytest.mark.proof
 def test_a_product_that_the_archive_lacks_is_told_on_its_card(page: Page) -> None:
     page.locator("#product-search").fill("MOD13A2")
     page.get_by_role("button", name="Add MOD13A2").first.click()

@@ -288,6 +288,7 @@ def test_6_an_owner_waits_and_everybody_concerned_reads_why(
     ).to_be_visible()
 
 
+@pytest.mark.proof
 def test_what_is_filtered_has_an_address_to_share(page: Page, day: Day, chromium: Browser) -> None:
     tab(page, "Executions")
     page.select_option("#phase", "reduction")

@@ -159,6 +159,7 @@ def test_a_polygon_is_drawn_by_keys_alone(page: Page) -> None:
     assert len(shapely.get_coordinates(area(page))) == 4
 
 
+@pytest.mark.proof
 def test_a_place_is_outlined_and_enter_sends_nothing(page: Page, runtime: Runtime) -> None:
     page.get_by_label("Place", exact=True).check()
     page.locator("#place").press_sequentially("bayern")

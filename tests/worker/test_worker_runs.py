@@ -50,6 +50,7 @@ def process(stack: Stack) -> Process:
     return stack.worker("runner", ATTEMPT_MEMORY_GB=0.4, **secrets)
 
 
+@pytest.mark.proof
 @pytest.mark.real_data
 def test_granules_are_collected_by_two_slots(stack: Stack, granules: Path) -> None:
     found = sorted(granules.rglob("MCD15A2.A2012*.h17v03.005.*.hdf"))[:4]

@@ -406,9 +406,9 @@ def test_an_idle_child_that_was_killed_is_replaced(tmp_path: Path, of_guard: boo
     end_of(child)
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
     (guard,) = proctree.children(forkserver)
-    _server, idle = proctree.children(guard)
+    server, idle = proctree.children(guard)
     os.kill(guard if {of_guard} else idle, 9)
-    here.until(lambda: not proctree.alive(guard) and not proctree.alive(idle), 30)
+    here.until(lambda: not any(map(proctree.alive, (guard, server, idle))), 30)
     child = start(tell_who, "other")
     """
     lines = run(tmp_path, tell_who, "", then=then.strip())
