@@ -311,7 +311,7 @@ def put_executions(
     keys: Sequence[str] = (),
     message: str = "",
 ) -> None:
-    """Ended attempts of a day, counted as the manager counts them.
+    """Attempts that ended at a moment of a day, counted as the manager counts them.
 
     `keys` are the first ones' tasks, in place of tasks that nobody has.
     """
@@ -325,8 +325,8 @@ def put_executions(
             phase=Phase(task_class.split()[0]),
             task_class=task_class,
             worker=worker,
-            started=day.timestamp(),
-            ended=day.timestamp() + duration,
+            started=day.timestamp() - duration,
+            ended=day.timestamp(),  # so that it is of that day, shortly before midnight, too
             duration=duration,
             category=category,
             message=message,
