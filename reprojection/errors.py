@@ -1,6 +1,7 @@
 """The errors of `reprojection`; each message names the problem, the value and the remedy."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class ReprojectionError(Exception):
@@ -25,6 +26,32 @@ class PointingFileError(UnreadableGranuleError):
     def __reduce__(self) -> tuple[type["PointingFileError"], tuple[str, str]]:
         """Pickle by arguments, because a reader's errors cross process boundaries."""
         return type(self), (self.name, self.part)
+
+
+class NotHeldError(ReprojectionError):
+    """Bytes of a granule are needed that are not held; `ranges` are all that the call needs.
+
+    Attributes:
+        path: The file.
+        size: Bytes of the whole granule.
+        ranges: (first byte, byte behind the last one), in order, none held.
+    """
+
+    def __init__(self, path: Path, size: int, ranges: tuple[tuple[int, int], ...]) -> None:
+        self.path = path
+        self.size = size
+        self.ranges = ranges
+        count = sum(end - begin for begin, end in ranges)
+        super().__init__(
+            f"{path.name} is held in part, and {count:,} of its {size:,} bytes that are needed are "
+            "not there: fetch them, or the whole granule"
+        )
+
+    def __reduce__(
+        self,
+    ) -> tuple[type["NotHeldError"], tuple[object, ...]]:
+        """Pickle by arguments, because a reader's errors cross process boundaries."""
+        return type(self), (self.path, self.size, self.ranges)
 
 
 class BadFormatError(ReprojectionError):

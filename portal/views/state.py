@@ -1,7 +1,7 @@
 """What the portal keeps to show layers: the sources, processes that read, and tiles drawn last.
 
-Nothing is drawn in the portal's own process. Few processes draw, with a low priority, so a crowd of
-maps waits and takes little from workers; who has left is not drawn for.
+Nothing is drawn in the portal's own process. Few processes draw, with a low priority, so that a
+crowd of maps waits for them, not workers; who has left is not drawn for.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class TooCoarseError(PortalError):
 class LeftError(PortalError):
     """Nobody waits for the answer any more."""
 
-    status = 499  # as nginx has it
+    status = HTTPStatus.REQUEST_TIMEOUT
 
 
 @dataclass(frozen=True, kw_only=True)

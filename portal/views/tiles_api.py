@@ -4,6 +4,7 @@ Source: TileJSON 3.0.0; OGC 07-057r7, "Web Map Tile Service", RESTful encoding.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
+from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
@@ -33,7 +35,7 @@ _MEDIA = {"png": "image/png", "npy": "application/octet-stream", "tif": "image/t
 _FRESH = "private, max-age=600"
 _SURVEYED = 512  # pixels along the longer side
 _SAMPLED = 4  # granules of a day, for the range of a map that names none
-_MOST_OF_A_SURVEY = 96
+_MOST_OF_A_SURVEY = 48
 _METRES = 1000.0  # of a pixel of a product that the catalogue does not know
 
 Form = Literal["png", "npy", "tif"]
@@ -231,7 +233,7 @@ async def tilejson(request: Request, look: Asked) -> JSONResponse:
     response_class=Response,
 )
 async def wmts(request: Request, look: Asked) -> Response:
-    """Describe the tiles of a layer by WMTS 1.0.0, RESTful encoding, for QGIS and GDAL."""
+    """Describe the tiles of a layer by WMTS 1.0.0, RESTful encoding, for GDAL and GIS programs."""
     address = f"{base_url(request, look.portal.settings)}{request.url.path.rpartition('/')[0]}"
     title = f"{look.layer}, {look.chosen.product} of {look.chosen.day}"
     text = capabilities(title, look.layer, address, request.url.query)
@@ -380,20 +382,20 @@ def _blank(form: Form, look: Look, grid: Grid) -> bytes:
     return encode_png(np.zeros((*grid.shape, 4), np.uint8))
 
 
-def _rule(text: str) -> Any:
+_RULES = TypeAdapter(dict[str, dict[str, tuple[StrictInt, ...]]])
+
+
+def _rule(text: str) -> str | dict[str, dict[str, tuple[int, ...]]]:
     if text in ("best", "good"):
         return text
     try:
-        rule = json.loads(text)
-    except ValueError:
-        rule = None
-    if not isinstance(rule, dict) or not all(isinstance(one, dict) for one in rule.values()):
+        return _RULES.validate_json(text)
+    except ValidationError:
         raise BadCallError(
             f"{text!r} is no quality rule.",
             'Write best, good, or JSON as {"FparLai_QC": {"MODLAND": [0]}}.',
             field="qa",
-        )
-    return rule
+        ) from None
 
 
 def _ends(text: str) -> tuple[float, float]:
@@ -401,7 +403,7 @@ def _ends(text: str) -> tuple[float, float]:
         low, high = map(float, text.split(","))
     except ValueError:
         low = high = 0.0
-    if not low < high:
+    if not -math.inf < low < high < math.inf:
         raise BadCallError(
             f"{text!r} are no ends of a scale.", "Write LOW,HIGH, such as 0,0.9.", field="rescale"
         )

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.errors import BadFormatError, UnreadableGranuleError
+from reprojection.errors import BadFormatError, NotHeldError, UnreadableGranuleError
 from reprojection.formats.bins import GROUP, BinnedFile, open_bins
 from reprojection.formats.container import (
     LATITUDES,
@@ -27,7 +27,7 @@ from reprojection.formats.hdf4 import join_metadata
 from reprojection.formats.hdf5_chunks import Chunks
 from reprojection.formats.hdf5_pieces import pieces_of
 from reprojection.formats.hdf5_storage import StorageChecks
-from reprojection.formats.held import Held, HeldFile, NotHeldError
+from reprojection.formats.held import Held, HeldFile
 from reprojection.formats.own_values import open_hdf5
 from reprojection.formats.pieces import NotInPiecesError, Pieces
 

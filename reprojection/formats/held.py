@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.errors import ReprojectionError, UnreadableGranuleError
+from reprojection.errors import NotHeldError, UnreadableGranuleError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,30 +39,7 @@ _MAGIC = b"held in part"
 _TAIL = struct.Struct("<qqI12s")
 _BLOCK = 1 << 16  # bytes of structure that are asked for at once
 _COPIED = 1 << 22
-
-
-class NotHeldError(ReprojectionError):
-    """Bytes of a granule are needed that are not held; `ranges` are all that the call needs.
-
-    Attributes:
-        path: The file.
-        size: Bytes of the whole granule.
-        ranges: (first byte, byte behind the last one), in order, none held.
-    """
-
-    def __init__(self, path: Path, size: int, ranges: tuple[Range, ...]) -> None:
-        self.path = path
-        self.size = size
-        self.ranges = ranges
-        count = sum(end - begin for begin, end in ranges)
-        super().__init__(
-            f"{path.name} is held in part, and {count:,} of its {size:,} bytes that are needed are "
-            "not there: fetch them, or the whole granule"
-        )
-
-    def __reduce__(self) -> tuple[type["NotHeldError"], tuple[Path, int, tuple[Range, ...]]]:
-        """Pickle by arguments, because a reader's errors cross process boundaries."""
-        return type(self), (self.path, self.size, self.ranges)
+_MOST_PARTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -92,15 +69,15 @@ class Held:
             size, count, crc, magic = _TAIL.unpack(file.read(_TAIL.size))
             if magic != _MAGIC:
                 return None
-            listed = min(max(16 * count, 0), length - _TAIL.size)
-            file.seek(length - _TAIL.size - listed)
-            data = file.read(listed)
-        if zlib.crc32(data + struct.pack("<qq", size, count)) != crc:
+            fits = 0 <= size == length - _TAIL.size - 16 * count and count <= _MOST_PARTS
+            file.seek(size if fits else 0)
+            data = file.read(16 * count) if fits else b""
+        if not fits or zlib.crc32(data + struct.pack("<qq", size, count)) != crc:
             raise UnreadableGranuleError(
                 f"{path.name} is held in part, and the list of its parts is damaged: delete the "
                 "file, and fetch the granule again"
             )
-        return cls(path, size, np.frombuffer(data, "<i8").reshape(count, 2).astype(np.int64))
+        return cls(path, size, np.frombuffer(data, "<i8").reshape(-1, 2).astype(np.int64))
 
     def missing(self, ranges: Iterable[Range]) -> tuple[Range, ...]:
         """Return which bytes of ranges are not held, in order, joined where they touch."""

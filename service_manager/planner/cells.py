@@ -19,9 +19,7 @@ from archives.model import Ring
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile, tiles_around
-from reprojection.grid.crs import (
-    lonlat_to_sinusoidal,
-)
+from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.request.document import Region

@@ -7,9 +7,11 @@ no parts.
 """
 
 import hashlib
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +21,8 @@ from archives.fetch.parts import InParts, WholeOnlyError
 from archives.model import GranuleRecord
 from archives.sources import Sources
 from processes.locks import locked
-from reprojection.formats.held import NotHeldError, completed, joined, keep
+from reprojection.errors import NotHeldError
+from reprojection.formats.held import completed, joined, keep
 
 T = TypeVar("T")
 
@@ -28,6 +31,9 @@ WHOLE_BYTES = 4_000_000
 
 MOST_ROUNDS = 24
 """Calls after which a granule is fetched whole: where its structure is scattered."""
+
+IN_USE = 600.0
+"""Seconds for which a granule that was used may be in use."""
 
 _HEAD = 1 << 16
 _GAP = 1 << 14  # bytes between two parts that are fetched with them
@@ -44,9 +50,10 @@ class Traffic:
 
 @dataclass
 class PartsFolder:
-    """A folder of granules of sources; those fetched from longest ago go, beyond `most` bytes.
+    """A folder of granules of sources; beyond `most` bytes, those used longest ago go.
 
-    Several processes may share it.
+    What was used in the last ten minutes stays: somebody may be reading it. Several processes may
+    share the folder.
     """
 
     sources: Sources
@@ -75,7 +82,9 @@ class PartsFolder:
             return near
         said = repr((record.source, record.url, record.size, record.checksum)).encode()
         path = self.folder / hashlib.sha256(said).hexdigest()[:20] / record.name
-        if not path.exists():
+        if path.exists():
+            os.utime(path.parent)
+        else:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._begin(record, path)
         return path
@@ -97,7 +106,7 @@ class PartsFolder:
         fetched = self.sources.fetch(record, path)
         self.traffic.whole += 1
         self.traffic.bytes += fetched.size
-        self._make_room(path)
+        self._make_room()
 
     def keep(
         self, path: Path, size: int, parts: InParts, ranges: Sequence[tuple[int, int]]
@@ -114,7 +123,7 @@ class PartsFolder:
             keep(path, size, {low: part for (low, _), part in zip(wanted, data, strict=True)})
         self.traffic.parts += len(wanted)
         self.traffic.bytes += sum(map(len, data))
-        self._make_room(path)
+        self._make_room()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -123,21 +132,18 @@ class PartsFolder:
         with locked(self.folder / ".lock"):
             yield
 
-    def _make_room(self, used: Path) -> None:
+    def _make_room(self) -> None:
         found = []
         for path in self.folder.glob("*/*"):
-            try:
-                about = path.stat()
-            except FileNotFoundError:
-                continue
-            found.append((about.st_mtime_ns, 512 * about.st_blocks, path))
-        held = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
-            if held <= self.most:
+            with suppress(FileNotFoundError):  # another process has taken it
+                used = path.parent.stat().st_mtime
+                found.append((used, 512 * path.stat().st_blocks, path.parent))
+        held, until = sum(size for _, size, _ in found), time.time() - IN_USE
+        for used, size, folder in sorted(found):
+            if held <= self.most or used > until:
                 break
-            if path != used:
-                shutil.rmtree(path.parent, ignore_errors=True)
-                held -= size
+            shutil.rmtree(folder, ignore_errors=True)
+            held -= size
 
 
 @dataclass

@@ -87,6 +87,7 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
             archives.DamagedCopyError,
             reprojection.UnreadableGranuleError,
             reprojection.NoGeolocationError,
+            reprojection.NotHeldError,  # an archive's file that says it is only a part
         ),
         Category.UNREADABLE_INPUT_FILE,
     ),

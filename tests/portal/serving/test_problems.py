@@ -1,9 +1,13 @@
 """What a caller is told of an error, by the kind of the error."""
 
+from collections.abc import Iterator
+from http import HTTPStatus
+
 import pytest
 from starlette.exceptions import HTTPException
 
-from portal.serving.problems import problem_of
+from portal.features import FEATURES
+from portal.serving.problems import PortalError, problem_of
 from tasks.errors import ConflictError, FencedError, StorageFullError, StoreError
 from tests.portal.scripted import LivePortal
 
@@ -26,6 +30,19 @@ class RefusedTransactionError(ConflictError):
 def test_the_nearest_kind_counts(error: Exception, status: int, title: str) -> None:
     found = problem_of(error)
     assert (found.status, found.title) == (status, title)
+
+
+def kinds(of: type[PortalError]) -> Iterator[type[PortalError]]:
+    yield of
+    for kind in of.__subclasses__():
+        yield from kinds(kind)
+
+
+def test_every_error_of_the_portal_has_a_status_that_there_is() -> None:
+    """Else telling of the error is an error itself."""
+    assert FEATURES  # which have all features' errors imported
+    for kind in kinds(PortalError):
+        assert 400 <= HTTPStatus(kind.status) < 600, kind
 
 
 def test_only_a_bad_request_is_told_in_the_words_of_the_library() -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from pyhdf.SD import SD, SDC
 
-from reprojection.errors import UnreadableGranuleError
+from reprojection.errors import NotHeldError, UnreadableGranuleError
 from reprojection.formats import hdf4
 from reprojection.formats.hdf4 import Hdf4Container
 from reprojection.formats.hdf4_data import (
@@ -22,7 +22,7 @@ from reprojection.formats.hdf4_data import (
     _descriptors,
     deflated_places,
 )
-from reprojection.formats.held import Held, NotHeldError, completed, keep
+from reprojection.formats.held import Held, completed, keep
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.sample import swath_granules, tile_granules
 from tests.reprojection.reading_samples import small_tile

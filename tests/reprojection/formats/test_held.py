@@ -1,5 +1,7 @@
 """A granule held in part gives the values of the whole one, or says which bytes it lacks."""
 
+import struct
+import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from reprojection.errors import UnreadableGranuleError
-from reprojection.formats.held import Held, NotHeldError, Range, completed, joined, keep
+from reprojection.errors import NotHeldError, UnreadableGranuleError
+from reprojection.formats.held import Held, Range, completed, joined, keep
 from reprojection.read.granule import Granule, open_granule
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import noisy_tile
@@ -139,6 +141,24 @@ def test_a_damaged_list_of_parts_is_told(tmp_path: Path) -> None:
         far.path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
         with pytest.raises(UnreadableGranuleError, match="delete the file"):
             Held.of(far.path)
+
+
+@pytest.mark.parametrize("count", [-1, 1, 2, 3, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("size", [-16, 0, 100, 1 << 62])
+def test_a_forged_list_of_parts_is_told(tmp_path: Path, size: int, count: int) -> None:
+    """Its checksum is right; what it says does not fit the file."""
+    listed = struct.pack("<qq", 0, 50)
+    head = struct.pack("<qq", size, count)
+    tail = head + struct.pack("<I12s", zlib.crc32(listed + head), b"held in part")
+    path = tmp_path / "a.hdf"
+    path.write_bytes(bytes(100) + listed + tail)
+    if (size, count) == (100, 1):
+        found = Held.of(path)
+        assert found is not None
+        assert found.missing([(40, 60)]) == ((50, 60),)
+    else:
+        with pytest.raises(UnreadableGranuleError, match="delete the file"):
+            Held.of(path)
 
 
 def test_a_fetch_that_does_not_help_ends(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Granules of sources are fetched as far as they are read, and whole where that is less."""
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,8 +154,35 @@ def test_of_a_replaced_granule_nothing_is_kept(source: Elsewhere, tmp_path: Path
     assert read(held, record(source.path)) == truth(source.path)
 
 
-def test_what_was_fetched_longest_ago_makes_room(source: Elsewhere, tmp_path: Path) -> None:
+def places(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in (folder / "parts").glob("*/*"))
+
+
+def test_what_was_used_longest_ago_makes_room(source: Elsewhere, tmp_path: Path) -> None:
+    held = folder(source, tmp_path, most=1)
+    for number in range(3):
+        held.path_of(record(source.path, str(number)))
+    old, other, used = places(tmp_path)
+    for place, age in ((old, 9000), (other, 8000), (used, 7000)):
+        moment = place.stat().st_mtime - age
+        os.utime(place, (moment, moment))
+    again = next(str(number) for number in range(3) if used == at(held, source, str(number)))
+    assert read(held, record(source.path, again)) == truth(source.path)
+    assert places(tmp_path) == [used]
+
+
+def at(held: PartsFolder, source: Elsewhere, url: str) -> Path:
+    """Where a granule is, which counts as no use of it."""
+    before = {place: place.stat().st_mtime for place in places(held.folder.parent)}
+    found = held.path_of(record(source.path, url)).parent
+    for place, moment in before.items():
+        os.utime(place, (moment, moment))
+    return found
+
+
+def test_what_is_in_use_stays(source: Elsewhere, tmp_path: Path) -> None:
+    """More than there is room for is read at once: it is over when that ends."""
     held = folder(source, tmp_path, most=1)
     for number in range(3):
         assert read(held, record(source.path, str(number))) == truth(source.path)
-    assert len(list((tmp_path / "parts").glob("*/*"))) == 1
+    assert len(places(tmp_path)) == 3
