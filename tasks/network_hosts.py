@@ -46,10 +46,11 @@ def read_endpoint(text: str) -> Endpoint:
         ValueError: it is none, an address among others; says so.
     """
     name, colon, port = text.lower().partition(":")
-    plain = name.removesuffix(".") + colon + port
-    if not _ENDPOINT.fullmatch(plain) or len(name) > _MOST_NAME or int(port or HTTPS) > _MOST_PORT:
+    host = name.removesuffix(".")
+    plain = host + colon + port
+    if not _ENDPOINT.fullmatch(plain) or len(host) > _MOST_NAME or int(port or HTTPS) > _MOST_PORT:
         raise ValueError(f"{text!r} is not a host's name, or HOST:PORT; addresses cannot be named")
-    return Endpoint(host=name.removesuffix("."), port=int(port or HTTPS))
+    return Endpoint(host=host, port=int(port or HTTPS))
 
 
 @dataclass(frozen=True)

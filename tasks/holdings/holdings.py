@@ -126,8 +126,8 @@ def publish(store: Store, holdings: Holdings | None, answers: int) -> None:
     """
     data = _packed(holdings) if holdings is not None else b""
     if holdings is not None and (len(data) > _PART * _MOST_PARTS):
-        bare = (held.model_copy(update={"layers": {}}) for held in holdings.products)
-        data = _packed(Holdings(products=tuple(bare)))
+        bare = (held.model_copy(update={"layers": {}, "notes": {}}) for held in holdings.products)
+        data = _packed(Holdings(products=tuple(bare), absent=holdings.absent))
     if len(data) > _PART * _MOST_PARTS:
         data = b""
     entity: Entity = {"schema": written(), "answers": answers, "size": len(data)}

@@ -46,6 +46,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PASSED = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *(name.lower() for name in _PROXIES)}
 )
+_SITE = "site"
 _SKIPPED = frozenset({"bin", ".lock"})  # scripts name this machine's Python
 
 
@@ -79,7 +80,7 @@ def resolve(
     _check(needs, settings)
     folder.mkdir()
     lock = _lock(needs, folder, settings, cache)
-    target = folder / "site"
+    target = folder / _SITE
     _install(lock, target, folder, settings, cache)
     made = folder / "environment.tar"
     with made.open("xb") as out:
@@ -193,12 +194,13 @@ def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:
 def _check_size(folder: Path) -> None:
     size, files = 0, 0
     for place, _, names in os.walk(folder):
+        unpacked = Path(place).is_relative_to(folder / _SITE)
         for name in names:
             try:
                 size += (Path(place) / name).lstat().st_size
             except FileNotFoundError:
                 continue
-            files += "/site" in place
+            files += unpacked
     if (
         size > 3 * MOST_ENVIRONMENT_BYTES or files > MOST_ENVIRONMENT_FILES
     ):  # wheels and their cache

@@ -36,7 +36,6 @@ MOST_BYTES = 32 * 2**20
 """Of a file, and of what is in an archive of files."""
 
 _MOST_FEATURES = 50_000
-_MOST_LAYERS = 1_000  # of a GeoPackage, its tables and indices
 _MOST_VERTICES = 2_000_000
 _SQLITE_STEPS = 500  # of a million instructions each
 _PIECES = 64  # of the longer side of a projected region: edges are straight in its own projection
@@ -234,14 +233,15 @@ def _of_geopackage(data: bytes) -> _Read:
         store.execute("PRAGMA cell_size_check = ON")
         store.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
         store.set_authorizer(_reads_tables_alone)
-        layers = store.execute(
+        layer = store.execute(
             "SELECT g.table_name, g.column_name, s.organization, s.organization_coordsys_id, "
             "s.definition FROM gpkg_geometry_columns g LEFT JOIN gpkg_spatial_ref_sys s "
-            "ON s.srs_id = g.srs_id ORDER BY g.table_name"
-        ).fetchmany(_MOST_LAYERS)
-        if not layers:
+            "ON s.srs_id = g.srs_id ORDER BY g.table_name LIMIT 1"
+        ).fetchone()
+        if layer is None:
             raise RegionFileError("the GeoPackage holds no layer of features")
-        table, column, organization, number, definition = layers[0]
+        table, column, organization, number, definition = layer
+        layers = sum(1 for _ in store.execute("SELECT 1 FROM gpkg_geometry_columns"))
         _check_table(store, str(table))
         quoted = ['"' + str(one).replace('"', '""') + '"' for one in (column, table)]
         rows = store.execute("SELECT {}, * FROM {}".format(*quoted))
@@ -258,7 +258,7 @@ def _of_geopackage(data: bytes) -> _Read:
         crs = CRS.from_epsg(int(number))
     elif definition and str(definition) != "undefined":
         crs = CRS.from_wkt(str(definition))
-    notes = (f"Of {len(layers)} layers {table} was taken.",) if len(layers) > 1 else ()
+    notes = (f"Of {layers:,} layers {table} was taken.",) if layers > 1 else ()
     return _Read(features=features, crs=crs, notes=notes)
 
 
@@ -272,10 +272,11 @@ def _reads_tables_alone(
 
 def _check_table(store: sqlite3.Connection, table: str) -> None:
     """Refuse a layer that is no plain table: a view or a virtual table may compute anything."""
-    found = store.execute("SELECT type, name, sql FROM sqlite_schema").fetchmany(_MOST_LAYERS)
-    kinds = {str(name).lower(): (kind, str(sql).split()) for kind, name, sql in found}
-    kind, sql = kinds.get(table.lower(), ("", []))
-    if kind != "table" or [word.upper() for word in sql[:2]] != ["CREATE", "TABLE"]:
+    found = store.execute(
+        "SELECT type, sql FROM sqlite_schema WHERE name = ? COLLATE NOCASE", (table,)
+    ).fetchone()
+    kind, sql = found or ("", "")
+    if kind != "table" or [word.upper() for word in str(sql).split()[:2]] != ["CREATE", "TABLE"]:
         raise RegionFileError(
             f"the GeoPackage's layer {table[:60]!r} is no table of features but computed; export "
             "it into a table"

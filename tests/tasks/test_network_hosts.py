@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.network_hosts import Endpoint, read_allowed, read_endpoint
+from tasks.network_hosts import MOST_HOSTS, Endpoint, read_allowed, read_endpoint
 from tasks.packages.packages import Package
 from tasks.settings import Settings
 
@@ -28,6 +28,26 @@ def test_what_is_no_name_is_refused(text: str) -> None:
         read_endpoint(text)
     with pytest.raises(ValidationError, match="network"):
         Package(name="own", command=("x",), outputs=("a.txt",), network=(text,))
+
+
+def test_a_name_and_a_port_are_as_long_and_high_as_protocols_have_them() -> None:
+    """`_MOST_NAME` (RFC 1035, without the dot at the end) and `_MOST_PORT`."""
+    longest = ".".join(["a" * 63] * 3 + ["b" * 61])
+    assert len(longest) == 253
+    named = (f"{longest}:65535",)
+    assert Package(name="own", command=("x",), outputs=("a",), network=named).network == named
+    assert read_endpoint(f"{longest}.:65535") == Endpoint(longest, 65535)
+    for wrong in (f"{longest}c", f"{longest}c.", f"{longest}:65536"):
+        with pytest.raises(ValueError, match="is not a host's name"):
+            read_endpoint(wrong)
+
+
+def test_a_package_names_32_hosts_at_most() -> None:
+    hosts = tuple(f"h{number}.org" for number in range(33))
+    assert MOST_HOSTS == 32
+    assert Package(name="own", command=("x",), outputs=("a",), network=hosts[:32]).network
+    with pytest.raises(ValidationError, match="at most 32 items"):
+        Package(name="own", command=("x",), outputs=("a",), network=hosts)
 
 
 @pytest.mark.parametrize(

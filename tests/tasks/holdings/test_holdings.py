@@ -71,6 +71,32 @@ def test_what_is_published_is_read() -> None:
     assert holdings.read(store) == (None, 8)
 
 
+def told_as(told: Holdings, *, less: int) -> Holdings | None:
+    """What is read of holdings that are published where a row has so many bytes too few."""
+    store = MemoryStore()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(holdings, "_MOST_PARTS", 1)
+        patched.setattr(holdings, "_PART", len(holdings._packed(told)) - less)
+        holdings.publish(store, told, 1)
+    return holdings.read(store)[0]
+
+
+def test_a_list_that_is_too_long_for_a_row_loses_its_layers_and_then_counts_as_unknown() -> None:
+    """The row is an entity of 1 MiB, whose properties have 64 KiB at most."""
+    assert holdings._PART <= 65_536
+    assert holdings._PART * holdings._MOST_PARTS < 2**20 - 65_536
+    seen = held(layers={"Lai_1km": (3,)}, notes={"Lai_1km": ("odd",)})
+    told = Holdings(products=(seen,), absent=("/archive/b",))
+    bare = Holdings(products=(held(),), absent=("/archive/b",))
+    whole, cut = told_as(told, less=0), told_as(told, less=1)
+    assert whole is not None
+    assert whole.products == told.products
+    assert cut is not None
+    assert (cut.products, cut.absent) == (bare.products, bare.absent)
+    assert told_as(bare, less=0) is not None
+    assert told_as(bare, less=1) is None
+
+
 def check(*products: Held, **changes: Any) -> None:
     check_held(resolve(parse_request({**PLAIN, **changes})), Holdings(products=products))
 

@@ -139,3 +139,32 @@ def test_what_a_host_answers_is_held_to_the_same(
     Hosts(monkeypatch, *answers, address=PUBLIC)
     with pytest.raises(AddressRefusedError, match=words):
         fetch("https://data.example.org/x", read_allowed("data.example.org"), tmp_path / "x", 100)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_so_many_redirects_are_followed_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    moved = [Answer(302, location="/y")] * (https_fetch._MOST_REDIRECTS + more)
+    hosts = Hosts(monkeypatch, *moved, Answer(200, b"x"), address=PUBLIC)
+    reach = read_allowed("data.example.org")
+    if more:
+        with pytest.raises(AddressRefusedError, match=r"redirects too often\. Give the address"):
+            fetch("https://data.example.org/x", reach, tmp_path / "x", 100)
+    else:
+        fetch("https://data.example.org/x", reach, tmp_path / "x", 100)
+    assert len(hosts.connected) == 4
+
+
+@pytest.mark.parametrize("size", [100, 101])
+def test_a_file_has_at_most_so_many_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    Hosts(monkeypatch, Answer(200, b"x" * size), address=PUBLIC)
+    reach = read_allowed("data.example.org")
+    if size > 100:
+        with pytest.raises(AddressRefusedError, match="sends more than"):
+            fetch("https://data.example.org/x", reach, tmp_path / "x", 100)
+    else:
+        fetch("https://data.example.org/x", reach, tmp_path / "x", 100)
+    assert (tmp_path / "x").stat().st_size <= 100

@@ -11,6 +11,7 @@ from tasks.bag.runtime import memory_runtime
 from tasks.packages.package_uploads import Upload, repack
 from tasks.packages.packages import PackageError, Packages, blob_of, unpack, unpack_environment
 from tasks.packages.python_dependencies import (
+    MOST_DEPENDENCIES,
     DeclarationError,
     Needs,
     declared,
@@ -129,6 +130,21 @@ def test_only_names_of_the_registry_may_be_declared(tmp_path: Path, text: str, w
 def test_wrong_metadata_is_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         declared(COMMAND, files(tmp_path, run_py=text))
+
+
+@pytest.mark.parametrize("place", ["run.py", "requirements.txt"])
+def test_so_many_packages_may_be_named_and_no_more(tmp_path: Path, place: str) -> None:
+    def named(number: int) -> Needs | None:
+        names = [f"p{one}" for one in range(number)]
+        listed = f"# /// script\n# dependencies = {names}\n# ///\n"
+        text = listed if place == "run.py" else "\n".join(names)
+        return declared(COMMAND, files(tmp_path, **{place.replace(".", "_"): text}))
+
+    most = named(MOST_DEPENDENCIES)
+    assert most is not None
+    assert len(most.requirements) == 200
+    with pytest.raises(DeclarationError, match=f"{place} names 201 packages; 200 may be named"):
+        named(201)
 
 
 def test_dependencies_are_declared_in_one_place(tmp_path: Path) -> None:

@@ -229,6 +229,33 @@ def test_a_file_has_a_bounded_number_of_features(monkeypatch: pytest.MonkeyPatch
         read_region(json.dumps(many).encode())
 
 
+def test_a_layer_is_found_among_any_number_of_tables() -> None:
+    made = geopackage(FIELD, 4326, layers=1001)
+    assert read_region(made).notes == ('Of 1,001 layers the "field" 0 was taken.',)
+
+
+@pytest.mark.parametrize("notation", ["geojson", "wkt", "geopackage"])
+def test_a_file_has_a_bounded_number_of_vertices(
+    monkeypatch: pytest.MonkeyPatch, notation: str
+) -> None:
+    assert region_files._MOST_VERTICES == 2_000_000
+    monkeypatch.setattr(region_files, "_MOST_VERTICES", 10)
+    assert read_region(CASES[notation]).geojson is not None
+    monkeypatch.setattr(region_files, "_MOST_VERTICES", 9)
+    monkeypatch.setattr(region_files, "_geojson_features", None)  # counted before one is made
+    with pytest.raises(RegionFileError, match="has more than 9 vertices; simplify its polygons"):
+        read_region(CASES[notation])
+
+
+def test_more_points_than_a_request_has_sites_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_files, "MOST_SITES", 2)
+    points = shapely.MultiPoint([(5, 50), (6, 51)])
+    assert len(read_region(shapely.to_geojson(points).encode()).sites.splitlines()) == 3
+    more = shapely.MultiPoint([(5, 50), (6, 51), (7, 52)])
+    with pytest.raises(RegionFileError, match="has 3 points, and a request 2 sites at most"):
+        read_region(shapely.to_geojson(more).encode())
+
+
 REQUEST = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
     "time": {"start": "2012-01-01", "end": "2012-01-31"},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import RequestRefusedError
+from tasks.request import document
 from tasks.request.document import dump_request, load_request, parse_request
 
 PLAIN: dict[str, Any] = {
@@ -150,6 +151,25 @@ def test_a_star_stands_for_every_band_of_a_layer() -> None:
 def test_a_star_needs_bands_that_the_catalogue_knows(layer: str, product: str) -> None:
     with pytest.raises(RequestRefusedError, match=r"knows no bands of .*one by one"):
         layers_of(layer, name=product)
+
+
+def test_so_many_layers_of_a_product_are_taken_and_no_more() -> None:
+    most = document._MOST_LAYERS
+    names = [f"layer{number}" for number in range(most + 1)]
+    assert len(layers_of(*names[:most])) == 64
+    with pytest.raises(RequestRefusedError, match="has 65 entries; 64 are the most"):
+        layers_of(*names)
+    bands = ["Corrected_Optical_Depth_Land[*]", *names[: most - 3]]  # it has three
+    assert len(layers_of(*bands)) == 64
+    with pytest.raises(RequestRefusedError, match="are 65 layers, and 64 are allowed"):
+        layers_of(*bands, "more")
+
+
+def test_so_many_labels_are_taken_and_no_more() -> None:
+    labels = [f"label {number}" for number in range(document.MOST_LABELS + 1)]
+    assert len(parse_request({**PLAIN, "labels": labels[:10]}).labels) == 10
+    with pytest.raises(RequestRefusedError, match="labels: has 11 entries; 10 are the most"):
+        parse_request({**PLAIN, "labels": labels})
 
 
 def test_every_band_counts_as_a_layer() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tasks.errors import RequestRefusedError
+from tasks.request import sites
 from tasks.request.document import dump_request, load_request, parse_request
 from tasks.request.regions import region_tiles
-from tasks.request.sites import load_sites, parse_sites, sites_text
+from tasks.request.sites import MOST_SITES, load_sites, parse_sites, sites_text
 
 TABLE = "id,latitude,longitude,cover\nMoor,56.6,-6.7,shrubs\nDunes,51.8,4.7,\n"
 SQUARE = {"type": "Polygon", "coordinates": [[[4, 51], [5, 51], [5, 52], [4, 52], [4, 51]]]}
-LAKE = {
+LAKE: dict[str, Any] = {
     "type": "FeatureCollection",
     "features": [{"type": "Feature", "id": "Lake", "properties": {"deep": 3}, "geometry": SQUARE}],
 }
@@ -105,3 +106,21 @@ def test_a_file_is_read_from_the_folder_of_the_request(tmp_path: Path) -> None:
     (tmp_path / "towers.csv").unlink()
     with pytest.raises(RequestRefusedError, match=r"towers\.csv cannot be read"):
         load_request(document)
+
+
+def test_so_many_sites_are_taken_and_no_more() -> None:
+    lines = [f"s{number},1,2" for number in range(MOST_SITES)]
+    assert len(parse_sites("\n".join(["id,lat,lon", *lines]))) == 5_000
+    with pytest.raises(ValueError, match=r"are 5,001 sites, and 5,000 are allowed; ask in several"):
+        parse_sites("\n".join(["id,lat,lon", *lines, "more,1,2"]))
+
+
+def test_the_vertices_of_all_polygons_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sites.MOST_VERTICES == 50_000
+    monkeypatch.setattr(sites, "MOST_VERTICES", 10)
+    features = [{**LAKE["features"][0], "id": name} for name in ("Lake", "Pond")]
+    two = {"type": "FeatureCollection", "features": features}
+    assert len(parse_sites(two)) == 2
+    monkeypatch.setattr(sites, "MOST_VERTICES", 9)
+    with pytest.raises(ValueError, match="have 10 vertices, and 9 are allowed; simplify them"):
+        parse_sites(two)

@@ -9,12 +9,12 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modis.tile import Tile
+from modis.tile import TILE_SIZE, Tile
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import modis_tile_grid
 from tasks.request.document import Region, parse_request
 from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
-from tasks.request.target import Target, target
+from tasks.request.target import _MOST_SOURCE, Target, target
 
 
 def target_of(region: dict[str, Any], grid: dict[str, Any]) -> Target:
@@ -70,6 +70,15 @@ def test_tiles_on_their_own_grid() -> None:
 def test_tiles_on_a_users_grid_are_covered_whole() -> None:
     grid = target_of({"tiles": ["h17v03"]}, {"crs": "EPSG:4326", "resolution": 0.5}).grid
     assert grid.bounds == pytest.approx((-20.0, 50.0, 0.0, 60.0))
+
+
+def test_a_doubled_cell_has_so_many_source_pixels_at_most() -> None:
+    """Source pixels of 1 km along a cell of 2048 pixels and a tile at each of its ends."""
+    most = ((_MOST_SOURCE * 1000.0 - 2 * TILE_SIZE) / 2048) // 1
+    box = {"bbox": [-150.0, -60.0, 150.0, 60.0]}
+    for metres, side in ((most, 2048), (most + 1, 1024)):
+        goal = target_of(box, {"crs": "EPSG:6933", "resolution": metres})
+        assert goal.lattice.cell_size == side
 
 
 @settings(max_examples=25)
