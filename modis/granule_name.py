@@ -24,9 +24,9 @@ _GAP_FILLED = re.compile(
     r"^(?P<product>MCD43GF_\w+?)_(?P<day>\d{3})_(?P<year>\d{4})_V(?P<collection>\d{3})\."
 )
 
-_OTHER = re.compile(r"(?:M[OY]D|V[NJ].)(?:(?:29|30)[PE]|46A)")
+_OTHER = re.compile(r"(?:M[OY]D|V[NJ].)(?:(?:29|30)[PE]|46A)|V[NJ].19A")
 """Sea ice on the polar EASE-Grids (NSIDC), night lights on the geographic grid (Black Marble User
-Guide): their h and v are of other tile grids."""
+Guide), MAIAC of VIIRS on sinusoidal grids of other meridians: their h and v are of other grids."""
 
 
 @dataclass(frozen=True, kw_only=True)

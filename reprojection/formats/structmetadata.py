@@ -69,9 +69,8 @@ class GridInfo:
         """The grid's CRS as a PROJ string; raises GridError for an unknown projection."""
         if self.own_crs:
             return self.own_crs
-        if self.projection in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
-            radius = self.params[0] if self.params and self.params[0] > 0 else SPHERE_RADIUS
-            return f"+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R={radius:.3f} +units=m +no_defs"
+        if self.is_sinusoidal:
+            return self._sinusoidal_crs
         if self.is_geographic:
             return "EPSG:4326"
         if self.projection in ("GCTP_LAMAZ", "HE5_GCTP_LAMAZ") and len(self.params) >= 6:
@@ -79,6 +78,44 @@ class GridInfo:
         raise GridError(
             f"grid {self.name!r} has projection {self.projection!r}, which Swathmill cannot place; "
             "sinusoidal (GCTP_SNSOID), geographic (GCTP_GEO) and polar (GCTP_LAMAZ) grids are read"
+        )
+
+    @property
+    def is_sinusoidal(self) -> bool:
+        """True for a sinusoidal grid, also of one that is rotated to another central meridian."""
+        return self.projection in ("GCTP_SNSOID", "HE5_GCTP_SNSOID")
+
+    @property
+    def is_rotated(self) -> bool:
+        """True if a sinusoidal grid has another origin than that of the MODIS tiles.
+
+        MAIAC of VIIRS has a central meridian for each part of the Earth.
+        """
+        return self.is_sinusoidal and any(self._origin)
+
+    @property
+    def _origin(self) -> tuple[float, float, float]:
+        """The central meridian in degrees, and what is added to x and y in metres.
+
+        GCTP has them at 4, 6 and 7 (HDF-EOS Library Users Guide, volume 1, table of projection
+        parameters).
+        """
+        lon, _, x, y = (*self.params, *[0.0] * 8)[4:8]
+        return _packed_degrees(lon), x, y
+
+    @property
+    def _sinusoidal_crs(self) -> str:
+        """The sinusoidal projection of the sphere; WGS84 latitudes are the sphere's.
+
+        PROJ has no operation between a sphere and WGS84: @null says that there is nothing to do.
+        That of the MODIS tiles is computed by formula (`reprojection/grid/crs.py`).
+        """
+        radius = self.params[0] if self.params and self.params[0] > 0 else SPHERE_RADIUS
+        lon, x, y = self._origin
+        as_wgs84 = " +nadgrids=@null" if self.is_rotated else ""
+        return (
+            f"+proj=sinu +lon_0={lon:.12g} +x_0={x:.12g} +y_0={y:.12g} +R={radius:.3f}{as_wgs84} "
+            "+units=m +no_defs"
         )
 
     @property
@@ -102,8 +139,11 @@ class GridInfo:
 
     @property
     def tile(self) -> Tile | None:
-        """The (h, v) of the sinusoidal tile that this grid is; None if it is not a whole tile."""
-        if self.projection not in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
+        """The (h, v) of the sinusoidal tile that this grid is; None if it is not a whole tile.
+
+        Tiles of a rotated grid have numbers, too, and lie elsewhere.
+        """
+        if not self.is_sinusoidal or self.is_rotated:
             return None
         return Tile.of_edges(self.left, self.top, self.right, self.bottom)
 

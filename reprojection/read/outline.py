@@ -155,7 +155,8 @@ def grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
 
     On the sphere a ring bounds its smaller side, so one around the Earth would bound nothing.
     """
-    if grid.projection.endswith("LAMAZ") or grid.own_crs not in ("", "EPSG:4326"):
+    by_pieces = grid.projection.endswith("LAMAZ") or grid.is_rotated
+    if by_pieces or grid.own_crs not in ("", "EPSG:4326"):
         return _rings_of_pieces(grid)
     if grid.crs != "EPSG:4326":
         return (_projected_ring(grid),)

@@ -38,10 +38,6 @@ _DFTAG_NDG = 720  # HDF4 reference manual: numeric data group, by which a Vgroup
 _DFTAG_VG = 1965
 
 _GRID_DIMS = ("XDim", "YDim")  # the grid's own dimensions; others are bands
-_SINUSOIDAL = (
-    "\t\tProjection=GCTP_SNSOID",
-    f"\t\tProjParams=({SPHERE_RADIUS:.6f},0,0,0,0,0,0,0,0,0,0,0,0)",
-)
 _STRUCT_BYTES = 32000  # the HDF-EOS library always writes this many
 
 
@@ -61,7 +57,8 @@ class GridToWrite:
     """A grid; corners are outer corners, in metres of the sinusoidal projection.
 
     With `corners` in degrees, plain or packed as DDDMMMSSS, it is a geographic grid; with `pole`
-    90 or -90 a polar one, Lambert's azimuthal equal-area projection (EASE-Grid).
+    90 or -90 a polar one, Lambert's azimuthal equal-area projection (EASE-Grid). `meridian` is the
+    sinusoidal projection's central one, in whole degrees.
     """
 
     name: str
@@ -70,6 +67,7 @@ class GridToWrite:
     fields: Sequence[FieldToWrite]
     corners: Literal["metres", "degrees", "packed degrees"] = "metres"
     pole: Literal[90, -90] | None = None
+    meridian: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +253,8 @@ def _projection(grid: GridToWrite) -> tuple[str, ...]:
         latitude = math.copysign(90e6, grid.pole)
         params = f"({EASE_RADIUS:.0f},0,0,0,0,{latitude:.0f},0,0,0,0,0,0,0)"
         return ("\t\tProjection=GCTP_LAMAZ", f"\t\tProjParams={params}")
-    return _SINUSOIDAL
+    params = f"({SPHERE_RADIUS:.6f},0,0,0,{grid.meridian * 10**6},0,0,0,0,0,0,0,0)"
+    return ("\t\tProjection=GCTP_SNSOID", f"\t\tProjParams={params}")
 
 
 def _sizes(fields: Iterable[FieldToWrite]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import cast
 
 import numpy as np
@@ -44,12 +44,36 @@ def tiles_onto_grid(
 ) -> Merged:
     """Reproject the tiles as one raster, so that seams between tiles do not show.
 
+    Tiles of several maps (both poles, central meridians of MAIAC) give a raster for each map; each
+    pixel is of the first that has a value there, else of the first that has a code.
+
     `merge` chooses among the orbits of layers that hold several. With `clamp`, stored values
     that a kernel makes beyond this range become its nearest end.
 
     Codes and the content of extra bands are those of the nearest source pixel; they are computed
     only if `codes` and `extra` ask for them.
     """
+    apart = _by_map(places)
+    if len(apart) > 1:
+        layers = [
+            tiles_onto_grid(
+                [places[number] for number in numbers],
+                grid,
+                rule,
+                encoding=encoding,
+                resampling=resampling,
+                merge=merge,
+                mask=mask,
+                search=search,
+                codes=codes,
+                extra=extra,
+                clamp=clamp,
+                threads=threads,
+            )
+            for numbers in apart
+        ]
+        layers = [_renumbered(*one) for one in zip(layers, apart, strict=True)]
+        return reduce(partial(_laid_over, encoding=encoding), layers)
     tiles: list[MaskedLayer] = []
     if codes or extra:
         tiles = [_masked(place, rule, merge, mask=mask) for place in places]
@@ -72,7 +96,7 @@ def tiles_onto_grid(
     counts: npt.NDArray[np.uint16] = np.broadcast_to(np.uint16(0), grid.shape)
     if not (codes or extra):
         return Merged(values=values, codes=values, counts=counts, sources=sources, reasons=reasons)
-    some = ~np.isnan(values) if np.isnan(encoding.nodata) else values != encoding.nodata
+    some = ~_empty(values, encoding)
     if codes:
         kept = _sources(places, [_filled(tile, encoding, Reason.CODE) for tile in tiles])
         near = warp.warp(kept, grid, "nearest", fill=encoding.nodata, threads=threads)[0]
@@ -96,20 +120,60 @@ def tiles_onto_grid(
     )
 
 
+def _by_map(places: Sequence[GranuleHeader]) -> list[list[int]]:
+    """Put places of one map together; each is named by its number, from 0."""
+    found: dict[str, list[int]] = {}
+    for number, place in enumerate(places):
+        found.setdefault(place.grid.crs if place.grid is not None else "", []).append(number)
+    return list(found.values())
+
+
+def _renumbered(layer: Merged, numbers: Sequence[int]) -> Merged:
+    """Give a raster of some granules the numbers that these have among all."""
+    among_all = np.array([0, *(number + 1 for number in numbers)], np.uint16)
+    return replace(layer, sources=among_all[layer.sources])
+
+
+def _laid_over(top: Merged, under: Merged, encoding: Encoding) -> Merged:
+    """Lay a raster over another one, which shows where the first has no value."""
+    bare = _empty(top.values, encoding)
+    values = np.where(bare, under.values, top.values)
+    some = ~_empty(values, encoding)
+    codes = values
+    if top.codes is not top.values:
+        codes = np.where(_empty(top.codes, encoding), under.codes, top.codes)
+        codes[some] = encoding.nodata
+    seen = [one.reasons != Reason.NO_GRANULE for one in (top, under)]
+    why = np.where(seen[0] & seen[1], np.maximum(top.reasons, under.reasons), top.reasons)
+    why = np.where(seen[0], why, under.reasons)
+    return Merged(
+        values=values,
+        codes=codes,
+        counts=np.maximum(top.counts, under.counts),
+        sources=np.where(bare, under.sources, top.sources),
+        reasons=np.where(some, np.uint8(Reason.VALID), why),
+    )
+
+
+def _empty(values: Pixels, encoding: Encoding) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.isnan(values) if np.isnan(encoding.nodata) else values == encoding.nodata)
+
+
 def _hold(values: Pixels, within: tuple[float, float], encoding: Encoding) -> None:
     """Hold pixels with a value within a range, in place."""
-    empty = np.isnan(values) if np.isnan(encoding.nodata) else values == encoding.nodata
-    np.clip(values, *within, out=values, where=~empty)
+    np.clip(values, *within, out=values, where=~_empty(values, encoding))
 
 
 def newest_of_each_place(places: Sequence[GranuleHeader]) -> list[GranuleHeader]:
     """Select the newest of granules that cover the same ground; keep the order of the others."""
-    chosen: dict[tuple[float, ...], GranuleHeader] = {}
+    chosen: dict[tuple[str, tuple[float, ...]], GranuleHeader] = {}
     for place in sorted(places, key=lambda one: (one.start, one.produced, one.name)):
         if place.grid is None:
             raise AssertionError(f"{place.name} lies on no grid")
-        # The corners of one tile differ by fractions of a millimetre between files.
-        key = tuple(round(number, 1) for number in (*place.grid.transform, *place.grid.shape))
+        # The corners of one tile differ by fractions of a millimetre between files. Tiles of two
+        # maps, such as those of the poles, may have the same ones.
+        corners = tuple(round(number, 1) for number in (*place.grid.transform, *place.grid.shape))
+        key = place.grid.crs, corners
         chosen[key] = place
     return sorted(chosen.values(), key=lambda one: (one.start, one.name))
 

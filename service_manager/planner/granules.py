@@ -158,8 +158,11 @@ def _span_of(choice: ProductChoice, archive: Archive) -> str:
     )
 
 
-def geometry(record: GranuleRecord) -> Literal["swath", "tile"]:
+def geometry(record: GranuleRecord) -> Literal["swath", "tile", "outlined"]:
     """Of a product the catalogue does not know: its granules' names bear tiles or they do not."""
+    parts = parse_granule_name(record.name)
+    if parts is not None and parts.other_tile:
+        return "outlined"
     return "tile" if tile_of(record) is not None else "swath"
 
 
