@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Self
 
+import numpy as np
+
 from portal.results.result_files import ResultFile
 from reprojection.read.completeness import WHOLE
 from tasks.bag.categories import Category
@@ -133,6 +135,13 @@ def selected(
         if (of_layer or not layers) and not early and not late:
             found[path] = file
     return found
+
+
+def minute_of(when: str) -> int:
+    """Return the first minute of a date or a window, counted from 1970."""
+    day, _, clock = windows.begin(when).partition("T")
+    moment = np.datetime64(f"{day}T{clock[:2]}:{clock[2:]}" if clock else day)
+    return int(moment.astype("datetime64[m]").astype(int))
 
 
 def _order(when: str) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 
@@ -14,8 +14,11 @@ from fastapi import APIRouter, Depends, Query, Response
 from portal.results.explanations import NotExplainedError
 from portal.results.layers import ResultLayer
 from portal.results.legends import Entry, Legend
+from portal.results.numbers import number_text
 from portal.results.result_files import ResultFile
+from portal.results.series import series_at
 from portal.results.state import Results
+from portal.results.statistics import known_of, statistics_of
 from portal.serving.access import read_for
 from portal.serving.attachments import csv_answer
 from portal.serving.identity import Reader
@@ -26,8 +29,6 @@ from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Description, Raster
-from reprojection.write.band_statistics import BandStatistics
-from tasks.request import windows
 from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs
 
@@ -51,8 +52,6 @@ _DATES_SAMPLED = 12  # of a layer, for a legend that holds for all dates
 _SHOWN = (2.0, 98.0)  # percentiles at the ends of the scale
 _MOST_VALUES = 64  # classes or bit patterns in a legend
 _MOST_DATES = 400  # of a series that is drawn; its file has all
-_BINS = 24
-_PARTS = ("least", "25th percentile", "median", "75th percentile", "greatest")
 
 Lon = Annotated[float, Query(ge=-360, le=360)]
 Lat = Annotated[float, Query(ge=-90, le=90)]
@@ -77,46 +76,6 @@ class BandValue:
     name: str
     text: str
     fields: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """Values of a layer's first band at a place, by date; None where there is none."""
-
-    dates: tuple[str, ...]
-    values: tuple[float | None, ...]
-
-    @property
-    def known(self) -> tuple[float, ...]:
-        """The values that are there."""
-        return tuple(value for value in self.values if value is not None)
-
-    def points(self, width: float, height: float) -> list[tuple[str, float, float, float]]:
-        """Return date, value and the place in a chart of this size, of each value that is there."""
-        low, high = min(self.known, default=0.0), max(self.known, default=1.0)
-        times = [_minute(date) for date in self.dates]
-        span, first = max(times[-1] - times[0], 1), times[0]
-        return [
-            (
-                date,
-                value,
-                width * (time - first) / span,
-                height * (1 - (value - low) / (high - low)) if high > low else height / 2,
-            )
-            for date, time, value in zip(self.dates, times, self.values, strict=True)
-            if value is not None
-        ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """The values of a raster's first band; `bins` are shares of the highest, `edges` their ends."""
-
-    valid: float
-    facts: tuple[tuple[str, str], ...]
-    bins: tuple[float, ...]
-    edges: tuple[float, float]
-    classes: tuple[tuple[str, float], ...]
 
 
 @router.get("/requests/{request_id}/map")
@@ -211,7 +170,7 @@ def statistics_part(
     day = found.nearest(date)
     reader = portal.state(Results).index.reader(portal.runtime, row)
     result = _current(portal, row, found.rasters[day])
-    raster, said = portal.state(Results).pictures.small(reader, result, band)
+    raster, said = portal.state(Results).pictures.counted(reader, result, band)
     whole = portal.state(Results).pictures.statistics(reader, result, band)
     legend = _legend(portal, row, found, band)
     reduced = raster.data.shape[1:] != (said.grid.height, said.grid.width)
@@ -222,7 +181,7 @@ def statistics_part(
         said=said,
         reduced=reduced and whole is None,
         drawn_reduced=reduced and whole is not None and not whole.counts,
-        stats=_statistics(raster, legend) if whole is None else _of_all(whole, raster, legend),
+        stats=statistics_of(raster, whole, legend),
     )
 
 
@@ -240,6 +199,8 @@ def point_part(asked: Asked, portal: CurrentPortal, date: str, lon: Lon, lat: La
             )
             if read is not None:
                 values.append((each, read[1], _bands(*read)))
+    units = next((said.units for each, said, _ in values if each.id == found.id), "")
+    series = series_at(portal, row, found, lon, lat, _MOST_DATES) if values else None
     return portal.pages.part(
         "point.html",
         row=row,
@@ -249,8 +210,8 @@ def point_part(asked: Asked, portal: CurrentPortal, date: str, lon: Lon, lat: La
         lat=lat,
         values=values,
         is_bits=any(each.id == found.id and said.kind == "bitfield" for each, said, _ in values),
-        units=next((said.units for each, said, _ in values if each.id == found.id), ""),
-        series=_series(portal, row, found, lon, lat, _MOST_DATES) if values else None,
+        series=series,
+        chart=series.chart(units, day) if series is not None else None,
         file=found.rasters[day].path.rpartition("/")[2],
         granules=next(
             (said.provenance.granules for each, said, _ in values if each.id == found.id), ()
@@ -280,11 +241,8 @@ def explained_part(asked: Asked, portal: CurrentPortal, date: str, lon: Lon, lat
 def series_file(asked: Asked, portal: CurrentPortal, lon: Lon, lat: Lat) -> Response:
     """Return a layer's values at a place as CSV: date and value, empty where there is none."""
     found = asked.found
-    series = _series(portal, asked.row, found, lon, lat, len(found.dates))
-    rows = (
-        (str(day), lon, lat, "" if value is None else f"{value:.7g}")
-        for day, value in zip(series.dates, series.values, strict=True)
-    )
+    series = series_at(portal, asked.row, found, lon, lat, len(found.dates))
+    rows = ((day, lon, lat, text) for day, text in zip(series.dates, series.texts, strict=True))
     name = f"{found.name}.{lon:.4f}_{lat:.4f}"
     return csv_answer(name, ["date", "lon", "lat", found.name], rows)
 
@@ -324,13 +282,6 @@ def _first(layers: Mapping[str, ResultLayer]) -> ResultLayer:
     return next(iter(layers.values()))
 
 
-def _minute(date: str) -> int:
-    """Return the first minute of a result's date, counted from 1970."""
-    day, _, clock = windows.begin(date).partition("T")
-    moment = np.datetime64(f"{day}T{clock[:2]}:{clock[2:]}" if clock else day)
-    return int(moment.astype("datetime64[m]").astype(int))
-
-
 def _layer(layers: Mapping[str, ResultLayer], name: str) -> ResultLayer:
     if name not in layers:
         raise NotFoundError(
@@ -360,12 +311,12 @@ def _new_legend(portal: Portal, row: RequestRow, files: list[ResultFile], band: 
     ]
     said, nodata = read[0][1], read[0][0].nodata
     if said.kind == "continuous":
-        every = np.concatenate([_known(raster) for raster, _ in read])
+        every = np.concatenate([known_of(raster) for raster, _ in read])
         low, high = _ends(every)
         return Legend(said=said, nodata=nodata, low=low, high=high, entries=())
     counts: Counter[int] = Counter()
     for raster, _ in read:
-        values, times = np.unique(_known(raster).astype(np.int64), return_counts=True)
+        values, times = np.unique(known_of(raster).astype(np.int64), return_counts=True)
         counts.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
     colours = {code: colour for _, one in read for code, colour in one.colours.items()}
     names = {code: name for _, one in read for code, name in one.codes.items()}
@@ -383,11 +334,6 @@ def _new_legend(portal: Portal, row: RequestRow, files: list[ResultFile], band: 
         for value in shown
     )
     return Legend(said=said, nodata=nodata, low=None, high=None, entries=entries)
-
-
-def _known(raster: Raster) -> npt.NDArray[np.float64]:
-    values = raster.values(0)
-    return values[np.isfinite(values)]
 
 
 def _ends(values: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:
@@ -422,7 +368,7 @@ def _bands(raster: Raster, said: Description) -> list[BandValue]:
         if not np.isfinite(value):
             found.append(BandValue(name=band.name, text="no value"))
         elif band.role == "data" and said.kind == "continuous":
-            text = f"{value:.5g} {unit_text(said.units)}".rstrip()
+            text = f"{number_text(value, raster.data.dtype)} {unit_text(said.units)}".rstrip()
             found.append(BandValue(name=band.name, text=text))
         else:
             stored = int(raster.data[number, 0, 0])
@@ -431,72 +377,3 @@ def _bands(raster: Raster, said: Description) -> list[BandValue]:
             fields = _fields(said, stored) if band.role == "data" else ()
             found.append(BandValue(name=band.name, text=text, fields=fields))
     return found
-
-
-def _series(
-    portal: Portal, row: RequestRow, layer: ResultLayer, lon: float, lat: float, most: int
-) -> Series:
-    reader = portal.state(Results).index.reader(portal.runtime, row)
-    dates = tuple(day for day in layer.dates if day)[:most] or layer.dates[:1]
-    values: list[float | None] = []
-    for day in dates:
-        read = portal.state(Results).pictures.pixel(
-            reader, _current(portal, row, layer.rasters[day]), lon, lat
-        )
-        value = float("nan") if read is None else float(read[0].values(0)[0, 0])
-        values.append(value if np.isfinite(value) else None)
-    return Series(dates=dates, values=tuple(values))
-
-
-def _of_all(whole: BandStatistics, raster: Raster, legend: Legend) -> Statistics:
-    """Take the numbers of all pixels; only the histogram is that of the picture."""
-    shape = _statistics(raster, legend)
-    if whole.counts:
-        # Every class, also those that the legend lacks: it is made of pictures of a few dates.
-        said = legend.said
-        known = {entry.value: entry.text for entry in legend.entries}
-        classes = tuple(
-            (
-                f"{value} {known.get(value) or said.codes.get(value) or ''}".strip(),
-                count / whole.valid,
-            )
-            for value, count in whole.counts
-        )
-        return replace(shape, valid=whole.share, classes=classes)
-    if whole.mean is None or not whole.quartiles:
-        return replace(shape, valid=whole.share)
-    value = legend.said.physical
-    ends = sorted(value(end) for end in (whole.least or 0.0, whole.greatest or 0.0))
-    quartiles = sorted(map(value, whole.quartiles))
-    deviation = abs(legend.said.scale) * (whole.deviation or 0.0)
-    facts = [("mean", value(whole.mean)), ("standard deviation", deviation)]
-    facts += zip(_PARTS, (ends[0], *quartiles, ends[1]), strict=True)
-    return replace(shape, valid=whole.share, facts=_in_text(facts))
-
-
-def _in_text(facts: Iterable[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, f"{value:.5g}") for name, value in facts)
-
-
-def _statistics(raster: Raster, legend: Legend) -> Statistics:
-    values = _known(raster)
-    valid = values.size / raster.data[0].size
-    if legend.low is None or legend.high is None or not values.size:
-        total = max(values.size, 1)
-        classes = tuple(
-            (f"{entry.value} {entry.text}".strip(), float((values == entry.value).sum()) / total)
-            for entry in legend.entries
-        )
-        return Statistics(valid=valid, facts=(), bins=(), edges=(0.0, 0.0), classes=classes)
-    edges = legend.low, legend.high
-    counts, _ = np.histogram(np.clip(values, *edges), _BINS, edges)
-    parts = np.percentile(values, (0, 25, 50, 75, 100))
-    facts = [("mean", values.mean()), ("standard deviation", values.std())]
-    facts += list(zip(_PARTS, parts, strict=True))
-    return Statistics(
-        valid=valid,
-        facts=_in_text(facts),
-        bins=tuple((counts / max(counts.max(), 1)).tolist()),
-        edges=edges,
-        classes=(),
-    )

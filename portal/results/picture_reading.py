@@ -36,18 +36,38 @@ def read_picture(
     the reader raises.
     """
     with _opened(reader, result) as (dataset, said):
-        share = min(1.0, side / max(dataset.height, dataset.width))
-        shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
-        if band >= dataset.count or band >= len(said.bands):
-            raise refused(result, f"it has no band {band + 1}")
-        chosen = said.bands[band]
-        smooth = said.kind == "continuous" and chosen.role == "data"
-        data = dataset.read(
-            [band + 1],
-            out_shape=(1, *shape),
-            resampling=Resampling.average if smooth else Resampling.nearest,
-        )
-        nodata = _nodata(dataset)
+        return _read_band(dataset, said, result, side, band)
+
+
+def read_counted(
+    reader: ResultReader, result: ResultFile, most: int, side: int, band: int
+) -> tuple[Raster, Description]:
+    """Read a band whole if it has at most `most` pixels, else as `read_picture` does."""
+    with _opened(reader, result) as (dataset, said):
+        whole = dataset.width * dataset.height <= most
+        longest = max(dataset.width, dataset.height) if whole else side
+        return _read_band(dataset, said, result, longest, band)
+
+
+def _read_band(
+    dataset: "rasterio.io.DatasetReader",
+    said: Description,
+    result: ResultFile,
+    side: int,
+    band: int,
+) -> tuple[Raster, Description]:
+    share = min(1.0, side / max(dataset.height, dataset.width))
+    shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
+    if band >= dataset.count or band >= len(said.bands):
+        raise refused(result, f"it has no band {band + 1}")
+    chosen = said.bands[band]
+    smooth = said.kind == "continuous" and chosen.role == "data"
+    data = dataset.read(
+        [band + 1],
+        out_shape=(1, *shape),
+        resampling=Resampling.average if smooth else Resampling.nearest,
+    )
+    nodata = _nodata(dataset)
     if chosen.role != "data":
         said = said.model_copy(update={"kind": "class", "units": ""})
     return said.model_copy(update={"bands": (chosen,)}).raster(data, nodata), said

@@ -21,6 +21,9 @@ SMALL, LARGE = 144, 1024
 SAMPLED = 512
 """Longest side in pixels of what legends and statistics are counted from."""
 
+WHOLE_PIXELS = 2**22
+"""Up to so many pixels a band is read whole for its histogram."""
+
 _KEPT_BYTES = 32 * 10**6
 _AT_ONCE = 2
 _SHOWN = (
@@ -76,6 +79,15 @@ class Pictures:
         """Read a band of a raster, at most `SAMPLED` pixels long; raise as `png` does."""
         with self._drawing:
             return _read(reader, result, SAMPLED, band)
+
+    def counted(
+        self, reader: ResultReader, result: ResultFile, band: int
+    ) -> tuple[Raster, Description]:
+        """Read a band whole up to `WHOLE_PIXELS`, else as `small` does; raise as `png` does."""
+        with self._drawing:
+            from portal.results.picture_reading import read_counted
+
+            return read_counted(reader, result, WHOLE_PIXELS, SAMPLED, band)
 
     def statistics(
         self, reader: ResultReader, result: ResultFile, band: int

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from rasterio.io import MemoryFile
 
-from portal.results.map_page import Series
+from portal.results import pictures
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
 from reprojection.write.write import write_cog
@@ -15,12 +16,6 @@ from tasks.bag.runtime import Runtime
 from tests.portal.deliveries import LAI, LAYER
 from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row
 from tests.portal.submissions import submitted
-
-
-def test_a_series_places_overpasses_by_their_minute() -> None:
-    dates = ("2012-01-09T0000", "2012-01-09T1200", "2012-01-10")
-    points = Series(dates=dates, values=(1.0, 2.0, 3.0)).points(100, 10)
-    assert [x for _, _, x, _ in points] == [0.0, 50.0, 100.0]
 
 
 def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, mapped: str) -> None:
@@ -65,9 +60,10 @@ def _statistics(portal: LivePortal, runtime: Runtime, data: bytes) -> str:
 
 
 def test_statistics_are_of_all_pixels_not_of_the_picture(
-    portal: LivePortal, runtime: Runtime, tmp_path: Path
+    portal: LivePortal, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = raster_bytes(tmp_path, width=1300, height=900)
+    monkeypatch.setattr(pictures, "WHOLE_PIXELS", 800 * 600 - 1)
+    data = raster_bytes(tmp_path, width=800, height=600)
     said = _statistics(portal, runtime, data)
     with MemoryFile(data) as file, file.open() as dataset:
         stored = dataset.read(1, masked=True).compressed()
