@@ -86,7 +86,7 @@ class Divisible(Protocol):
     """A source that may read parts of its granules."""
 
     def in_parts(self, record: GranuleRecord) -> InParts | None:
-        """Return the granule's file, of which parts can be read; None where that saves nothing."""
+        """Return the granule's file, of which parts can be read; None where they cannot."""
 
 
 @runtime_checkable
@@ -179,6 +179,13 @@ class Sources:
             if isinstance(source, Divisible) and source.name == record.source:
                 return source.in_parts(record)
         return None
+
+    def divides(self, record: GranuleRecord) -> bool:
+        """Tell whether parts of a granule may be had from the source that listed it."""
+        return any(
+            isinstance(source, Divisible) and source.name == record.source
+            for source in self.chain(record.product)
+        )
 
     def coverage(self) -> list[Coverage] | None:
         """List all that the sources hold that are there; None if one cannot list itself."""

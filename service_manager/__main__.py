@@ -110,7 +110,7 @@ def main() -> int:
 
     def planned(request: Request) -> PlanStream:
         shelf.refresh()
-        return PlanStream(request, archive, packages, settings)
+        return PlanStream(request, archive, packages, settings, runtime.tasks.is_done)
 
     def send(keys: Sequence[str], host: str = "") -> None:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from archives.errors import (
+    AnswerBrokenError,
     ArchiveError,
     ConnectionFailedError,
     IndexUnusableError,
@@ -62,8 +63,8 @@ class Files(Protocol):
     def chunks(self, file: str) -> Iterator[bytes]:
         """Yield a file's bytes; raise NotPublishedError at once if it does not exist."""
 
-    def in_parts(self, file: str, size: int) -> InParts | None:
-        """Return a file of `size` bytes of which parts can be read; None if it lies here."""
+    def in_parts(self, file: str, size: int) -> InParts:
+        """Return a file of `size` bytes, of which parts can be read."""
 
 
 class LocalFiles:
@@ -124,16 +125,27 @@ class LocalFiles:
 
     def chunks(self, file: str) -> Iterator[bytes]:
         """Implement `Files.chunks`."""
+        return read_chunks(self._source(file))
+
+    def in_parts(self, file: str, size: int) -> InParts:
+        """Implement `Files.in_parts`."""
+        return _FileInParts(self, file, size)
+
+    def part(self, file: str, begin: int, end: int) -> bytes:
+        """Return bytes of a file. Raises NotPublishedError if it is gone."""
+        try:
+            with self._source(file).open("rb") as opened:
+                opened.seek(begin)
+                return opened.read(end - begin)
+        except FileNotFoundError:
+            raise _missing(file, self.place) from None
+
+    def _source(self, file: str) -> Path:
         # Links are followed, as for the index, but a record's name may not lead out of the folder.
         source = Path(os.path.normpath(self._path / file))
         if not source.is_relative_to(self._path) or not source.is_file():
             raise _missing(file, self.place)
-        return read_chunks(source)
-
-    def in_parts(self, file: str, size: int) -> InParts | None:
-        """Implement `Files.in_parts`."""
-        del file, size
-        return None
+        return source
 
 
 def _stamp(path: Path, *, beside: bool) -> Stamp | None:
@@ -274,14 +286,30 @@ class RemoteFiles:
             raise ConnectionFailedError(f"{self.place} cannot be reached: {error}") from error
 
 
+class _Parted(Protocol):
+    """Files of which bytes can be read."""
+
+    @property
+    def place(self) -> str: ...
+
+    def stamp(self, file: str) -> Stamp | None: ...
+
+    def part(self, file: str, begin: int, end: int) -> bytes: ...
+
+
 class _FileInParts:
     """Implement `InParts` by a file system, which is asked again whether the file is the same."""
 
-    def __init__(self, files: RemoteFiles, file: str, size: int) -> None:
+    def __init__(self, files: _Parted, file: str, size: int) -> None:
         self._files = files
         self._file = file
         self._size = size
         self._stamp: Stamp | None = None
+
+    @property
+    def edition(self) -> str:
+        """The edition, by what the file system says of the file."""
+        return "" if self._stamp is None else repr(self._stamp)
 
     def size(self) -> int:
         """Return the bytes that the file is listed with."""
@@ -297,6 +325,8 @@ class _FileInParts:
         if self._files.stamp(self._file) != self._stamp or self._stamp[0] != self._size:
             name = self._file.rpartition("/")[2]
             raise UnlikeRecordError(f"{name} was replaced while it was read; begin again")
+        if [len(one) for one in found] != [min(end, self._size) - at for at, end in ranges]:
+            raise AnswerBrokenError(f"{self._file} gave less than the parts asked for; try later")
         return found
 
 

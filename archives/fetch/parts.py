@@ -48,6 +48,11 @@ class WholeOnlyError(DownloadFailedError):
 class InParts(Protocol):
     """A file elsewhere of which parts can be read."""
 
+    @property
+    def edition(self) -> str:
+        """The text by which the file that was read differs from another edition; "" for none."""
+        ...
+
     def size(self) -> int:
         """Return its bytes. Raises what `read` raises."""
         ...
@@ -74,6 +79,11 @@ class AddressInParts:
         self._led_to = url  # the address that answered last; its signature may serve again
         self._client = http_client(manners.timing, manners.context, **AS_STORED)
         weakref.finalize(self, self._client.close)
+
+    @property
+    def edition(self) -> str:
+        """The validator that the server sends, or its date."""
+        return self._validator or ""
 
     def size(self) -> int:
         """Return the file's bytes, asking for its first one if its record does not say."""

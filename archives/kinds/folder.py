@@ -337,7 +337,7 @@ class FolderArchive:
         return Fetched(path=to, size=size)
 
     def in_parts(self, record: GranuleRecord) -> InParts | None:
-        """Return the granule's file, of which parts can be read; None if it lies here."""
+        """Return the granule's file, of which parts can be read."""
         return self._files.in_parts(record.url, record.size)
 
     def path_of(self, record: GranuleRecord) -> Path | None:

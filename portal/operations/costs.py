@@ -13,7 +13,7 @@ from tasks.bag.categories import Category
 from tasks.bag.history import Failure
 from tasks.bag.model import Attempt, Phase
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec
+from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
 
@@ -149,7 +149,7 @@ def _granule(runtime: Runtime, key: str) -> str:
         spec = runtime.tasks.spec(key)
     except StoreError:
         return key[-12:]  # its specification is gone
-    return spec.granule if isinstance(spec, CollectSpec) else key[-12:]
+    return spec.granule if isinstance(spec, CollectSpec | PartsSpec) else key[-12:]
 
 
 class Verdict(StrEnum):

@@ -10,6 +10,9 @@ reader nor its process needs to know where a granule comes from.
 The list: (begin, end) of each part held, the granule's size and the number of parts, as 8-byte
 little-endian integers; the CRC-32 of these; 12 bytes that say what this is. Files are replaced
 whole, never changed, so a reader sees one state of them.
+
+In storage holes would cost as much as bytes. So there it is packed: the parts one after another,
+then the same list.
 """
 
 import io
@@ -20,7 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +38,10 @@ T = TypeVar("T")
 Range = tuple[int, int]
 """First byte, and the byte behind the last one."""
 
-_MAGIC = b"held in part"
+PACKED = ".parts"
+"""What the name of a packed file ends with, behind the granule's."""
+
+_MAGIC, _PACKED = b"held in part", b"packed parts"
 _TAIL = struct.Struct("<qqI12s")
 _BLOCK = 1 << 16  # bytes of structure that are asked for at once
 _COPIED = 1 << 22
@@ -61,23 +67,13 @@ class Held:
             UnreadableGranuleError: the list of its parts is damaged.
             OSError: it cannot be read.
         """
-        with path.open("rb") as file:
-            length = file.seek(0, os.SEEK_END)
-            if length < _TAIL.size:
-                return None
-            file.seek(length - _TAIL.size)
-            size, count, crc, magic = _TAIL.unpack(file.read(_TAIL.size))
-            if magic != _MAGIC:
-                return None
-            fits = 0 <= size == length - _TAIL.size - 16 * count and count <= _MOST_PARTS
-            file.seek(size if fits else 0)
-            data = file.read(16 * count) if fits else b""
-        if not fits or zlib.crc32(data + struct.pack("<qq", size, count)) != crc:
-            raise UnreadableGranuleError(
-                f"{path.name} is held in part, and the list of its parts is damaged: delete the "
-                "file, and fetch the granule again"
-            )
-        return cls(path, size, np.frombuffer(data, "<i8").reshape(-1, 2).astype(np.int64))
+        found = _listed(path, _MAGIC)
+        if found is None:
+            return None
+        size, before, parts = found
+        if before != size:
+            raise _damaged(path)
+        return cls(path, size, parts)
 
     def missing(self, ranges: Iterable[Range]) -> tuple[Range, ...]:
         """Return which bytes of ranges are not held, in order, joined where they touch."""
@@ -238,19 +234,98 @@ def keep(path: Path, size: int, pieces: Mapping[int, bytes]) -> None:
         raise
 
 
+def pack(path: Path, to: Path) -> None:
+    """Write what a file holds of a granule without its holes.
+
+    Raises:
+        ValueError: it holds all of the granule.
+        UnreadableGranuleError: the list of its parts is damaged.
+        OSError: it cannot be read or written.
+    """
+    held = Held.of(path)
+    if held is None:
+        raise ValueError(f"{path.name} is whole")
+    parts = [(int(low), int(high)) for low, high in held.parts]
+    with path.open("rb") as source, to.open("wb") as file:
+        for low, high in parts:
+            source.seek(low)
+            _copy_bytes(source, file, high - low)
+        _list(file, held.size, parts, _PACKED)
+
+
+def unpack(packed: Path, to: Path) -> None:
+    """Write the granule that is held in part from what `pack` wrote.
+
+    Raises:
+        UnreadableGranuleError: it is damaged.
+        OSError: it cannot be read or written.
+    """
+    found = _listed(packed, _PACKED)
+    if found is None:
+        raise _damaged(packed)
+    size, before, parts = found
+    lengths = parts[:, 1] - parts[:, 0]
+    ordered = bool((lengths > 0).all()) and bool((parts[1:, 0] > parts[:-1, 1]).all())
+    inside = not parts.size or (parts[0, 0] >= 0 and parts[-1, 1] <= size)
+    if not ordered or not inside or int(lengths.sum()) != before:
+        raise _damaged(packed)
+    with packed.open("rb") as source, to.open("wb") as file:
+        for low, high in parts.tolist():
+            file.seek(low)
+            _copy_bytes(source, file, high - low)
+        file.truncate(size)
+        _list(file, size, [(int(low), int(high)) for low, high in parts])
+
+
+def _listed(path: Path, magic: bytes) -> tuple[int, int, npt.NDArray[np.int64]] | None:
+    """Read the list at the end of a file: the granule's size, the bytes before the list, the parts.
+
+    None of a file that ends otherwise.
+    """
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        if length < _TAIL.size:
+            return None
+        file.seek(length - _TAIL.size)
+        size, count, crc, said = _TAIL.unpack(file.read(_TAIL.size))
+        if said != magic:
+            return None
+        before = length - _TAIL.size - 16 * count
+        fits = before >= 0 <= size and 0 <= count <= _MOST_PARTS
+        file.seek(before if fits else 0)
+        data = file.read(16 * count) if fits else b""
+    if not fits or zlib.crc32(data + struct.pack("<qq", size, count)) != crc:
+        raise _damaged(path)
+    return size, before, np.frombuffer(data, "<i8").reshape(-1, 2).astype(np.int64)
+
+
+def _damaged(path: Path) -> UnreadableGranuleError:
+    return UnreadableGranuleError(
+        f"{path.name} is held in part, and the list of its parts is damaged: delete the "
+        "file, and fetch the granule again"
+    )
+
+
 def _copy(source: Path, parts: Iterable[Range], file: io.BufferedIOBase) -> None:
     with source.open("rb") as old:
         for begin, end in parts:
             old.seek(begin)
             file.seek(begin)
-            for at in range(begin, end, _COPIED):
-                file.write(old.read(min(_COPIED, end - at)))
+            _copy_bytes(old, file, end - begin)
 
 
-def _list(file: io.BufferedIOBase, size: int, parts: list[Range]) -> None:
+def _copy_bytes(source: BinaryIO, to: io.BufferedIOBase | BinaryIO, count: int) -> None:
+    for at in range(0, count, _COPIED):
+        to.write(source.read(min(_COPIED, count - at)))
+
+
+def _list(
+    file: io.BufferedIOBase | BinaryIO, size: int, parts: list[Range], magic: bytes = _MAGIC
+) -> None:
+    """Write the list behind all that the file holds, unless it holds the granule."""
     if parts == [(0, size)]:
         return
     listed = np.array(parts, "<i8").reshape(-1, 2).tobytes()
     head = struct.pack("<qq", size, len(parts))
-    file.seek(size)
-    file.write(listed + head + struct.pack("<I12s", zlib.crc32(listed + head), _MAGIC))
+    file.seek(0, os.SEEK_END)
+    file.write(listed + head + struct.pack("<I12s", zlib.crc32(listed + head), magic))

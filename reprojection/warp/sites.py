@@ -55,6 +55,7 @@ _AROUND = np.array([(down, across) for down in (-1, 0, 1) for across in (-1, 0, 
 _OWN = 4  # of the nine: the pixel itself
 _SAME_PASS = np.timedelta64(1, "m")  # within it, two granules saw a site in one overpass
 _GRIDS = 16  # in which the places of sites are remembered
+_TURN = 360.0  # degrees
 _EDGE_STEPS = 64  # along a polygon's longer side, where its pixels are looked for
 
 REASONS: Mapping[int, str] = {
@@ -225,6 +226,26 @@ def read_sites(
             else:
                 found += reader.in_grids(newest_of_each_place(headers), wanted)
     return found, of_parts(lacks)
+
+
+def touch_sites(
+    paths: Sequence[Path], layers: Sequence[Wanted], places: Places, *, mask: bool = True
+) -> None:
+    """Read one granule, and those that say where its pixels lie, as `read_sites` reads a date.
+
+    All is read that is read of the granule then, whatever granules lie beside it: a site in a
+    neighbouring tile may take pixels of this one. Raises what `read_sites` raises.
+    """
+    reader = _Reader(places, mask=mask, alone=True)
+    with one_call():
+        for wanted, (headers, _, _) in _held(paths, layers, []):
+            if headers[0].layer.scale_problem:
+                continue
+            if headers[0].grid is None:
+                for header in newest_of_each_swath(headers):
+                    reader.in_swath(header, wanted.rule)
+            else:
+                reader.in_grids(newest_of_each_place(headers), wanted)
 
 
 def _held(
@@ -411,8 +432,9 @@ class _Window:
 class _Reader:
     """Reads layers at sites, and remembers within one call where the sites lie in each swath."""
 
-    def __init__(self, places: Places, *, mask: bool) -> None:
+    def __init__(self, places: Places, *, mask: bool, alone: bool = False) -> None:
         self._places = places
+        self._alone = alone  # of the date's granules only one is here
         self._sites = places.sites
         self._mask = mask
         self._polygons = places.polygons
@@ -424,13 +446,14 @@ class _Reader:
         """Read a layer of the tiles of one date, whose pixels go on from tile to tile."""
         grids = [place.grid for place in places if place.grid is not None]
         space = SourceSpace.of(grids[0])
+        wholes = tuple(grids) if not self._alone else tuple(map(_with_neighbours, grids))
         count = len(self._sites)
         stored = np.zeros((count, len(_AROUND)), places[0].layer.dtype)
         why = np.full(stored.shape, Reason.NO_GRANULE, np.uint8)
         areas: dict[int, list[_Pixels]] = {n: [] for n in self._polygons}
         about: list[tuple[GranuleHeader, _Spots, Quality | None, Times]] = []
         for place, grid in zip(places, grids, strict=True):
-            spots = self._places.in_grid(space, grid, tuple(grids))
+            spots = self._places.in_grid(space, grid, wholes)
             if spots is None:
                 continue
             with opened(place.path) as (granule, _):
@@ -607,6 +630,23 @@ def _quality(window: _Window, layer: Layer, about: Layer) -> Quality | None:
     numbers, word = np.unique(stored, return_inverse=True)
     words = qa.in_words(window.granule, about.name, numbers.tolist())
     return Quality(stored=stored, words=tuple(words), word=word)
+
+
+def _with_neighbours(grid: Grid) -> Grid:
+    """Return a grid three times as wide and high, with this one in the middle.
+
+    One that goes around the Earth has no neighbours.
+    """
+    if grid.system.is_plain_lonlat and 3 * grid.width * abs(grid.transform[0]) > _TURN:
+        return grid
+    a, b, c, d, e, f = grid.transform
+    corner = c - a * grid.width, f - e * grid.height
+    return Grid(
+        crs=grid.crs,
+        transform=(a, b, corner[0], d, e, corner[1]),
+        width=3 * grid.width,
+        height=3 * grid.height,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

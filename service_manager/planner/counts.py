@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tasks.bag.model import Phase
-from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
+from tasks.bag.spec import (
+    CollectSpec,
+    CubeSpec,
+    GroupSpec,
+    MosaicSpec,
+    PartsSpec,
+    ReprojectSpec,
+    Spec,
+)
 from tasks.requests.plan import PlannedTask
 
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
@@ -73,6 +81,8 @@ def stored_bytes(spec: Spec) -> int:
     match spec:
         case CollectSpec():
             return spec.size
+        case PartsSpec():
+            return spec.expected
         case CubeSpec():
             return raster_bytes(spec.grid.pixels) * len(spec.inputs)
         case ReprojectSpec() | MosaicSpec() | GroupSpec() if spec.grid is not None:

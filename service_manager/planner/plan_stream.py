@@ -6,7 +6,7 @@ whose window has not ended.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Protocol, runtime_checkable
@@ -33,6 +33,7 @@ from service_manager.planner.granules import geometry, misnamed, nothing_found, 
 from service_manager.planner.layers import Layout, ProductLayers, covered_until, plan_date
 from service_manager.planner.listing import Stretch, search_box, stretches, unplaced
 from service_manager.planner.located import Locator
+from service_manager.planner.parts import PartsPlan, Reads, Why, told
 from service_manager.planner.reductions import Groups
 from service_manager.planner.sites import SitesPlan
 from tasks.bag.spec import load_spec
@@ -49,7 +50,7 @@ from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
 from tasks.settings import Settings
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 12  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 13  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ class PlanOutcome:
 
     `geometries` are those of products the catalogue does not know; `rasters` are the inputs of
     cubes; `windows` are those of a reduction that closed, and `gaps` what they lack. `overpasses`
-    counts those that are each by itself, by product choice.
+    counts those that are each by itself, by product choice; `reads` what of its granules is read.
     """
 
     first: date
@@ -72,6 +73,7 @@ class PlanOutcome:
     gaps: tuple[Gap, ...] = ()
     windows: tuple[PlannedWindow, ...] = ()
     overpasses: Mapping[int, int] = field(default_factory=dict)
+    reads: Mapping[int, Mapping[Why, Reads]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -112,12 +114,19 @@ class Fresh:
 class PlanStream:
     """The planning of one request. `stretches` is to be exhausted before `gaps` is asked.
 
+    `there` tells whether the artifact of a task key is in storage.
+
     Raises:
         RequestRefusedError: the request means nothing here, or is too large.
     """
 
     def __init__(
-        self, request: Request, archive: Archive, packages: PackageSource, limits: Settings
+        self,
+        request: Request,
+        archive: Archive,
+        packages: PackageSource,
+        limits: Settings,
+        there: Callable[[str], bool] = lambda _: False,
     ) -> None:
         resolved = resolve(request)
         check_request(resolved, limits)
@@ -129,8 +138,9 @@ class PlanStream:
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
         self._only_sites = request.region.sites is not None
+        self._parts = PartsPlan(archive, there)
         cells = () if self._only_sites else places(goal, request.region)
-        self._sites = SitesPlan.of(resolved, cells)
+        self._sites = SitesPlan.of(resolved, cells, self._parts)
         check_outputs(resolved, {one.number: one.rasters for one in self._steps})
         self._layout = Layout.of(resolved, cells)
         self._wanted = [
@@ -151,6 +161,7 @@ class PlanStream:
         self._geometries: dict[int, Geometry] = {}
         self._window_gaps: list[Gap] = []
         self._overpasses: Counter[int] = Counter()
+        self._reads: dict[int, dict[Why, Reads]] = {}
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.windows: list[PlannedWindow] = []
@@ -185,7 +196,8 @@ class PlanStream:
         )
         run = self._groups.notes if self._groups is not None else ()
         outside = self._sites.notes if self._sites is not None else ()
-        return (*self._notes, *passed, *run, *outside)
+        said = (told(one.product, self._reads.get(one.number, {})) for one in self._wanted)
+        return (*self._notes, *passed, *run, *outside, *filter(None, said))
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -356,6 +368,7 @@ class PlanStream:
             gaps=self._groups.take_gaps() if self._groups is not None else (),
             windows=self._groups.take_windows() if self._groups is not None else (),
             overpasses=dict(draft.overpasses),
+            reads=self._parts.take(),
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
@@ -406,6 +419,10 @@ class PlanStream:
         self._window_gaps += outcome.gaps
         self.windows += outcome.windows
         self._overpasses.update(outcome.overpasses)
+        for number, counted in outcome.reads.items():
+            own = self._reads.setdefault(number, {})
+            for why, reads in counted.items():
+                own[why] = own.get(why, Reads()).joined(reads)
         for number, days in outcome.seen.items():
             mine = self._seen.setdefault(number, {})
             for day, tiles in days.items():

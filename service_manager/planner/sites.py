@@ -24,9 +24,10 @@ from reprojection.grid.pixel_at import pixels_in
 from reprojection.grid.sinusoidal import tiles_touching
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.draft import Draft, PlannedRaster
-from service_manager.planner.granules import collected, tile_of
+from service_manager.planner.granules import tile_of
 from service_manager.planner.layers import NOT_THERE, ProductLayers, grid_spec
 from service_manager.planner.located import Locator, Reach
+from service_manager.planner.parts import PartsPlan
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.spec import ExtractSpec, Input, SampleSpec, SitesSpec, TableSpec
 from tasks.errors import RequestRefusedError
@@ -72,8 +73,13 @@ class SitesPlan:
     """
 
     def __init__(
-        self, resolved: ResolvedRequest, sites: Sequence[SiteChoice], cells: Sequence[WindowCell]
+        self,
+        resolved: ResolvedRequest,
+        sites: Sequence[SiteChoice],
+        cells: Sequence[WindowCell],
+        parts: PartsPlan,
     ) -> None:
+        self._parts = parts
         self.places: tuple[SitePlace, ...] = ()
         if not cells:
             areas = site_areas(resolved.request.region)
@@ -88,10 +94,12 @@ class SitesPlan:
         self._cells, self._outside = cells_with(sites, [cell.grid for cell in cells], wholes)
 
     @classmethod
-    def of(cls, resolved: ResolvedRequest, cells: Sequence[WindowCell]) -> "SitesPlan | None":
+    def of(
+        cls, resolved: ResolvedRequest, cells: Sequence[WindowCell], parts: PartsPlan
+    ) -> "SitesPlan | None":
         """Return the plan of a request's sites; None if there are none."""
         given = resolved.request.read_at
-        return None if given is None else cls(resolved, parse_sites(given), cells)
+        return None if given is None else cls(resolved, parse_sites(given), cells, parts)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -153,15 +161,16 @@ class SitesPlan:
         touched = [record for record in records if locator.of(record, (pixel, False))]
         if not any(locator.of(record, _HERE) for record in touched):
             return wanted.geometry == "tile"
-        inputs = []
-        for record in touched:
-            for one in (record, *record.companions):
-                key, line = collected(one)
-                draft.put(key, line)
-                inputs.append(Input(key=key, name=one.name))
+        sites, times = self._sites(draft), _solar_times(wanted)
+        which = band if wanted.stack > 1 else None
+        inputs = [
+            given
+            for record in touched
+            for given in self._parts.plan(wanted, record, which, sites, times, draft)
+        ]
         named, unnamed = bounded(self._absent(wanted, day, records))
         spec = ExtractSpec(
-            inputs=(*inputs, self._sites(draft)),
+            inputs=(*inputs, sites),
             missing=named,
             missing_unnamed=unnamed,
             product=wanted.choice.name,
@@ -170,8 +179,8 @@ class SitesPlan:
             qa=tuple(layer.qa for layer in wanted.layers),
             mask=wanted.layout.request.mask,
             day=day,
-            band=band if wanted.stack > 1 else None,
-            solar_times=_solar_times(wanted),
+            band=which,
+            solar_times=times,
         )
         key = draft.add(spec)
         draft.rasters.append(PlannedRaster(key=key, file=_ROWS_FILE, folder=FOLDER, day=day))

@@ -8,7 +8,7 @@ from service_manager.options import ManagerOptions
 from service_manager.planner.counts import Counts, stored_bytes
 from tasks.bag.expectation import Times
 from tasks.bag.model import Phase
-from tasks.bag.spec import CollectSpec
+from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.requests.plan import PlannedTask
 from tasks.requests.request_table import Preview
 
@@ -32,8 +32,8 @@ class _Sample:
     def look(self, planned: PlannedTask, there: bool) -> None:
         spec = planned.spec
         sizes = {"stored": stored_bytes(spec)}
-        if isinstance(spec, CollectSpec):
-            sizes["download"] = spec.size
+        if isinstance(spec, CollectSpec | PartsSpec):
+            sizes["download"] = sizes["stored"]
         kind = spec.task_class
         self.phases[kind] = spec.phase
         self.seen[kind] += 1

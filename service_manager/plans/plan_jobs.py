@@ -14,7 +14,7 @@ from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.forecast import LOOKED_AT, forecast
 from tasks.bag import history
 from tasks.bag.expectation import Times
-from tasks.bag.model import Phase, State
+from tasks.bag.model import Phase
 from tasks.bag.runtime import Runtime, new_id
 from tasks.messages.wakeups import LOOK
 from tasks.request.document import Request
@@ -147,17 +147,11 @@ class PlanJobs:
         if own and not row.dry_run:
             rehearsed = rehearsal.choose(plan.tasks(), own)
             rehearsal.store(self._runtime.blobs, row.id, rehearsed)
-        store, tasks = self._runtime.store, self._runtime.tasks
-
-        def there(key: str) -> bool:
-            task = tasks.task(key)
-            return task is not None and task.state is State.DONE
-
         preview, reused = forecast(
             plan.counts,
             plan.sample(LOOKED_AT),
-            there,
-            Times(history.class_statistics(store)),
+            self._runtime.tasks.is_done,
+            Times(history.class_statistics(self._runtime.store)),
             self._options,
             self._slots(),
         )

@@ -20,6 +20,7 @@ from tasks.bag.spec import (
     ExtractSpec,
     GroupSpec,
     MosaicSpec,
+    PartsSpec,
     ReduceSpec,
     ReprojectSpec,
     SampleSpec,
@@ -313,6 +314,8 @@ def describe(spec: Spec) -> str:
     match spec:
         case CollectSpec():
             return spec.granule
+        case PartsSpec():
+            return f"parts of {spec.granule}"
         case ReprojectSpec():
             corner = f"{spec.grid.transform[2]:g}, {spec.grid.transform[5]:g}"
             return f"{spec.product}.{spec.collection} {spec.layer} {spec.day} cell at {corner}"

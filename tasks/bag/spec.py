@@ -222,6 +222,46 @@ class CollectSpec(_Spec):
         return self.size
 
 
+class PartsSpec(_Spec):
+    """Fetch of one granule, and of those that say where its pixels lie, what sites take.
+
+    `granules` are as in their own collections, the granule itself first; `wholes` are the keys of
+    those. The input is the list of the sites; the other fields are those of the extraction that
+    reads it. The files are the granules held in part (`reprojection/formats/held.py`), packed; a
+    granule that had to be fetched whole is under its own name. `expected` bytes are to be read.
+    """
+
+    not_identity: ClassVar[frozenset[str]] = frozenset({"granules", "expected"})
+
+    phase: ClassVar[Phase] = Phase.COLLECTION
+    kind: Literal["parts"] = "parts"
+    product: str
+    collection: str
+    granule: str
+    granules: tuple[CollectSpec, ...]
+    wholes: tuple[str, ...]
+    expected: int
+    layers: tuple[str, ...]
+    qa: tuple[str, ...]
+    mask: bool
+    band: int | None = None
+    solar_times: tuple[str, ...] = ()
+
+    @property
+    def work(self) -> str:
+        first = self.granules[0]
+        return first.work.replace("collection", "collection parts of", 1)
+
+    @property
+    def amount(self) -> int:
+        return self.expected
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole granules."""
+        return sum(one.size for one in self.granules)
+
+
 class Driver(_Model):
     """The layer that another layer of a swath product follows: fields as in its own cells."""
 
@@ -465,7 +505,8 @@ class SitesSpec(_Spec):
 class ExtractSpec(_Spec):
     """Read layers of one date's granules at sites: one table, `rows.parquet`.
 
-    Inputs are the granules' collection tasks, sorted by granule name, then the sites. `qa` runs
+    Inputs are the tasks that fetch the granules, whole or in part, sorted by granule name, then the
+    sites. `qa` runs
     parallel to `layers`, and so does `solar_times`: the layers of tiles that say when a pixel was
     seen; it is empty where no layer has one. `band` is the date's in granules that hold several,
     else None.
@@ -576,6 +617,7 @@ class TableSpec(_Spec):
 
 Spec = Annotated[
     CollectSpec
+    | PartsSpec
     | ReprojectSpec
     | MosaicSpec
     | CubeSpec

@@ -11,7 +11,7 @@ A key has 64 hex digits. By position:
 | 14-63 | the identity: the first 50 digits of its SHA-256 |
 
 So the tasks of a family (one product and date) lie in one partition, and those of one kind lie
-side by side: a range holds what a batch reads. A collection takes product and date from its
+side by side: a range holds what a batch reads. A task that fetches takes product and date from its
 granule's name; every other task takes them from its first input. All of it is in the identity.
 """
 
@@ -60,8 +60,10 @@ def key_of(identity: str) -> str:
     # An escaped quote in a value ends neither pattern: only fields match.
     given = _FIRST_INPUT.search(identity)
     kind = _KIND.search(identity, given.end() if given else 0)
-    family = given[1] if given else _family_of_granule(identity, digest)
     number = _KINDS.get(kind[1], "f") if kind else "f"
+    if number == _KINDS["parts"]:
+        given = None  # its input is the list of the sites, which has no date
+    family = given[1] if given else _family_of_granule(identity, digest)
     return f"{family[:8]}{number}{family[9:14]}{digest[:50]}"
 
 
@@ -73,14 +75,14 @@ _KINDS = {
     for number, kind in enumerate(
         (
             *("collect", "reproject", "mosaic", "group", "reduce", "cube"),
-            *("sites", "extract", "table", "sample"),
+            *("sites", "extract", "table", "sample", "parts"),
         )
     )
 }
 
 
 def _family_of_granule(identity: str, digest: str) -> str:
-    """Return the family digits, with any kind, of a task without inputs."""
+    """Return the family digits, with any kind, of a task that fetches, or has no inputs."""
     fields = json.loads(identity)
     name = fields.get("granule") if isinstance(fields, dict) else None
     dated = _DATE.search(name) if name else None

@@ -381,6 +381,11 @@ class TaskTable:
         row = self._store.get(TABLE, shard(key), task_row(key))
         return TASK.load(row) if row else None
 
+    def is_done(self, key: str) -> bool:
+        """Tell whether the artifact of a task is in storage."""
+        task = self.task(key)
+        return task is not None and task.state is State.DONE
+
     def tasks(self, shard: str, keys: Sequence[str]) -> dict[str, Task]:
         """Return tasks of a shard, by key.
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 from archives.errors import UnlikeRecordError
 from archives.fetch.parts import InParts, WholeOnlyError
 from archives.model import GranuleRecord
-from archives.sources import Sources
+from archives.sources import Acceptance, Sources
 from processes.locks import locked
 from reprojection.errors import NotHeldError
 from reprojection.formats.held import completed, joined, keep
@@ -35,6 +35,7 @@ MOST_ROUNDS = 24
 IN_USE = 600.0
 """Seconds for which a granule that was used may be in use."""
 
+_EDITION = ".edition"  # the file beside parts that says which edition they are of
 _HEAD = 1 << 16
 _GAP = 1 << 14  # bytes between two parts that are fetched with them
 
@@ -53,12 +54,15 @@ class PartsFolder:
     """A folder of granules of sources; beyond `most` bytes, those used longest ago go.
 
     What was used in the last ten minutes stays: somebody may be reading it. Several processes may
-    share the folder.
+    share the folder. Files of this machine are read where they are, unless `copies`: then the
+    folder gets parts of them, too. `accept` looks at what is fetched whole.
     """
 
     sources: Sources
     folder: Path
     most: int
+    copies: bool = False
+    accept: Acceptance | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
     def read(self, records: Sequence[GranuleRecord], work: Callable[[Sequence[Path]], T]) -> T:
@@ -77,7 +81,7 @@ class PartsFolder:
 
     def path_of(self, record: GranuleRecord) -> Path:
         """Return a granule's file: its own on this machine, else one of this folder."""
-        near = self.sources.path_of(record)
+        near = None if self.copies else self.sources.path_of(record)
         if near is not None:
             return near
         said = repr((record.source, record.url, record.size, record.checksum)).encode()
@@ -103,7 +107,7 @@ class PartsFolder:
 
     def fetch_whole(self, record: GranuleRecord, path: Path) -> None:
         """Fetch a granule, which replaces what is held of it. Raises ArchiveError, OSError."""
-        fetched = self.sources.fetch(record, path)
+        fetched = self.sources.fetch(record, path, accept=self.accept)
         self.traffic.whole += 1
         self.traffic.bytes += fetched.size
         self._make_room()
@@ -120,10 +124,20 @@ class PartsFolder:
             raise
         with self._alone():
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._see_same(path, parts.edition)
             keep(path, size, {low: part for (low, _), part in zip(wanted, data, strict=True)})
         self.traffic.parts += len(wanted)
         self.traffic.bytes += sum(map(len, data))
         self._make_room()
+
+    def _see_same(self, path: Path, edition: str) -> None:
+        """See that parts are of the edition that is held; raise UnlikeRecordError, keep nothing."""
+        said = path.parent / _EDITION
+        if path.exists() and (said.read_text("utf-8") if said.exists() else "") != edition:
+            shutil.rmtree(path.parent, ignore_errors=True)
+            raise UnlikeRecordError(f"{path.name} was replaced since parts of it came; begin again")
+        if not path.exists():
+            said.write_text(edition, "utf-8")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

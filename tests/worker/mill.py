@@ -6,7 +6,7 @@ from pathlib import Path
 
 from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import modis_tile_grid
-from tasks.bag import protocol
+from tasks.bag import protocol, transitions
 from tasks.bag.model import ArtifactFile
 from tasks.bag.protocol import Claimed
 from tasks.bag.runtime import Runtime, memory_runtime
@@ -28,6 +28,8 @@ def run_claimed(
     settings: Settings,
     scratch: Path,
     sandbox: Tier = "limits",
+    *,
+    after_crash: bool = False,
 ) -> Succeeded | Failed:
     """Run a claimed task by the child's own code, in this process, in a folder of its own below
     `scratch`."""
@@ -40,6 +42,7 @@ def run_claimed(
         inputs=claimed.input_files,
         struck=claimed.task.struck,
         scratch=folder,
+        after_crash=after_crash,
     )
     given = ChildSettings(
         settings=settings, cache=settings.data_dir / "cache", sandbox=sandbox, reading="none"
@@ -68,16 +71,29 @@ class Mill:
         self.scratch = folder / "scratch"
         self.archive = archive
 
-    def attempt(self, spec: Spec) -> Succeeded | Failed:
+    def attempt(self, spec: Spec, *, after_crash: bool = False) -> Succeeded | Failed:
         """Claim and perform, and write the end into the table."""
+        return self._attempt(self.world.plan(spec), after_crash=after_crash)
+
+    def _attempt(self, key: str, *, after_crash: bool = False) -> Succeeded | Failed:
         runtime = self.world.runtime
-        claimed = protocol.claim(runtime, self.world.plan(spec), "worker", RetryPolicy())
+        claimed = protocol.claim(runtime, key, "worker", RetryPolicy())
         assert claimed is not None
-        said = run_claimed(runtime, claimed, self.settings, self.scratch, self.sandbox)
+        said = run_claimed(
+            runtime, claimed, self.settings, self.scratch, self.sandbox, after_crash=after_crash
+        )
         if isinstance(said, Succeeded):
             attempt = claimed.attempt(started=0, ended=1, duration=1)
             assert protocol.commit(runtime, attempt, said.files)
         return said
+
+    def make_again(self, spec: Spec) -> Succeeded | Failed:
+        """Make an artifact again that its readers found damaged, as the manager has it done."""
+        runtime = self.world.runtime
+        for file in self.world.task(spec.key).files:
+            protocol.lose(runtime, spec.key, file.blob, strike=True)
+        protocol.change_task(runtime, spec.key, lambda task: transitions.heal(task, 0))
+        return self._attempt(spec.key)
 
     def make(self, spec: Spec) -> tuple[ArtifactFile, ...]:
         said = self.attempt(spec)

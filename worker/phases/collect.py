@@ -51,13 +51,13 @@ def collect(
         return (context.upload(path, container=GRANULES),)
     archive = open_archive(spec, context.settings)
     check = check or partial(checked, apart=context.after_crash)
-    fetch(archive, spec, context, path, _accept(spec, context, check))
+    fetch(archive, spec, context, path, acceptance(context, check))
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)
 
 
-def _accept(spec: CollectSpec, context: Context, check: Check) -> Acceptance:
-    """Make the acceptance of copies of the granule, which each must pass the check.
+def acceptance(context: Context, check: Check) -> Acceptance:
+    """Make the acceptance of copies of granules, which each must pass the check.
 
     Where the source states no checksum, every value is read, because only the checksums inside the
     file tell damage on the way. A folder's file is as it is, and its values are read when they are
@@ -65,10 +65,10 @@ def _accept(spec: CollectSpec, context: Context, check: Check) -> Acceptance:
     """
 
     def accept(path: Path, record: GranuleRecord) -> None:
-        context.tell(_FETCHED, f"checking {spec.granule}")
+        context.tell(_FETCHED, f"checking {record.name}")
         if context.struck and file_digest(path).sha256 in context.struck:
             raise DamagedCopyError(
-                f"{spec.granule} is damaged, and {record.source} gives the same bytes again: put a "
+                f"{record.name} is damaged, and {record.source} gives the same bytes again: put a "
                 "good copy in its place, and retry"
             )
         from_folder = record.source == _FOLDER
@@ -78,7 +78,7 @@ def _accept(spec: CollectSpec, context: Context, check: Check) -> Acceptance:
             raise DamagedCopyError(str(error), again=not from_folder) from error
         if other:
             raise UnlikeRecordError(
-                f"the {spec.granule} of {record.source} holds another granule: {other}; put the "
+                f"the {record.name} of {record.source} holds another granule: {other}; put the "
                 "right one in its place, and retry"
             )
 
@@ -98,7 +98,8 @@ def fetch(
     aside = context.scratch / "fetching"
     aside.mkdir(exist_ok=True)
     with context.spent.fetch(), partials.place(spec.key, aside) as folder:
-        fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec), accept)
+        to, progress = folder / path.name, _progress(context, spec)
+        fetched = archive.fetch(record_of(spec), to, progress, accept)
         shutil.move(fetched.path, path)
 
 
@@ -162,7 +163,7 @@ def check_granule(path: Path, *, values: bool = False) -> str:
         return other_than_named(path, granule)
 
 
-def _record(spec: CollectSpec) -> GranuleRecord:
+def record_of(spec: CollectSpec) -> GranuleRecord:
     """Make the record that fetching needs, without position and time, which planning needs."""
     unknown = datetime.fromtimestamp(0, UTC)
     return GranuleRecord(

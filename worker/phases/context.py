@@ -8,7 +8,8 @@ from pathlib import Path
 from socket import gethostname
 
 from modis.formats import is_granule_file
-from reprojection.errors import UnreadableGranuleError
+from reprojection.errors import NotHeldError, UnreadableGranuleError
+from reprojection.formats.held import PACKED
 from reprojection.inspect.soundness import read_whole
 from reprojection.isolation import run_in_fork
 from reprojection.read.completeness import WHOLE, Completeness
@@ -130,6 +131,7 @@ class Context(Surroundings):
                 has to be made again.
             CorruptBlobError: a blob was damaged in transit.
             UnreadableGranuleError: after a crash, a granule that is damaged or crashes the reader.
+            AttemptError: after a crash, granules are held in part; they are fetched whole.
         """
         fetched: dict[int, tuple[Path, ...]] = {}
         lost: dict[int, BlobMissingError | CorruptBlobError] = {}
@@ -154,30 +156,48 @@ class Context(Surroundings):
                 healing=sum(1 << index for index in lost),
             )
         if self.after_crash:
+            self._see_whole()
             for path in (path for files in fetched.values() for path in files):
                 if is_granule_file(path.name):
                     self.tell(until, f"reading {path.name} apart, after a crash")
                     _read_apart(path)
         return fetched
 
-    def damaged_granules(self, error: UnreadableGranuleError) -> int:
+    def damaged_granules(self, error: UnreadableGranuleError | NotHeldError) -> int:
         """Return a bit for each input that is a damaged granule, after one could not be read.
 
         A granule is damaged if the error names it, if no other can be meant, or if not all of its
-        values can be read.
+        values can be read. One held in part may lie behind any damage; if nothing but bytes are
+        lacking, it is the one that the error names.
         """
-        granules = {
-            index: self.place(index, file)
+        granules = [
+            (index, self.place(index, file))
             for index, files in self.inputs.items()
             for file in files
-            if is_granule_file(file.name)
-        }
+            if is_granule_file(file.name.removesuffix(PACKED))
+        ]
         found = 0
-        for index, path in granules.items():
-            named = path.name in str(error)
-            if len(granules) == 1 or named or not _is_readable(path):
-                found |= 1 << index
+        for index, path in granules:
+            meant = path.name.removesuffix(PACKED) in str(error)
+            if not isinstance(error, NotHeldError):
+                meant = meant or len(granules) == 1 or not _is_readable(path)
+            found |= meant << index
         return found
+
+    def _see_whole(self) -> None:
+        """Raise AttemptError if a granule is held in part: such a one cannot be read apart."""
+        parts = [
+            index
+            for index, files in self.inputs.items()
+            if any(file.name.endswith(PACKED) for file in files)
+        ]
+        if parts:
+            raise AttemptError(
+                Category.UNREADABLE_INPUT_FILE,
+                f"the reader crashed on {len(parts)} granules that are held in part, or on others; "
+                "they are fetched whole",
+                healing=sum(1 << index for index in parts),
+            )
 
     def place(self, index: int, file: ArtifactFile) -> Path:
         """Return where a file of an input lies once it is fetched."""
@@ -230,7 +250,9 @@ class Context(Surroundings):
 
 
 def _is_readable(path: Path) -> bool:
-    """Tell whether every value of a granule can be read."""
+    """Tell whether every value of a granule can be read, so not one that is held in part."""
+    if path.name.endswith(PACKED):
+        return False
     try:
         _read_apart(path)
     except UnreadableGranuleError:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
+from reprojection.formats.held import PACKED, unpack
 from reprojection.read.completeness import WHOLE, found_besides
 from reprojection.warp.sites import (
     REASONS,
@@ -29,7 +30,7 @@ from reprojection.warp.sites import (
 from reprojection.write.write import open_raster
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import ExtractSpec, SampleSpec, SitesSpec
+from tasks.bag.spec import ExtractSpec, PartsSpec, SampleSpec, SitesSpec
 from tasks.request.sites import SiteChoice, load_sites
 from tasks.service.classify import AttemptError
 from worker.phases.completeness import completeness_of
@@ -51,17 +52,12 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Read the granules at the sites."""
     fetched = context.fetch_inputs()
     files = [path for paths in fetched.values() for path in paths]
-    places = _places(_listed(files))
-    granules = [path for path in files if path.name != SITES]
+    places = places_of(_listed(files))
+    granules = _granules([path for path in files if path.name != SITES], context)
     context.tell(0.5, f"reading {len(spec.layers)} layers of {len(granules)} granules")
-    times = spec.solar_times or ("",) * len(spec.layers)
-    wanted = [
-        Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule), solar_time=time)
-        for layer, rule, time in zip(spec.layers, spec.qa, times, strict=True)
-    ]
     readings, lacks = list[Readings](), WHOLE
     if granules:
-        readings, lacks = read_sites(granules, wanted, places, mask=spec.mask)
+        readings, lacks = read_sites(granules, wanted_of(spec), places, mask=spec.mask)
     path = context.folder("rows") / ROWS
     named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
     _store(_rows(spec, [(named[one.layer], one) for one in readings]), path)
@@ -70,10 +66,35 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     return (context.upload(path, completeness=said),)
 
 
+def wanted_of(spec: ExtractSpec | PartsSpec) -> list[Wanted]:
+    """Return the layers that an extraction reads."""
+    times = spec.solar_times or ("",) * len(spec.layers)
+    return [
+        Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule), solar_time=time)
+        for layer, rule, time in zip(spec.layers, spec.qa, times, strict=True)
+    ]
+
+
+def _granules(files: Sequence[Path], context: Context) -> list[Path]:
+    """Return the granules; those that are held in part are unpacked.
+
+    Raises UnreadableGranuleError.
+    """
+    found = []
+    for number, path in enumerate(files):
+        if path.name.endswith(PACKED):
+            to = context.folder(f"part{number:04d}") / path.name.removesuffix(PACKED)
+            unpack(path, to)
+            found.append(to)
+        else:
+            found.append(path)
+    return found
+
+
 def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Read the rasters at the sites."""
     fetched = context.fetch_inputs()
-    places = _places(_listed([path for paths in fetched.values() for path in paths]))
+    places = places_of(_listed([path for paths in fetched.values() for path in paths]))
     context.tell(0.5, f"reading {len(spec.layers)} rasters")
     parts: list[tuple[str, Readings]] = []
     with ExitStack() as opened:
@@ -136,7 +157,7 @@ def _listed(files: Sequence[Path]) -> str:
 
 
 @lru_cache(maxsize=2)
-def _places(text: str) -> Places:
+def places_of(text: str) -> Places:
     """Return the places of a list of sites; the tasks of a request have one list."""
     sites = load_sites(text)
     return Places([Site(name=s.name, lon=s.lon, lat=s.lat, area=s.area) for s in sites])
@@ -255,5 +276,5 @@ def _qualities(parts: Sequence[Readings]) -> tuple[Any, Any]:
     )
 
 
-def _band(spec: ExtractSpec) -> str:
+def _band(spec: ExtractSpec | PartsSpec) -> str:
     return "" if spec.band is None else f"[{spec.band}]"

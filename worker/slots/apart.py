@@ -2,16 +2,18 @@
 
 import pickle
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from reprojection.errors import UnreadableGranuleError
+from reprojection.errors import NotHeldError, UnreadableGranuleError
+from reprojection.formats.held import Held
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import CollectSpec, ReduceSpec
+from tasks.bag.spec import CollectSpec, PartsSpec, ReduceSpec
 from tasks.service.classify import FULL_WHILE_MAPPED, AttemptError
 from tasks.settings import Settings
 from tasks.shown_text import shown
@@ -19,6 +21,7 @@ from tasks.storage.writable import is_full
 from worker.files.cache import link_or_copy
 from worker.phases.collect import collect
 from worker.phases.context import Context
+from worker.phases.parts import collect_parts
 from worker.phases.reduce import reduce
 from worker.sandbox.makers import (
     INPUTS,
@@ -37,9 +40,11 @@ from worker.slots.maker_answers import (
     SAID,
     Checked,
     CheckOrder,
+    Lacking,
     Made,
     MadeFile,
     MakeOrder,
+    PartsOrder,
     TryOrder,
 )
 
@@ -136,6 +141,10 @@ class Apart:
         try:
             if isinstance(job.spec, CollectSpec):
                 return collect(job.spec, context, partial(self._check, job, context))
+            if isinstance(job.spec, PartsSpec):
+                read = partial(self._read, job, job.spec, context)
+                check = partial(self._check, job, context)
+                return collect_parts(job.spec, context, read, check, whole=job.after_crash)
             return self._made(job, context)
         except MakerEndedError as error:
             if error.code == -signal.SIGBUS and is_full(self._makers.home):  # not cleared yet
@@ -179,7 +188,31 @@ class Apart:
             raise BadAnswerError("it checked nothing")
         return shown(said.other)[:_LONGEST_MESSAGE]
 
-    def _said(self, order: MakeOrder | CheckOrder, context: Context) -> Made | Checked:
+    def _read(
+        self, job: Job, spec: PartsSpec, context: Context, paths: Sequence[Path], sites: Path
+    ) -> str:
+        """Read granules as `parts.read_at_sites` does, in a maker."""
+        self.begin(job)
+        given = tuple(self.inputs / path.name for path in paths)
+        for path, to in zip(paths, given, strict=True):
+            to.unlink(missing_ok=True)
+            link_or_copy(path, to)
+        order = PartsOrder(spec=spec, paths=given, sites=sites, scratch=self._makers.home / WORK)
+        try:
+            said = self._said(order, context)
+        except FailedApartError as error:
+            if error.failed.category is not Category.UNREADABLE_INPUT_FILE:
+                raise
+            raise UnreadableGranuleError(error.failed.message) from error
+        if isinstance(said, Lacking):
+            raise _not_held(said, paths)
+        if not isinstance(said, Checked):
+            raise BadAnswerError("it read nothing")
+        return shown(said.other)[:_LONGEST_MESSAGE]
+
+    def _said(
+        self, order: MakeOrder | CheckOrder | PartsOrder, context: Context
+    ) -> Made | Checked | Lacking:
         """Have a maker do an order; pass its progress on; return its last message."""
         self._makers.ask(pickle.dumps(order))
         while True:
@@ -195,6 +228,19 @@ class Apart:
             if not isinstance(said, Progress):
                 return said
             context.tell(said.fraction, shown(said.note)[:_LONGEST_NOTE])
+
+
+def _not_held(said: Lacking, paths: Sequence[Path]) -> NotHeldError:
+    """Return what a maker says it lacks, as far as it can be so."""
+    if said.number >= len(paths):
+        raise BadAnswerError("it lacks bytes of another file")
+    held = Held.of(paths[said.number])
+    last, size = 0, 0 if held is None else held.size
+    for begin, end in said.ranges:
+        if not last <= begin < end <= size:
+            raise BadAnswerError("it lacks bytes that there are not")
+        last = end
+    return NotHeldError(paths[said.number], size, said.ranges)
 
 
 def _believed(said: Failed, context: Context) -> Failed:

@@ -3,8 +3,9 @@
 import signal
 
 from modis.formats import is_granule_file
+from reprojection.formats.held import PACKED
 from tasks.bag.protocol import Claimed
-from tasks.bag.spec import CollectSpec
+from tasks.bag.spec import CollectSpec, PartsSpec
 from worker.sandbox.messages import Ended
 
 _CRASHES = frozenset(
@@ -24,7 +25,7 @@ def may_be_a_granules(claimed: Claimed, ended: Ended) -> bool:
     """Tell whether an attempt that ended so without a report may have crashed on a granule."""
     if ended.exit_code not in _CRASHES or ended.over_memory or ended.no_room:
         return False
-    if isinstance(claimed.spec, CollectSpec):
+    if isinstance(claimed.spec, CollectSpec | PartsSpec):
         return True
     files = (file for files in claimed.input_files.values() for file in files)
-    return any(is_granule_file(file.name) for file in files)
+    return any(is_granule_file(file.name.removesuffix(PACKED)) for file in files)

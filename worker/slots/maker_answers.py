@@ -1,4 +1,4 @@
-"""What a maker does and says: it makes an attempt's files of inputs, or checks a granule.
+"""What a maker does and says: it makes an attempt's files of inputs, or reads a granule.
 
 It runs in a maker (`worker/sandbox/makers.py`). Questions come pickled from its child; answers go
 back as JSON, because the child believes no byte of them.
@@ -18,17 +18,23 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from reprojection.errors import NotHeldError
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import PartsSpec
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from worker.phases.collect import checked
 from worker.phases.context import Context
+from worker.phases.parts import read_at_sites
 from worker.sandbox.makers import WORK
 from worker.sandbox.messages import POLL_SECONDS, Failed, Job, Progress
 from worker.slots.lent_blobs import MADE, LentBlobs
 from worker.slots.making import failure, make
+
+MOST_RANGES = 10_000
+"""Ranges of bytes that are asked for at once; the next reading asks for more."""
 
 COLLECT = (20_000, 10, 10)
 """Thresholds of garbage collection: metadata are many objects without a cycle."""
@@ -50,6 +56,16 @@ class CheckOrder:
     path: Path
     values: bool
     apart: bool
+    scratch: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartsOrder:
+    """Read granules that are held in part at the sites of a file, as their extraction will."""
+
+    spec: PartsSpec
+    paths: tuple[Path, ...]
+    sites: Path
     scratch: Path
 
 
@@ -94,7 +110,18 @@ class Checked(BaseModel):
     other: str
 
 
-Said = Annotated[Progress | Failed | Made | Checked, Field(discriminator="kind")]
+class Lacking(BaseModel):
+    """Bytes are needed that are not held: of which of the granules, of what size, which ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["lacking"] = "lacking"
+    number: int = Field(ge=0)
+    size: int = Field(ge=0)
+    ranges: tuple[tuple[int, int], ...] = Field(min_length=1, max_length=MOST_RANGES)
+
+
+Said = Annotated[Progress | Failed | Made | Checked | Lacking, Field(discriminator="kind")]
 SAID: TypeAdapter[Said] = TypeAdapter(Said)
 
 
@@ -161,7 +188,7 @@ class MakerAnswers:
                 told = time.monotonic()
                 say(Progress(fraction=min(1.0, max(0.0, share)), note=note))
 
-        asked: MakeOrder | CheckOrder | TryOrder = pickle.loads(question)
+        asked: MakeOrder | CheckOrder | PartsOrder | TryOrder = pickle.loads(question)
         if isinstance(asked, TryOrder):
             say(Checked(other=self._tried(asked)))
             return
@@ -171,6 +198,9 @@ class MakerAnswers:
             except Exception as error:  # noqa: BLE001 - here exceptions become categories
                 said = failure(error, asked.scratch, None)
             say(said)
+            return
+        if isinstance(asked, PartsOrder):
+            say(self._read(asked))
             return
         scratch = asked.home / WORK
         (scratch / MADE).mkdir(exist_ok=True)
@@ -192,6 +222,16 @@ class MakerAnswers:
             say(Made(files=tuple(context.made)))
         except Exception as error:  # noqa: BLE001 - as above
             say(failure(error, scratch, context))
+
+    @staticmethod
+    def _read(asked: PartsOrder) -> Said:
+        try:
+            return Checked(other=read_at_sites(asked.spec, asked.paths, asked.sites))
+        except NotHeldError as error:
+            number = asked.paths.index(error.path)
+            return Lacking(number=number, size=error.size, ranges=error.ranges[:MOST_RANGES])
+        except Exception as error:  # noqa: BLE001 - as below
+            return failure(error, asked.scratch, None)
 
     @staticmethod
     def _tried(asked: TryOrder) -> str:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from reprojection.errors import UnreadableGranuleError
+from reprojection.errors import NotHeldError, UnreadableGranuleError
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import (
@@ -12,6 +12,7 @@ from tasks.bag.spec import (
     ExtractSpec,
     GroupSpec,
     MosaicSpec,
+    PartsSpec,
     ReduceSpec,
     ReprojectSpec,
     SampleSpec,
@@ -26,6 +27,7 @@ from worker.phases.cube import cube
 from worker.phases.extract import extract, sample, write_sites
 from worker.phases.group import group
 from worker.phases.mosaic import mosaic
+from worker.phases.parts import collect_parts
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
 from worker.phases.table import table
@@ -37,6 +39,8 @@ def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
     match job.spec:
         case CollectSpec():
             return collect(job.spec, context)
+        case PartsSpec():
+            return collect_parts(job.spec, context)
         case ReprojectSpec():
             return reproject(job.spec, context)
         case MosaicSpec():
@@ -62,7 +66,7 @@ def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:
 
     Of a granule that cannot be read it is found out which of the inputs it is.
     """
-    if context is not None and isinstance(error, UnreadableGranuleError):
+    if context is not None and isinstance(error, UnreadableGranuleError | NotHeldError):
         error = _with_inputs(error, context)
     diagnosis = classify(error)
     category = diagnosis.category
@@ -78,7 +82,7 @@ def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:
     )
 
 
-def _with_inputs(error: UnreadableGranuleError, context: Context) -> Exception:
+def _with_inputs(error: UnreadableGranuleError | NotHeldError, context: Context) -> Exception:
     healing = context.damaged_granules(error)
     if not healing:
         return error

@@ -163,5 +163,15 @@ def test_parts_of_a_file_system() -> None:
         files.in_parts("a.hdf", len(DATA)).read([(0, 9)])
 
 
-def test_a_file_of_this_machine_is_not_read_in_parts(tmp_path: Path) -> None:
-    assert LocalFiles(tmp_path).in_parts("a.hdf", 5) is None
+def test_a_file_of_this_machine_is_read_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf"
+    path.write_bytes(DATA)
+    file = LocalFiles(tmp_path).in_parts("a.hdf", len(DATA))
+    assert file.read(PARTS) == [DATA[begin:end] for begin, end in PARTS]
+    edition = file.edition
+    path.write_bytes(DATA[:-1])
+    with pytest.raises(errors.UnlikeRecordError, match="replaced while it was read"):
+        file.read([(0, 9)])
+    assert file.edition == edition
+    with pytest.raises(errors.NotPublishedError):
+        LocalFiles(tmp_path / "..").in_parts("../a.hdf", 5).read([(0, 9)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reprojection.errors import NotHeldError, UnreadableGranuleError
-from reprojection.formats.held import Held, Range, completed, joined, keep
+from reprojection.formats.held import Held, Range, completed, joined, keep, pack, unpack
 from reprojection.read.granule import Granule, open_granule
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import noisy_tile
@@ -159,6 +159,46 @@ def test_a_forged_list_of_parts_is_told(tmp_path: Path, size: int, count: int) -
     else:
         with pytest.raises(UnreadableGranuleError, match="delete the file"):
             Held.of(path)
+
+
+def test_what_is_held_is_packed_without_its_holes(tmp_path: Path) -> None:
+    data = bytes(range(200)) * 1000
+    one, packed, again = (tmp_path / name for name in ("a.hdf", "a.hdf.parts", "again.hdf"))
+    keep(one, len(data), {0: data[:70], 100: data[100:5000], 199_000: data[199_000:]})
+    pack(one, packed)
+    assert packed.stat().st_size < 70 + 4900 + 1000 + 200
+    assert Held.of(packed) is None
+    unpack(packed, again)
+    assert again.read_bytes() == one.read_bytes()
+    keep(one, len(data), {0: data})
+    with pytest.raises(ValueError, match="is whole"):
+        pack(one, packed)
+
+
+@pytest.mark.parametrize(
+    ("parts", "before"),
+    [
+        ([(0, 50), (60, 100)], 90),
+        ([(0, 50), (60, 100)], 91),  # more bytes than parts
+        ([(0, 50), (40, 80)], 90),  # one over the other
+        ([(0, 50), (60, 101)], 91),  # beyond the granule
+        ([(-10, 50), (60, 90)], 90),
+        ([(50, 0), (60, 200)], 90),
+    ],
+)
+def test_a_forged_list_of_packed_parts_is_told(
+    tmp_path: Path, parts: list[Range], before: int
+) -> None:
+    listed = np.array(parts, "<i8").tobytes()
+    head = struct.pack("<qq", 100, len(parts))
+    path, to = tmp_path / "a.hdf.parts", tmp_path / "a.hdf"
+    tail = head + struct.pack("<I12s", zlib.crc32(listed + head), b"packed parts")
+    path.write_bytes(bytes(before) + listed + tail)
+    if before == 90 and parts[1] == (60, 100):
+        unpack(path, to)
+        return
+    with pytest.raises(UnreadableGranuleError, match="held in part"):
+        unpack(path, to)
 
 
 def test_a_fetch_that_does_not_help_ends(tmp_path: Path) -> None:

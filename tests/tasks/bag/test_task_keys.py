@@ -16,6 +16,7 @@ from tasks.bag.spec import (
     GroupSpec,
     Input,
     MosaicSpec,
+    PartsSpec,
     ReduceSpec,
     ReprojectSpec,
     SitesSpec,
@@ -72,6 +73,18 @@ EXTRACT = ExtractSpec(
     mask=True,
     day=DAY,
 )
+PARTS = PartsSpec(
+    inputs=(Input(key=SITES.key, file="sites.json"),),
+    product="MOD13A2",
+    collection="6",
+    granule=GRANULE.granule,
+    granules=(GRANULE,),
+    wholes=(GRANULE.key,),
+    expected=1,
+    layers=("NDVI",),
+    qa=("good",),
+    mask=True,
+)
 SPECS: tuple[Spec, ...] = (
     GRANULE,
     CELL,
@@ -90,6 +103,7 @@ SPECS: tuple[Spec, ...] = (
     SITES,
     EXTRACT,
     TableSpec(inputs=(Input(key=EXTRACT.key, file="rows.parquet"), Input(key=SITES.key))),
+    PARTS,
 )
 KEYS = (
     "86762ceb0b352713c14685c1a8b8846859f99a8b68a7e97ae0034462e4342ac4",
@@ -103,6 +117,7 @@ KEYS = (
     "d0266ee56a54cbd0266ee50a54cb803b4874b380197d6cca3be1e4cbe6da798a",
     "86762ceb7b3527ac2b3c71c621313ff1377cbb98a525ac5adfa5f386d7c65a6c",
     "86762ceb8b3527847583281615014b1a08d7675997a5d3dbaf61fcd9e8dc6303",
+    "86762cebab35276268ebf0eb6d8e92b62ac6f553cb21034f4834fae609e048de",
 )
 
 
@@ -117,6 +132,17 @@ def test_an_identity_is_the_canonical_text_of_its_fields(spec: Spec) -> None:
     inputs = [[given.key, given.file] for given in spec.inputs]
     whole = {**fields, "inputs": inputs, "algorithm": spec.algorithm}
     assert spec.identity == canonical(whole).decode()
+
+
+def test_parts_lie_with_their_granule_and_are_never_taken_for_it() -> None:
+    assert (family(PARTS.key)[:8], family(PARTS.key)[9:]) == (
+        family(GRANULE.key)[:8],
+        family(GRANULE.key)[9:],
+    )
+    assert PARTS.key[8] != GRANULE.key[8]
+    assert PARTS.model_copy(update={"layers": ("EVI",)}).key != PARTS.key
+    again = GRANULE.model_copy(update={"url": "elsewhere", "size": 5})
+    assert PARTS.model_copy(update={"granules": (again,), "expected": 2}).key == PARTS.key
 
 
 def test_a_task_over_other_inputs_has_another_key() -> None:

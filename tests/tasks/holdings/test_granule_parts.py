@@ -31,6 +31,7 @@ class Elsewhere:
         self.path = path
         self.sent: list[Range] = []
         self.whole_only = False
+        self.edition = "1"
         self.replaced = False
 
     def size(self) -> int:
@@ -45,7 +46,8 @@ class Elsewhere:
         data = self.path.read_bytes()
         return [data[low:high] for low, high in ranges]
 
-    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+    def fetch(self, record: GranuleRecord, to: Path, accept: object = None) -> Fetched:
+        del accept
         to.write_bytes(self.path.read_bytes())
         return Fetched(path=to, size=record.size)
 
@@ -154,8 +156,18 @@ def test_of_a_replaced_granule_nothing_is_kept(source: Elsewhere, tmp_path: Path
     assert read(held, record(source.path)) == truth(source.path)
 
 
+def test_parts_of_two_editions_are_never_held_together(source: Elsewhere, tmp_path: Path) -> None:
+    held = folder(source, tmp_path)
+    held.path_of(record(source.path))
+    source.edition = "2"  # of the same size
+    with pytest.raises(UnlikeRecordError, match="since parts of it came"):
+        read(held, record(source.path))
+    assert not list((tmp_path / "parts").glob("*/*"))
+    assert read(held, record(source.path)) == truth(source.path)
+
+
 def places(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in (folder / "parts").glob("*/*"))
+    return sorted(path for path in (folder / "parts").glob("*") if path.is_dir())
 
 
 def test_what_was_used_longest_ago_makes_room(source: Elsewhere, tmp_path: Path) -> None:

@@ -1,0 +1,251 @@
+"""Sites are read from parts of granules: less is fetched, the values are the same, holes heal."""
+
+import io
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from archives.fetch.files import LocalFiles
+from archives.fetch.parts import WholeOnlyError
+from archives.kinds.folder import FolderArchive
+from archives.sources import Sources
+from modis.formats import is_granule_file
+from reprojection.formats.held import PACKED
+from reprojection.read.outline import read_outline
+from reprojection.sample.hdf5_write import write_hdf5_granule
+from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite
+from reprojection.warp.sites import touch_sites
+from service_manager.planner import parts as choice
+from service_manager.planner.plan_stream import PlanStream
+from tasks.bag.categories import Category
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import CollectSpec, ExtractSpec, PartsSpec, SitesSpec, TableSpec
+from tasks.holdings import parts as holding
+from tasks.packages.packages import Packages
+from tasks.request.document import parse_request
+from tasks.requests.plan import Plan
+from tests.reprojection.reading_samples import small_tile
+from tests.service_manager.shelf import specs
+from tests.worker.mill import Mill
+from worker.phases import parts as phase
+from worker.sandbox.messages import Failed, Succeeded
+
+LAYERS = ("Lai", "Fpar", "FparLai_QC", "LaiStdDev", "FparStdDev")
+SITES = "id,latitude,longitude\n" + "".join(
+    f"s{n},{lat},{lon}\n"
+    for n, (lat, lon) in enumerate(
+        [
+            (51.5, -2.2),
+            (56.6, -6.7),
+            (58.1, 3.4),
+            *((lat, 0.001) for lat in (50.4, 52.7, 55.2, 59.3)),
+        ]
+    )
+)
+
+
+def noisy(tile: tuple[int, int], side: int) -> GranuleToWrite:
+    noise = np.random.default_rng(tile)
+    fields = [
+        FieldToWrite(
+            name=name,
+            values=noise.integers(0, 100, (side, side)).astype(np.uint8),
+            dims=("YDim", "XDim"),
+            typed={"valid_range": (0, 100), "_FillValue": 255},
+        )
+        for name in LAYERS
+    ]
+    made = small_tile(tile, side, "VNP15A2H", 2, fields=fields)
+    return replace(made, local_name=made.local_name.replace(".hdf", ".h5"))
+
+
+@pytest.fixture(scope="module")
+def granules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("granules")
+    for tile in ((17, 3), (18, 3)):
+        granule = noisy(tile, 500)
+        write_hdf5_granule(folder / granule.local_name, granule, eos=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have granules of a megabyte count as large ones."""
+    for module in (choice, holding):
+        monkeypatch.setattr(module, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(choice, "_STRUCTURE", 100_000)
+
+
+TILES = {"name": "VNP15A2H", "collection": "2", "layers": ["Lai"]}, "2012-03-05"
+SWATHS = (
+    {"name": "MYD04_L2", "collection": "61", "layers": ["Optical_Depth_Land_And_Ocean"]},
+    "2012-04-14",
+)
+
+
+def planned(
+    mill: Mill,
+    what: tuple[dict[str, Any], str] = TILES,
+    *,
+    divides: bool = True,
+    there: Callable[[str], bool] = lambda _: False,
+) -> Plan:
+    request = parse_request(
+        {
+            "products": [what[0]],
+            "region": {"sites": SITES},
+            "time": {"start": what[1], "end": what[1]},
+        }
+    )
+    folder = FolderArchive(mill.archive, mill.folder / "index.sqlite", read_outline)
+    source: Any = Sources([folder]) if divides else folder
+    course = PlanStream(request, source, Packages.of(mill.settings), mill.settings, there)
+    tasks = {task.key: task for stretch in course.stretches() for task in stretch.tasks()}
+    return Plan(tasks=tuple(tasks.values()), gaps=tuple(course.gaps()), notes=course.notes)
+
+
+def rows(mill: Mill, found: Plan) -> list[dict[str, Any]]:
+    """Make all of a plan; what its extraction read."""
+    made = {task.key: mill.make(task.spec) for task in found}
+    (extraction,) = specs(found, ExtractSpec)
+    data = mill.fetch(made[extraction.key][0]).read_bytes()
+    return cast("list[dict[str, Any]]", pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist())
+
+
+def collected(mill: Mill, key: str) -> tuple[ArtifactFile, ...]:
+    return mill.world.task(key).files
+
+
+def test_sites_take_a_part_of_the_granules_and_have_the_same_values(
+    granules: Path, tmp_path: Path
+) -> None:
+    """Some sites lie at the edge of both tiles: each is read as if the other were there."""
+    mill, other = Mill(tmp_path / "parts", granules), Mill(tmp_path / "whole", granules)
+    found, whole = planned(mill), planned(other, divides=False)
+    assert [len(specs(found, kind)) for kind in (PartsSpec, CollectSpec)] == [2, 0]
+    assert [len(specs(whole, kind)) for kind in (PartsSpec, CollectSpec)] == [0, 2]
+    read = rows(mill, found)
+    assert read == rows(other, whole)
+    assert len([one for one in read if one["pixels"] == one["valid"] == 9]) == 7
+    stored = [collected(mill, one.key) for one in specs(found, PartsSpec)]
+    assert all(len(one) == 1 and one[0].name.endswith(PACKED) for one in stored)
+    assert sum(file.size for one in stored for file in one) < 0.5 * sum(
+        one.size for one in specs(found, PartsSpec)
+    )
+
+
+def test_swaths_have_the_same_values(
+    sample_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "_LESS", 10.0)
+    mill, other = Mill(tmp_path / "parts", sample_archive), Mill(tmp_path / "whole", sample_archive)
+    found, whole = planned(mill, SWATHS), planned(other, SWATHS, divides=False)
+    assert len(specs(found, PartsSpec)) == len(specs(whole, CollectSpec)) == 2
+    read = rows(mill, found)
+    assert read == rows(other, whole)
+    assert read
+
+
+def test_a_plan_says_what_is_read_and_why(granules: Path, tmp_path: Path) -> None:
+    mill = Mill(tmp_path, granules)
+    assert planned(mill).notes == (
+        "VNP15A2H.002: reads up to about 0.6 MB of 2.2 MB: of 2 granules only the parts that the "
+        "sites take.",
+    )
+    assert planned(mill, divides=False).notes == (
+        "VNP15A2H.002: 2 granules are fetched whole (2.2 MB): their source sends no parts.",
+    )
+    whole = specs(planned(mill, divides=False), CollectSpec)
+    held = planned(mill, there=lambda key: key == whole[0].key)
+    assert [len(specs(held, kind)) for kind in (PartsSpec, CollectSpec)] == [1, 1]
+    assert "1 granule is already in storage, whole (1.1 MB)." in held.notes[0]
+
+
+def test_what_the_parts_lack_is_fetched_and_never_read_as_zeros(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mill = Mill(tmp_path / "parts", granules)
+    found = planned(mill)
+    with monkeypatch.context() as patched:
+        patched.setattr(phase, "touch_sites", lambda *_, **__: None)
+        for task in found:
+            if not isinstance(task.spec, ExtractSpec | TableSpec):
+                mill.make(task.spec)
+    (extraction,) = specs(found, ExtractSpec)
+    said = mill.attempt(extraction)
+    assert isinstance(said, Failed)
+    assert said.category is Category.UNREADABLE_INPUT_FILE
+    assert "held in part" in said.message
+    (lacking,) = (one for n, one in enumerate(extraction.inputs) if said.healing >> n & 1)
+    (spec,) = (one for one in specs(found, PartsSpec) if one.key == lacking.key)
+    made = mill.make_again(spec)
+    assert isinstance(made, Succeeded)
+    (file,) = made.files
+    assert mill.fetch(file).read_bytes() == (granules / spec.granule).read_bytes()
+
+
+def test_a_granule_that_is_replaced_meanwhile_is_fetched_as_it_is_now(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "archive"
+    shutil.copytree(granules, place)
+    mill = Mill(tmp_path / "parts", place)
+    found = planned(mill)
+    (sites,) = specs(found, SitesSpec)
+    mill.make(sites)
+    spec = specs(found, PartsSpec)[0]
+    path = place / spec.granules[0].url
+    read, calls = touch_sites, 0
+
+    def replaced(*given: Any, **more: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            new = bytearray(path.read_bytes())
+            new[len(new) // 2] ^= 1
+            path.write_bytes(new)  # of the same size
+            os.utime(path, ns=(1, 1))
+        read(*given, **more)
+
+    monkeypatch.setattr(phase, "touch_sites", replaced)
+    (file,) = mill.make(spec)
+    assert file.name == path.name
+    assert mill.fetch(file).read_bytes() == path.read_bytes()
+
+
+def test_a_source_that_sends_no_parts_gives_the_granule(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole_only(*_: object) -> bytes:
+        raise WholeOnlyError("no parts")
+
+    monkeypatch.setattr(LocalFiles, "part", whole_only)
+    mill = Mill(tmp_path, granules)
+    found = planned(mill)
+    read = rows(mill, found)
+    assert len(read) == 7
+    assert {one["valid"] for one in read} == {9}
+    assert all(
+        is_granule_file(file.name)
+        for one in specs(found, PartsSpec)
+        for file in collected(mill, one.key)
+    )
+
+
+def test_after_a_crash_granules_are_fetched_whole(granules: Path, tmp_path: Path) -> None:
+    mill = Mill(tmp_path, granules)
+    found = planned(mill)
+    for task in found:
+        if not isinstance(task.spec, ExtractSpec | TableSpec):
+            mill.make(task.spec)
+    (extraction,) = specs(found, ExtractSpec)
+    said = mill.attempt(extraction, after_crash=True)
+    assert isinstance(said, Failed)
+    assert (said.category, said.healing) == (Category.UNREADABLE_INPUT_FILE, 0b11)

@@ -1,0 +1,132 @@
+"""Collection in part: fetch of a granule what sites take, where that is far less than all of it.
+
+The granule is read at the sites here, to find out what that takes: the reader says which bytes it
+lacks, and they are fetched, until it lacks none. What is stored has its own key, so nobody takes it
+for the granule. Where parts do not serve, the granule is fetched whole, as in any collection: its
+source sends no parts, it was replaced meanwhile, it is damaged, or who read the parts lacked some.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from archives.errors import UnlikeRecordError
+from archives.sources import Sources
+from reprojection.errors import (
+    ChoiceRefusedError,
+    GridError,
+    NoGeolocationError,
+    NotHeldError,
+    UnknownLayerError,
+    UnreadableGranuleError,
+)
+from reprojection.formats.held import PACKED, Held, pack
+from reprojection.warp.sites import touch_sites
+from tasks.bag.model import ArtifactFile
+from tasks.bag.spec import CollectSpec, PartsSpec
+from tasks.holdings.parts import PartsFolder
+from tasks.storage.blobs import GRANULES
+from worker.phases.collect import (
+    Check,
+    acceptance,
+    check_granule,
+    checked,
+    fetch,
+    open_archive,
+    record_of,
+)
+from worker.phases.context import Context
+from worker.phases.extract import places_of, wanted_of
+
+log = structlog.get_logger("worker.parts")
+
+_FETCHED = 0.7  # share of an attempt's progress
+_ROUND = 0.1  # of it after the first call, more after each
+
+Reader = Callable[[Sequence[Path], Path], str]
+"""Reads granules at the sites of a file, as `read_at_sites` does."""
+
+
+def collect_parts(
+    spec: PartsSpec,
+    context: Context,
+    read: Reader | None = None,
+    check: Check | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[ArtifactFile, ...]:
+    """Fetch the parts, and store them packed under the granules' names.
+
+    `read` and `check` open granules; by default in this process. `whole`: fetch all of them.
+    """
+    (sites,) = context.fetch_inputs(until=0.05)[0]
+    archive = open_archive(spec.granules[0], context.settings)
+    check = check or partial(checked, apart=context.after_crash)
+    read = read or partial(read_at_sites, spec)
+    if not (whole or context.struck or context.after_crash):
+        try:
+            found = _parts(archive, spec, context, read, check, sites)
+            return tuple(_stored(path, context) for path in found)
+        except (UnlikeRecordError, UnreadableGranuleError, NotHeldError) as error:
+            log.info("granule is fetched whole", granule=spec.granule, reason=str(error))
+    return tuple(_whole(archive, one, context, check) for one in spec.granules)
+
+
+def read_at_sites(spec: PartsSpec, paths: Sequence[Path], sites: Path) -> str:
+    """Read granules as the extraction will; say which other granule one holds, "" if none.
+
+    What is wrong with the request is said by the extraction.
+
+    Raises:
+        NotHeldError: bytes are needed that are not held.
+        UnreadableGranuleError, BadFormatError: a granule is damaged.
+    """
+    for path in paths:
+        if other := check_granule(path):
+            return other
+    try:
+        touch_sites(paths, wanted_of(spec), places_of(sites.read_text("utf-8")), mask=spec.mask)
+    except (ChoiceRefusedError, GridError, NoGeolocationError, UnknownLayerError):
+        return ""
+    return ""
+
+
+def _parts(
+    archive: Sources,
+    spec: PartsSpec,
+    context: Context,
+    read: Reader,
+    check: Check,
+    sites: Path,
+) -> Sequence[Path]:
+    accept = acceptance(context, check)
+    folder = PartsFolder(archive, context.folder("granules"), spec.size, copies=True, accept=accept)
+    calls = 0
+
+    def look(paths: Sequence[Path]) -> Sequence[Path]:
+        nonlocal calls
+        calls += 1
+        context.tell(_FETCHED * (1 - (1 - _ROUND) ** calls), f"fetching parts of {spec.granule}")
+        if other := read(paths, sites):
+            raise UnlikeRecordError(f"{spec.granule} holds another granule: {other}")
+        return paths
+
+    with context.spent.fetch():
+        return folder.read([record_of(one) for one in spec.granules], look)
+
+
+def _stored(path: Path, context: Context) -> ArtifactFile:
+    if Held.of(path) is None:
+        return context.upload(path, container=GRANULES)
+    packed = path.with_name(path.name + PACKED)
+    pack(path, packed)
+    return context.upload(packed, container=GRANULES)
+
+
+def _whole(archive: Sources, one: CollectSpec, context: Context, check: Check) -> ArtifactFile:
+    path = context.folder(f"whole {one.key[-12:]}") / Path(one.granule).name
+    context.tell(0.1, f"fetching {one.granule} whole")
+    fetch(archive, one, context, path, acceptance(context, check))
+    return context.upload(path, container=GRANULES)
