@@ -374,16 +374,17 @@ class SimWorker:
 
     def _slot(self) -> None:
         while True:
-            keys = self.broker.take(self.process, self.host) if self._takes() else []
+            takes = self._takes()
+            keys, sent = self.broker.take(self.process, self.host) if takes else ([], 0.0)
             if not keys:
                 self.runtime.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
             try:
-                self._run(keys)
+                self._run(keys, sent)
             except StoreError:
                 self.world.note(f"{self.process.name} gives up {keys[0][-8:]} +{len(keys) - 1}")
 
-    def _run(self, keys: list[str]) -> None:
+    def _run(self, keys: list[str], sent: float) -> None:
         clock = self.runtime.clock
         claimed = protocol.claim_batch(self.runtime, keys, self.name, self.options.retry)
         if not claimed:
@@ -400,7 +401,7 @@ class SimWorker:
                 batch.begun += 1
                 self.watch.begins(self.name, slot.claimed.claim)
                 self.broken.begins(self.name)
-                if not self._placed(slot):
+                if not self._placed(slot, sent):
                     batch.in_hand = None
                     batch.waiting.insert(0, slot.claimed)
                     self._give_back(batch, slot.claimed.claim)
@@ -458,7 +459,7 @@ class SimWorker:
             del batch.ended[: len(some)]
             batch.writing = False
 
-    def _placed(self, slot: _Slot) -> bool:
+    def _placed(self, slot: _Slot, sent: float) -> bool:
         """Wait for a place at the archive's host, if the attempt needs one; not for ever."""
         task, clock = slot.claimed.task, self.runtime.clock
         until = clock.monotonic() + PATIENCE
@@ -467,7 +468,7 @@ class SimWorker:
             if self.places.take(task.claim, self.process):
                 break
             if clock.monotonic() > until:
-                self.watch.finds_no_place(task)
+                self.watch.finds_no_place(task, sent)
                 return False
             clock.sleep(0.5)
         return True

@@ -337,7 +337,7 @@ class Broker:
             self._world.faults[kind] += 1
         if len(keys) > 1:
             self._world.faults["batch"] += 1
-        self._queue(host).send(" ".join(keys))
+        self._queue(host).send(" ".join((f"{self._world.now}", *keys)))
 
     def recall(self, process: Process) -> list[str]:
         """Take back what no slot has taken; none when the process is cut off."""
@@ -346,16 +346,16 @@ class Broker:
             return []
         found = [text for queue in self._queues.values() for text in queue.take_all()]
         self._world.faults["message recalled"] += len(found)
-        return [] if way else " ".join(found).split()
+        return [] if way else [key for text in found for key in text.split()[1:]]
 
-    def take(self, process: Process, host: str) -> list[str]:
-        """Take the keys of a message; none when there is no message, or it is lost on its way."""
+    def take(self, process: Process, host: str) -> tuple[list[str], float]:
+        """Take a message's keys, and when it was sent; none: there is none, or it is lost."""
         way = self._cuts.way(process, MESSAGES)
         if way == "there":
-            return []
+            return [], 0.0
         texts = (self._queue(name).take() for name in (FIRST, host, ""))
-        text = next(filter(None, texts), "")
-        return [] if way else text.split()
+        sent, *keys = next(filter(None, texts), "0.0").split()
+        return [] if way else keys, float(sent)
 
     def lose_all(self) -> None:
         """The broker lost everything."""

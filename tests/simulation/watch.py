@@ -136,11 +136,15 @@ class Watch:
         if self.world.now - self.beats.get(worker, -math.inf) > self.lease:
             self.fail(f"{worker} begins an attempt without a lease")
 
-    def finds_no_place(self, task: Task) -> None:
-        """A worker finds no place for a task that it was sent: once the faults are over, never."""
+    def finds_no_place(self, task: Task, sent: float) -> None:
+        """A worker finds no place for a task that it was sent: once the faults are over, never.
+
+        A message from the time of the faults may lie for longer than they are over: its sender
+        is gone, and each slot was busy.
+        """
         self.world.faults["no place"] += 1
         self.unplaced.add(task.claim)
-        if self.world.now > self.settled:
+        if sent > self.settled:
             self.fail(f"{_name(task)} waits in a slot for a place at its archive's host")
 
     def _beat(self, worker: str, new: workers.WorkerRow | None) -> None:
