@@ -9,7 +9,7 @@ import structlog
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import Live
 from service_manager.events.causes import inherited
-from service_manager.events.lost import absent
+from service_manager.events.missing_inputs import absent
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import describe
 from tasks.bag import task_table, transitions

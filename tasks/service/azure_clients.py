@@ -4,7 +4,6 @@ Only processes that use Azure import this module: the SDK is a third of the time
 start.
 """
 
-import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -13,20 +12,20 @@ from typing import TypedDict
 from urllib.request import getproxies
 
 import structlog
-from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
+from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.core.pipeline import PipelineRequest
 from azure.core.rest import HttpRequest
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
-from azure.storage.queue import QueueClient, QueueMessage, QueueServiceClient
+from azure.storage.queue import QueueServiceClient
 
 from tasks.errors import StoreError
 from tasks.service.backup import PARTITIONS
 from tasks.settings import WrongSettingError
 from tasks.storage import blobs, queues
 from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.azure_queue import AzureQueue
 from tasks.storage.azure_tables import AzureTables
-from tasks.storage.queues import Ack
 from tasks.storage.transfer_shapes import Cut
 from tasks.storage.transfers import transfer_sizes
 
@@ -81,47 +80,6 @@ def looks_in_environment(storage: str) -> bool:
         return True
     plain = "EndpointsProtocol=http;" in storage and "https://" not in storage
     return not plain and any(os.environ.get(name) for name in _CERTIFICATES)
-
-
-class AzureQueue:
-    """The request queue on Azure Storage. Its messages are wake-ups: failures are only logged."""
-
-    def __init__(self, client: QueueClient) -> None:
-        self._client = client
-        self._log = logging.getLogger("tasks.queue")
-
-    def create(self) -> None:
-        """Create the queue if it does not exist."""
-        try:
-            self._client.create_queue()
-        except ResourceExistsError:
-            return
-
-    def send(self, request: str) -> None:
-        try:
-            self._client.send_message(request, time_to_live=3600)
-        except AzureError as error:
-            self._log.warning("request wake-up %s not sent: %s", request, error)
-
-    def receive(self) -> list[tuple[str, Ack]]:
-        found: list[tuple[str, Ack]] = []
-        try:
-            for message in self._client.receive_messages(max_messages=32, visibility_timeout=60):
-                found.append((str(message.content), self._acknowledge(message)))
-                if len(found) >= 32:
-                    break
-        except AzureError as error:
-            self._log.warning("request wake-ups not received: %s", error)
-        return found
-
-    def _acknowledge(self, message: QueueMessage) -> Ack:
-        def delete() -> None:
-            try:
-                self._client.delete_message(message)
-            except AzureError as error:
-                self._log.warning("request wake-up %s not deleted: %s", message.id, error)
-
-        return delete
 
 
 def azure_clients(

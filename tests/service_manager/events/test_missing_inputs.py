@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.events import lost
+from service_manager.events import missing_inputs
 from tasks.bag import task_table
 from tasks.bag.absence import Absent, Unnamed
 from tasks.bag.categories import Category
@@ -48,7 +48,7 @@ def over(name: str, *inputs: Spec, **more: object) -> MosaicSpec:
 def without(scene: Scene, spec: Spec, *lacking: int) -> dict[str, list[tuple[str, str]]]:
     """What is absent, by part."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for one in lost.absent(scene.tasks, spec, lacking or range(len(spec.inputs))).named:
+    for one in missing_inputs.absent(scene.tasks, spec, lacking or range(len(spec.inputs))).named:
         found.setdefault(one.part, []).append((one.what, one.why))
     return found
 
@@ -58,7 +58,7 @@ def test_failed_inputs_are_named_with_their_category(scene: Scene) -> None:
     top = over("top", A, D, B)
     assert without(scene, top, 0, 2) == {"part 0": [BAD_A], "part 2": [BAD_B]}
     assert without(scene, top, 2) == {"part 2": [BAD_B]}
-    assert lost.absent(scene.tasks, top, [0]).unnamed is None
+    assert missing_inputs.absent(scene.tasks, top, [0]).unnamed is None
 
 
 def test_an_input_that_is_not_there_is_named_itself(scene: Scene) -> None:
@@ -119,9 +119,9 @@ def test_what_was_absent_from_the_start_is_named_first_and_counted_once(scene: S
     expected = {"part 0": [("P 2012-01-01", "not in the archive"), BAD_A]}
     top = over("top", middle)
     assert without(scene, top) == expected
-    assert lost.absent(scene.tasks, top, [0]).unnamed == Unnamed(inputs=7, parts=0)
+    assert missing_inputs.absent(scene.tasks, top, [0]).unnamed == Unnamed(inputs=7, parts=0)
     twice = over("twice", middle, middle)
-    assert lost.absent(scene.tasks, twice, [0, 1]).unnamed == Unnamed(inputs=7, parts=0)
+    assert missing_inputs.absent(scene.tasks, twice, [0, 1]).unnamed == Unnamed(inputs=7, parts=0)
 
 
 def test_no_more_tasks_are_read_than_a_number(
@@ -130,7 +130,7 @@ def test_no_more_tasks_are_read_than_a_number(
     middle = over("middle", A, B, C)
     scene.write(middle, over=[A, B, C])
     end(scene)
-    monkeypatch.setattr(lost, "_MOST", 3)
+    monkeypatch.setattr(missing_inputs, "_MOST", 3)
     assert without(scene, over("top", middle, A)) == {
         "part 0": [BAD_A, BAD_B, ("part 2", "upstream failed")],
         "part 1": [("part 1", "upstream failed")],
