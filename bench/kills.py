@@ -47,7 +47,6 @@ class Round:
             **os.environ,
             "SWATHMILL_GRACE_SECONDS": str(GRACE_SECONDS),
             "SWATHMILL_LEASE_SECONDS": "5",
-            "SWATHMILL_HEARTBEAT_SECONDS": "1",
             "SWATHMILL_RETRY_BASE": "0.2",
         }
         self.output = (folder.parent / f"{folder.name}.txt").open("w+b")

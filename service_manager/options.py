@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.transitions import RetryPolicy
-from tasks.settings import Settings, default
+from tasks.setting_values import Confirm, Prices, Slots
+from tasks.settings import HEARTBEATS, Settings, default
 
-_SILENCE = 6  # heartbeats after which the manager looks for itself
+_HEARTBEAT = default("lease_seconds") / HEARTBEATS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,28 +16,23 @@ class ManagerOptions:
 
     name: str = "manager"
     tick: float = 0.5  # between two rounds, at most
-    heartbeat: float = default("heartbeat_seconds")
-    sweep: float = _SILENCE * default("heartbeat_seconds")  # between two full reads of the markers
-    resend: float = _SILENCE * default("heartbeat_seconds")  # of a ready task's message
-    patience: float = default("heartbeat_seconds") + 1.0  # before all get what one host was given
+    heartbeat: float = _HEARTBEAT
+    sweep: float = default("lease_seconds")  # between two full reads of the markers
+    resend: float = default("lease_seconds")  # of a ready task's message
+    patience: float = _HEARTBEAT + 1.0  # before all get what one host was given
     lease: float = default("lease_seconds")
     window: int = 64  # batches of one request on the queue at once
     places: int = default("host_connections")  # messages for one archive host in flight at once
     max_tasks: int = default("max_tasks")
-    confirm_tasks: int = default("confirm_tasks")  # beyond these a request waits for confirmation
-    confirm_gb: float = default("confirm_gb")  # to fetch
-    confirm_cost: float = default("confirm_cost")
-    price_storage: float = default("price_storage")  # of a GB for a month
-    price_core_hour: float = default("price_core_hour")
-    price_download: float = default("price_download")  # of a GB
+    confirm: Confirm = field(default_factory=Confirm)
+    prices: Prices = field(default_factory=Prices)
     result_days: float = default("result_days")  # results are kept after a request's end
     history_days: float = default("history_days")  # failed attempts are listed, counts kept
     storage_quota_gb: float = default("storage_quota_gb")  # 0: none
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     probe: float = default("probe_seconds")
     scale_seconds: float = default("scale_seconds")  # to finish the ready tasks with wanted slots
-    scale_least: int = default("scale_least")  # slots wanted without any work
-    scale_most: int = default("scale_most")  # 0: no limit
+    scale_slots: Slots = field(default_factory=Slots)
     scale_in: float = default("scale_in_seconds")  # with too many slots, until workers leave
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
@@ -48,27 +44,22 @@ class ManagerOptions:
         """Return the options that the settings ask for; `name` tells this process from others."""
         return cls(
             name=name,
-            sweep=_SILENCE * settings.heartbeat_seconds,
-            resend=_SILENCE * settings.heartbeat_seconds,
+            sweep=settings.lease_seconds,
+            resend=settings.lease_seconds,
             patience=settings.heartbeat_seconds + 1.0,  # what was taken is known by then
             heartbeat=settings.heartbeat_seconds,
             lease=settings.lease_seconds,
             places=settings.host_connections,
             max_tasks=settings.max_tasks,
-            confirm_tasks=settings.confirm_tasks,
-            confirm_gb=settings.confirm_gb,
-            confirm_cost=settings.confirm_cost,
-            price_storage=settings.price_storage,
-            price_core_hour=settings.price_core_hour,
-            price_download=settings.price_download,
+            confirm=Confirm.read(settings.confirm),
+            prices=Prices.read(settings.prices),
             result_days=settings.result_days,
             history_days=settings.history_days,
             storage_quota_gb=settings.storage_quota_gb,
             time_limits=TimeLimits.of(settings),
             probe=settings.probe_seconds,
             scale_seconds=settings.scale_seconds,
-            scale_least=settings.scale_least,
-            scale_most=settings.scale_most,
+            scale_slots=Slots.read(settings.scale_slots),
             scale_in=settings.scale_in_seconds,
             retry=RetryPolicy.of(settings),
             portal_url=settings.portal_url,

@@ -235,24 +235,24 @@ def _read_openly() -> str:
 
 
 def _mail(settings: Settings) -> Finding:
-    if not settings.smtp_host:
+    if (server := settings.smtp) is None:
         port = ports.choose(1)[0]
         return Finding(
             subject="mail",
             verdict=Verdict.NOTE,
             found=f"no mail server is set: mails are kept as files (loopback port {port} is free)",
-            remedy="To send them, set SWATHMILL_SMTP_HOST and its companions (docs/settings.md).",
+            remedy="To send them, set SWATHMILL_SMTP_URL (docs/settings.md).",
         )
-    address = f"{settings.smtp_host}:{settings.smtp_port}"
+    address = f"{server.host}:{server.port}"
     try:
-        with socket.create_connection((settings.smtp_host, settings.smtp_port), timeout=5.0):
+        with socket.create_connection((server.host, server.port), timeout=5.0):
             return Finding(subject="mail", verdict=Verdict.GOOD, found=f"{address} answers")
     except OSError as error:
         return Finding(
             subject="mail",
             verdict=Verdict.FAULT,
             found=f"{address} does not answer ({error})",
-            remedy="Correct SWATHMILL_SMTP_HOST and SWATHMILL_SMTP_PORT, or unset them.",
+            remedy="Correct SWATHMILL_SMTP_URL, or unset it.",
         )
 
 

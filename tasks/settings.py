@@ -11,9 +11,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from archives.fetch.credentials import EARTHDATA_HOSTS
 from tasks.errors import SwathmillError
 from tasks.network_hosts import AllowedHosts, read_allowed
+from tasks.setting_values import READERS, Confirm, Prices, SmtpServer
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+HEARTBEATS = 6  # of a worker, within the silence after which it is lost
 
 
 class Settings(BaseSettings):
@@ -102,10 +104,11 @@ class Settings(BaseSettings):
     oidc_client_secret: SecretStr = Field(
         SecretStr(""), description="Secret that the provider has given this portal."
     )
-    oidc_owner_claim: str = Field(
-        "email", description="Claim that is the owner of a person's requests."
+    oidc_claims: str = Field(
+        "email,groups",
+        description="The claim that is the owner of a person's requests, and the one that lists a "
+        "person's groups.",
     )
-    oidc_groups_claim: str = Field("groups", description="Claim that lists a person's groups.")
     oidc_scopes: str = Field(
         "openid email profile", description="Scopes that the provider is asked for."
     )
@@ -115,12 +118,14 @@ class Settings(BaseSettings):
     oidc_operators: str = Field(
         "", description="Groups whose members are operators, separated by commas."
     )
-    smtp_host: str = Field("", description="Mail server; empty: mail is only kept in the outbox.")
-    smtp_port: int = Field(25, ge=1, le=65535, description="Mail server's port.")
-    smtp_user: str = Field("", description="User name at the mail server; empty: no sign-in.")
-    smtp_password: SecretStr = Field(SecretStr(""), description="Password at the mail server.")
-    smtp_tls: str = Field(
-        "none", pattern="^(none|starttls|tls)$", description="none, starttls or tls."
+    smtp_url: str = Field(
+        "",
+        description="Mail server: `smtp://`, `smtp+starttls://` or `smtps://`, then "
+        "`[USER@]HOST[:PORT]`; the ports are else 25, 587 and 465. Empty: mail is only kept in the "
+        "outbox.",
+    )
+    smtp_password: SecretStr = Field(
+        SecretStr(""), description="Password of the user at the mail server."
     )
     mail_from: str = Field("swathmill@localhost", description="Sender of every mail.")
 
@@ -172,14 +177,11 @@ class Settings(BaseSettings):
         "separated by commas.",
     )
 
-    heartbeat_seconds: Positive = Field(
-        5.0,
-        description="Time between a worker's heartbeats; each six of them the manager reads all "
-        "markers, and sends messages of ready tasks again that nobody has taken.",
-    )
     lease_seconds: Positive = Field(
         30.0,
-        description="Silence after which a worker is lost and ends its own attempts.",
+        description="Silence after which a worker is lost and ends its own attempts. It says six "
+        "times as often that it lives; each time as long the manager reads all markers, and sends "
+        "messages of ready tasks again that nobody has taken.",
     )
     timeout_factor: Positive = Field(4.0, description="An attempt's time limit, in class means.")
     timeout_ceiling: Positive = Field(
@@ -195,8 +197,11 @@ class Settings(BaseSettings):
     scale_seconds: Positive = Field(
         300.0, description="Seconds in which the slots wanted would finish the ready tasks."
     )
-    scale_least: int = Field(0, ge=0, description="Slots wanted when there is no work.")
-    scale_most: int = Field(0, ge=0, description="Most slots ever wanted. 0: no limit.")
+    scale_slots: str = Field(
+        "0-",
+        description="`LEAST-MOST`: slots wanted when there is no work, and the most ever wanted; "
+        "`LEAST-`: no limit.",
+    )
     scale_in_seconds: float = Field(
         0.0,
         ge=0,
@@ -208,20 +213,16 @@ class Settings(BaseSettings):
         5.0, description="First back-off, in seconds; it doubles, up to 120 times as much."
     )
     max_tasks: Count = Field(2_000_000, description="Largest plan that is accepted, in tasks.")
-    confirm_tasks: Count = Field(
-        50_000, description="Tasks beyond which a request waits for its owner's confirmation."
+    confirm: str = Field(
+        str(Confirm()),
+        description="Tasks, GB to fetch and expected cost beyond which a request waits for its "
+        "owner's confirmation; what is not named has its default.",
     )
-    confirm_gb: Positive = Field(
-        500.0, description="GB to fetch beyond which a request waits for confirmation."
+    prices: str = Field(
+        str(Prices()),
+        description="Prices in any one currency: of a GB kept for a month, of an hour of one core, "
+        "of fetching a GB; what is not named has its default.",
     )
-    confirm_cost: Positive = Field(
-        100.0, description="Expected cost beyond which a request waits for confirmation."
-    )
-    price_storage: float = Field(
-        0.02, ge=0, description="Price of a GB kept for a month, in any one currency."
-    )
-    price_core_hour: float = Field(0.05, ge=0, description="Price of an hour of one core.")
-    price_download: float = Field(0.0, ge=0, description="Price of fetching a GB.")
     result_days: float = Field(
         30.0, ge=0, description="Days for which a request's results are kept after its end."
     )
@@ -236,15 +237,11 @@ class Settings(BaseSettings):
         description="Minutes for which a signed link is good by which a result is read straight "
         "from Azure Storage; people have to reach the account. 0: the portal sends results itself.",
     )
-    block_mib: int = Field(
-        0,
-        ge=0,
-        le=64,
-        description="MiB of a block in which files go to and from Azure's blobs; 0: by the file's "
-        "size.",
-    )
-    blocks_at_once: Count = Field(
-        4, description="Blocks of a file that are under way at once, to and from Azure's blobs."
+    blocks: str = Field(
+        "",
+        description="`MIBxCOUNT`, such as `8x4`: the blocks in which files go to and from Azure's "
+        "blobs, and how many of a file are under way at once; empty: blocks by the file's size, 4 "
+        "at once.",
     )
     storage_quota_gb: float = Field(
         0.0, ge=0, description="GB of artifacts to keep, least worth going first; 0: no bound."
@@ -273,11 +270,27 @@ class Settings(BaseSettings):
             ip_network(proxy, strict=False)
         return proxies
 
+    @field_validator(*READERS)
+    @classmethod
+    def _in_parts(cls, text: str, info: ValidationInfo) -> str:
+        READERS[str(info.field_name)].read(text)
+        return text
+
     @field_validator("network_hosts", "copy_hosts")
     @classmethod
     def _readable(cls, hosts: str) -> str:
         read_allowed(hosts)
         return hosts
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Time between a worker's heartbeats."""
+        return self.lease_seconds / HEARTBEATS
+
+    @property
+    def smtp(self) -> SmtpServer | None:
+        """The mail server, or None."""
+        return SmtpServer.read(self.smtp_url)
 
     @property
     def allowed_hosts(self) -> AllowedHosts:
@@ -312,23 +325,36 @@ def default(name: str) -> Any:
     return Settings.model_fields[name].default
 
 
-_SPLIT = ("PORTAL", "PROBE", "RUNNER")  # whose address was a host and a port
+_ADDRESS, _SMTP = "ADDRESS=HOST:PORT", "SMTP_URL=smtp+starttls://USER@HOST:PORT"
+_REPLACED = {
+    **{
+        f"{one}_{part}": f"{one}_{_ADDRESS}"
+        for one in ("PORTAL", "PROBE", "RUNNER")
+        for part in ("HOST", "PORT")
+    },
+    **dict.fromkeys(("SMTP_HOST", "SMTP_PORT", "SMTP_USER", "SMTP_TLS"), _SMTP),
+    **{f"PRICE_{one}": f"PRICES='{Prices()}'" for one in ("STORAGE", "CORE_HOUR", "DOWNLOAD")},
+    **{f"CONFIRM_{one}": f"CONFIRM='{Confirm()}'" for one in ("TASKS", "GB", "COST")},
+    **dict.fromkeys(("SCALE_LEAST", "SCALE_MOST"), "SCALE_SLOTS=LEAST-MOST"),
+    **dict.fromkeys(("BLOCK_MIB", "BLOCKS_AT_ONCE"), "BLOCKS=MIBxCOUNT"),
+    **dict.fromkeys(("OIDC_OWNER_CLAIM", "OIDC_GROUPS_CLAIM"), "OIDC_CLAIMS=OWNER,GROUPS"),
+}
+"""Settings that are no more, and what to write: without it a process would do something else."""
 
 
 def read_settings() -> Settings:
     """Read all settings.
 
     Raises:
-        WrongSettingError: a value cannot be used, or a setting has another name now by which a
-            process would listen elsewhere; names the first such setting.
+        WrongSettingError: a value cannot be used, or a setting has another name now; names the
+            first such setting.
     """
-    for which in _SPLIT:
-        for old in (f"SWATHMILL_{which}_HOST", f"SWATHMILL_{which}_PORT"):
-            if old in os.environ:
-                raise WrongSettingError(
-                    f"The setting {old} is no more.",
-                    f"Write SWATHMILL_{which}_ADDRESS=HOST:PORT, and unset it (docs/settings.md).",
-                )
+    for old, new in _REPLACED.items():
+        if f"SWATHMILL_{old}" in os.environ:
+            raise WrongSettingError(
+                f"The setting SWATHMILL_{old} is no more.",
+                f"Write SWATHMILL_{new}, and unset it (docs/settings.md).",
+            )
     try:
         return Settings()
     except ValidationError as error:

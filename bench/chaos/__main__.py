@@ -36,7 +36,6 @@ QUOTA_GB = 6.0
 MOST_LIVE = 6
 COMPLETE = ("complete", "complete with gaps")
 ENVIRONMENT = {
-    "HEARTBEAT_SECONDS": "1",
     "LEASE_SECONDS": "6",
     "RETRY_BASE": "0.04",
     # Faults come far more often than anywhere: what they cost is not to be the tasks' end.

@@ -28,7 +28,7 @@ from tasks.bag.categories import RULES, Category, Retry
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 
-HEARTBEAT, LEASE = 2.0, 10.0
+LEASE = 12.0
 LIVE = 3  # requests at a time
 LOOK = 0.25  # seconds between two looks at what has ended
 HOSTS = ("host-1", "host-2", "host-3")
@@ -157,7 +157,6 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("bench/out/cuts"))
     arguments = parser.parse_args()
     settings = {
-        "HEARTBEAT_SECONDS": str(HEARTBEAT),
         "LEASE_SECONDS": str(LEASE),
         "RETRY_BUDGET": "3",
     }

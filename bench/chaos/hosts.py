@@ -285,7 +285,7 @@ def main() -> int:
     if os.geteuid() != 0:
         say("namespaces of the network are root's: run this as root")
         return 2
-    settings = {"HEARTBEAT_SECONDS": "2", "LEASE_SECONDS": "20", "RETRY_BUDGET": "3"}
+    settings = {"LEASE_SECONDS": "18", "RETRY_BUDGET": "3"}
 
     def make(out: Path, archive: Path) -> HostsRun:
         return HostsRun(

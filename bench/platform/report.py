@@ -119,8 +119,7 @@ def _of_transfers(rates: Iterable[Rate]) -> list[str]:
         return []
     return [
         f"# {size / 1e6:g} MB up and down: {times[best]:.2f} s, {times[today]:.2f} s as it is",
-        f"SWATHMILL_BLOCK_MIB={best.block // MIB}",
-        f"SWATHMILL_BLOCKS_AT_ONCE={best.at_once}",
+        f"SWATHMILL_BLOCKS={best.block // MIB}x{best.at_once}",
     ]
 
 

@@ -15,10 +15,7 @@ param redisHost string
 param redisPort int
 param redisUrlSecretUri string
 param redisKeySecretUri string
-param smtpHost string
-param smtpPort int
-param smtpUser string
-param smtpTls string
+param smtpUrl string
 param mailFrom string
 param archiveServer string
 param archiveShare string
@@ -232,14 +229,11 @@ var ofRunner = {
   SWATHMILL_NETWORK_HOSTS: settings[?'SWATHMILL_NETWORK_HOSTS'] ?? ''
 }
 var mailServer = {
-  SWATHMILL_SMTP_PORT: string(smtpPort)
-  SWATHMILL_SMTP_USER: smtpUser
-  SWATHMILL_SMTP_TLS: smtpTls
   SWATHMILL_MAIL_FROM: mailFrom
 }
-// Without the host no mail is offered, neither by the portal nor by the manager.
+// Without the server no mail is offered, neither by the portal nor by the manager.
 var signingPlain = {
-  SWATHMILL_SMTP_HOST: smtpHost
+  SWATHMILL_SMTP_URL: smtpUrl
 }
 
 // Secrets go only where they are used.

@@ -30,14 +30,8 @@ param keepSecrets bool = false
 @description('Take over the vault of this name that was deleted with its group.')
 param recoverVault bool = false
 
-@description('Mail server; empty: Azure Communication Services where mailApplicationId is given, else mail stays in the outbox.')
-param smtpHost string = ''
-
-@description('Port of the mail server.')
-param smtpPort int = 587
-
-@description('User name at the mail server.')
-param smtpUser string = ''
+@description('Mail server as a URL, smtp+starttls://USER@HOST:587; empty: Azure Communication Services where mailApplicationId is given, else mail stays in the outbox.')
+param smtpUrl string = ''
 
 @description('Password at the mail server.')
 @secure()
@@ -46,14 +40,6 @@ param smtpPassword string = ''
 @description('Secret that an OpenID provider has given the portal; SWATHMILL_OIDC_* in settings name the provider.')
 @secure()
 param oidcClientSecret string = ''
-
-@description('How the connection to the mail server is encrypted.')
-@allowed([
-  'none'
-  'starttls'
-  'tls'
-])
-param smtpTls string = 'starttls'
 
 @description('Sender of every mail.')
 param mailFrom string = 'swathmill@localhost'
@@ -264,7 +250,7 @@ module archiveEndpoint 'private-endpoint.bicep' = if (!empty(archiveAccountId)) 
 }
 
 var archiveAccount = last(split(archiveAccountId, '/'))
-var azureMail = !empty(mailApplicationId) && empty(smtpHost)
+var azureMail = !empty(mailApplicationId) && empty(smtpUrl)
 
 module apps 'apps.bicep' = {
   name: 'apps'
@@ -285,10 +271,7 @@ module apps 'apps.bicep' = {
     redisPort: redis.outputs.port
     redisUrlSecretUri: redis.outputs.urlSecretUri
     redisKeySecretUri: redis.outputs.keySecretUri
-    smtpHost: azureMail ? mail.outputs.host : smtpHost
-    smtpPort: smtpPort
-    smtpUser: azureMail ? mail.outputs.user : smtpUser
-    smtpTls: smtpTls
+    smtpUrl: azureMail ? 'smtp+starttls://${uriComponent(mail.outputs.user)}@${mail.outputs.host}:587' : smtpUrl
     mailFrom: azureMail ? mail.outputs.sender : mailFrom
     archiveServer: empty(archiveAccountId) ? '' : '${archiveAccount}.file.${environment().suffixes.storage}'
     archiveShare: empty(archiveAccountId) ? '' : '/${archiveAccount}/${archiveShare}'

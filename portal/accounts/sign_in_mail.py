@@ -62,7 +62,7 @@ class SignInDesk:
     @property
     def sends_mail(self) -> bool:
         """True if a mail server is configured."""
-        return bool(self._settings.smtp_host)
+        return bool(self._settings.smtp_url)
 
     def ask(self, address: str, then: str = "") -> bool:
         """Start looking an address up and writing to it; return False if too many look-ups wait.

@@ -20,6 +20,7 @@ from tasks.bag.categories import RULES, Category
 from tasks.bag.model import Phase
 from tasks.operators import manager_rows
 from tasks.operators.manager_rows import ManagerRow
+from tasks.setting_values import Prices
 
 pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
 
@@ -115,7 +116,7 @@ def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
         top=costs.top_failures(runtime, meant, workers),
         paces=costs.paces(runtime, workers, _today(portal)),
         stored=_stored(portal),
-        price=portal.settings.price_core_hour,
+        price=Prices.read(portal.settings.prices).core_hour,
         today=_today(portal),
         hours_today=_hours(_today(portal), now),
         **_form(meant),

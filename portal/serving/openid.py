@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from portal.serving.problems import ForbiddenError
 from portal.serving.tokens import LONGEST_OWNER, Person, Role
+from tasks.setting_values import ClaimNames
 from tasks.settings import Settings, WrongSettingError
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ class Claims:
     @classmethod
     def of(cls, settings: Settings) -> "Claims":
         """Read the settings."""
+        names = ClaimNames.read(settings.oidc_claims)
         return cls(
-            owner=settings.oidc_owner_claim,
-            of_groups=settings.oidc_groups_claim,
+            owner=names.owner,
+            of_groups=names.groups,
             groups=_words(settings.oidc_groups),
             operators=_words(settings.oidc_operators),
         )
@@ -51,7 +53,7 @@ class Claims:
         if not isinstance(owner, str) or not 0 < len(owner) <= LONGEST_OWNER:
             raise ForbiddenError(
                 f"The OpenID provider does not give your {self.owner!r}.",
-                "Ask whoever runs this portal to set SWATHMILL_OIDC_OWNER_CLAIM or the provider.",
+                "Ask whoever runs this portal to set SWATHMILL_OIDC_CLAIMS or the provider.",
             )
         if self.owner == "email" and claims.get("email_verified") is False:
             raise ForbiddenError(

@@ -43,8 +43,9 @@ class WantedSlots:
         known = UNKNOWN if self._mean is None else self._mean
         seconds = sum(number * self._means.get(request, known) for request, number in ready.items())
         more = min(sum(ready.values()), math.ceil(seconds / self._options.scale_seconds))
-        wanted = max(self._options.scale_least, cache.busy + more)
-        return min(wanted, self._options.scale_most) if self._options.scale_most else wanted
+        slots = self._options.scale_slots
+        wanted = max(slots.least, cache.busy + more)
+        return min(wanted, slots.most) if slots.most else wanted
 
 
 def _follow(mean: float | None, seconds: float) -> float:

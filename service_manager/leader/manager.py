@@ -88,7 +88,7 @@ class Manager:
         self._recall = recall
         self._heard = heard
         self._wanted = WantedSlots(options)
-        self.wanted_slots = options.scale_least
+        self.wanted_slots = options.scale_slots.least
         self.cache = ManagerCache()
         self._locations = InputLocations(self.cache) if send_to is not None else None
         self._dispatch = Dispatch(

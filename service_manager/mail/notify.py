@@ -217,15 +217,15 @@ class MailServer:
     @classmethod
     def of(cls, settings: Settings) -> "MailServer | None":
         """Return the server that the settings name, or None."""
-        if not settings.smtp_host:
+        if (known := settings.smtp) is None:
             return None
         return cls(
-            host=settings.smtp_host,
-            port=settings.smtp_port,
+            host=known.host,
+            port=known.port,
             sender=settings.mail_from,
-            user=settings.smtp_user,
+            user=known.user,
             password=settings.smtp_password.get_secret_value(),
-            tls=settings.smtp_tls,
+            tls=known.tls,
         )
 
     def connect(self) -> smtplib.SMTP:

@@ -85,8 +85,8 @@ def forecast(
             similar += left
     download = looked.left("download", counts.download)
     stored = looked.left("stored", counts.stored)
-    cost = busy / _HOUR * options.price_core_hour
-    cost += download / _GB * options.price_download + stored / _GB * options.price_storage
+    cost = busy / _HOUR * options.prices.core_hour
+    cost += download / _GB * options.prices.download + stored / _GB * options.prices.storage
     preview = Preview(
         granules=counts.granules,
         tasks=counts.tasks,

@@ -293,22 +293,22 @@ class Intake:
 
     def _much(self, ready: MadePlan) -> str:
         """Return why a request waits for confirmation; empty when it does not."""
-        options, found = self._options, ready.preview
+        confirm, found = self._options.confirm, ready.preview
         said = []
-        if ready.plan.counts.tasks > options.confirm_tasks:
+        if ready.plan.counts.tasks > confirm.tasks:
             said.append(
-                f"{ready.plan.counts.tasks:,} tasks, more than the {options.confirm_tasks:,} of "
-                "SWATHMILL_CONFIRM_TASKS"
+                f"{ready.plan.counts.tasks:,} tasks, more than the {confirm.tasks:,.0f} of "
+                "SWATHMILL_CONFIRM"
             )
-        if found.size > options.confirm_gb * _GB:
+        if found.size > confirm.gb * _GB:
             said.append(
-                f"{found.size / _GB:,.0f} GB to fetch, more than the {options.confirm_gb:g} of "
-                "SWATHMILL_CONFIRM_GB"
+                f"{found.size / _GB:,.0f} GB to fetch, more than the {confirm.gb:g} of "
+                "SWATHMILL_CONFIRM"
             )
-        if found.cost > options.confirm_cost:
+        if found.cost > confirm.cost:
             said.append(
-                f"an expected cost of {found.cost:,.0f}, more than the {options.confirm_cost:g} of "
-                "SWATHMILL_CONFIRM_COST"
+                f"an expected cost of {found.cost:,.0f}, more than the {confirm.cost:g} of "
+                "SWATHMILL_CONFIRM"
             )
         return "; ".join(said)
 

@@ -48,9 +48,9 @@ class Policy:
     def of(cls, options: ManagerOptions) -> "Policy":
         """Return the policy that the settings ask for."""
         return cls(
-            storage=options.price_storage,
-            core_hour=options.price_core_hour,
-            download=options.price_download,
+            storage=options.prices.storage,
+            core_hour=options.prices.core_hour,
+            download=options.prices.download,
             results=options.result_days * _DAY,
             history=options.history_days * _DAY,
             quota=round(options.storage_quota_gb * _GB),

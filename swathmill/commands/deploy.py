@@ -44,8 +44,8 @@ def deploy(
     mail: Annotated[
         str,
         typer.Option(
-            help="`azure`: Azure Communication Services; else the server that SWATHMILL_SMTP_* "
-            "name; without it mail stays in the outbox."
+            help="`azure`: Azure Communication Services; else the server that SWATHMILL_SMTP_URL "
+            "names; without it mail stays in the outbox."
         ),
     ] = "",
     sign_in: Annotated[
@@ -89,7 +89,7 @@ def deploy(
     if mail not in ("", "azure"):
         raise ArgumentError(
             f"--mail {mail}: there is no such mail service.",
-            "Use `azure`, or name your server by SWATHMILL_SMTP_HOST.",
+            "Use `azure`, or name your server by SWATHMILL_SMTP_URL.",
         )
     if sign_in not in ("", "entra"):
         raise ArgumentError(

@@ -16,7 +16,7 @@ MADE = frozenset(
     (
         *("data_dir", "storage", "redis_url", "archive", "sources", "earthdata_token"),
         *("portal_address", "probe_address", "secret", "slots"),
-        *("smtp_host", "smtp_port", "smtp_user", "smtp_password", "smtp_tls", "mail_from"),
+        *("smtp_url", "smtp_password", "mail_from"),
         *("oidc_client_secret", "reduction_pool", "runner_address"),
         # A name for all workers, a folder in no container, and a bound that `swathmill up` keeps.
         *("worker_name", "packages", "disk_quota_gb"),

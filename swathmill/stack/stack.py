@@ -301,11 +301,7 @@ class Stack:
             "SWATHMILL_GRACE_SECONDS": str(self._options.grace_seconds),
         }
         if self._options.catch_mail:
-            env |= {
-                "SWATHMILL_SMTP_HOST": ports.LOOPBACK,
-                "SWATHMILL_SMTP_PORT": str(state.smtp_port),
-            }
-            env |= {"SWATHMILL_SMTP_USER": "", "SWATHMILL_SMTP_TLS": "none"}
+            env["SWATHMILL_SMTP_URL"] = f"smtp://{ports.LOOPBACK}:{state.smtp_port}"
         return env
 
     def _probe_address(self, name: str) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from tasks.bag.runtime import Runtime
 from tasks.errors import SwathmillError
 from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps, WakeUps
 from tasks.operators import row_schema
+from tasks.setting_values import Blocks
 from tasks.settings import Settings, WrongSettingError
 from tasks.storage.blobs import CONTAINERS, Blobs
 from tasks.storage.clock import SystemClock
@@ -49,7 +50,8 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
     if not settings.redis_url.get_secret_value():
         raise SettingMissingError("SWATHMILL_REDIS_URL", "a URL such as redis://host:6379/0")
     wakeups = RedisWakeUps(settings.redis_url.get_secret_value())
-    cut = Cut(block=settings.block_mib * MIB, at_once=settings.blocks_at_once)
+    blocks = Blocks.read(settings.blocks)
+    cut = Cut(block=blocks.mib * MIB, at_once=blocks.at_once)
     return _runtime(settings.storage.get_secret_value(), wakeups, create=create, cut=cut)
 
 

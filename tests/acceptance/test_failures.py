@@ -86,7 +86,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Ite
     settings = {
         "TIMEOUT_CEILING": str(CEILING),
         "RETRY_BASE": "0.5",
-        "HEARTBEAT_SECONDS": "1",
         "LEASE_SECONDS": "10",
     }
     with started(folder, sample_archive, settings) as running:

@@ -75,8 +75,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Ite
     folder = tmp_path_factory.mktemp("stack")
     for name, script in (("no-snow", NO_SNOW), ("some", SOME), ("empty", EMPTY)):
         write_package(folder / "packages", name, script)
-    settings = {"HEARTBEAT_SECONDS": "1"}
-    with started(folder, sample_archive, settings) as running:
+    with started(folder, sample_archive, {}) as running:
         yield running
 
 

@@ -263,8 +263,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     values = np.arange(10_000, dtype=np.int16).reshape(100, 100)
     where = Affine(0.05, 0.0, 3.0, 0.0, -0.05, 55.0)
     hills = geotiff(folder / "hills.tif", values, crs="EPSG:4326", transform=where)
-    settings = {"HEARTBEAT_SECONDS": "1"}
-    with started(folder, archive, settings) as running:
+    with started(folder, archive, {}) as running:
         running.client.push_raster([hills], {"name": "hills", "layers": "hills"})
         yield running
 

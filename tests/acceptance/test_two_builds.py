@@ -141,7 +141,6 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
             "SWATHMILL_SECRET": SECRET,
             "SWATHMILL_GRACE_SECONDS": "1",
             "SWATHMILL_LEASE_SECONDS": "6",
-            "SWATHMILL_HEARTBEAT_SECONDS": "1",
         },
     )
     try:

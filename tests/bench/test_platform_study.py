@@ -113,7 +113,7 @@ def test_settings_follow_where_another_cut_is_clearly_faster(other: float, said:
     today = Cut(block=UP.block(64 * MIB), at_once=UP.parallel)
     points = swept(today, 1.0) + swept(Cut(block=32 * MIB, at_once=2), other)
     lines = settings([rate(one) for one in points])
-    assert lines[1:] == (["SWATHMILL_BLOCK_MIB=32", "SWATHMILL_BLOCKS_AT_ONCE=2"] if said else [])
+    assert lines[1:] == (["SWATHMILL_BLOCKS=32x2"] if said else [])
 
 
 @dataclass

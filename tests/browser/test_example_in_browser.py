@@ -48,9 +48,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         write_granule(granules / granule.local_name, granule)
     for name, text in tower_files():
         (towers / name).write_text(text)
-    settings = {"HEARTBEAT_SECONDS": "1"}
     (folder / "packages").symlink_to(EXAMPLE / "packages")
-    with started(folder, granules, settings) as running:
+    with started(folder, granules, {}) as running:
         yield Desk(stack=running, granules=granules, towers=sorted(towers.iterdir()))
 
 

@@ -15,6 +15,7 @@ from tasks.bag.transitions import RetryPolicy
 from tasks.requests import outbox, request_operations, retrying
 from tasks.requests.request_table import RequestRow, RequestTable
 from tasks.requests.retrying import Scope
+from tasks.setting_values import Confirm
 from tasks.storage.memory_store import MemoryStore
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -225,7 +226,7 @@ def test_its_intermediates_are_let_go_and_its_results_kept() -> None:
 
 
 def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_and_is_told() -> None:
-    b = bench(ManagerOptions(confirm_tasks=1))
+    b = bench(ManagerOptions(confirm=Confirm(tasks=1)))
     held = b.submit("p")
     b.rounds(5)
     assert b.row(held).state is RequestState.HELD

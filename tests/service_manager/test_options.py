@@ -13,7 +13,7 @@ def test_defaults_are_those_of_the_settings() -> None:
 
 
 def test_what_follows_from_other_settings() -> None:
-    made = ManagerOptions.of(Settings(heartbeat_seconds=2.0, retry_base=0.5), "manager")
+    made = ManagerOptions.of(Settings(lease_seconds=12.0, retry_base=0.5), "manager")
     assert (made.sweep, made.resend, made.patience) == (12.0, 12.0, 3.0)
     assert made.retry.delay(retries=30, jitter=0.5) == 60.0
     assert made.retry.most == made.retry.longest

@@ -23,6 +23,7 @@ from tasks.operators.restrictions import Kind, Restriction
 from tasks.request.document import Request, parse_request
 from tasks.requests import outbox, request_operations
 from tasks.requests.plan import Plan
+from tasks.setting_values import Slots
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
@@ -174,7 +175,9 @@ class History:
         self.disk = SharedDisk.of(self.world, self.seed, 0.0 if faultless else STORM)
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
-        self.options = replace(OPTIONS, scale_in=15.0, scale_least=1) if scales else OPTIONS
+        self.options = (
+            replace(OPTIONS, scale_in=15.0, scale_slots=Slots(least=1)) if scales else OPTIONS
+        )
         self.operates = Random(f"operators {self.seed}").random() < 0.25
         self.apart = Random(f"mail {self.seed}")
         self.refuses = self.apart.choice([0.0, 0.1, 0.5])

@@ -139,7 +139,7 @@ def test_a_run_without_a_source_is_refused_before_anything_starts(tmp_path: Path
     ("process", "setting", "value"),
     [
         ("portal", "SWATHMILL_LEASE_SECONDS", "-1"),
-        ("service_manager", "SWATHMILL_SMTP_TLS", "perhaps"),
+        ("service_manager", "SWATHMILL_SMTP_URL", "mail.example.org"),
         ("worker", "SWATHMILL_STORAGE", "BlobEndpoint=x"),
     ],
 )

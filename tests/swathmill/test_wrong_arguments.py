@@ -130,7 +130,7 @@ CASES = (
         for name, value, line in (
             ("SWATHMILL_LEASE_SECONDS", "abc", "doctor"),
             ("SWATHMILL_LEASE_SECONDS", "-1", "doctor"),
-            ("SWATHMILL_SMTP_TLS", "perhaps", "status"),
+            ("SWATHMILL_SMTP_URL", "mail.example.org", "status"),
             ("SWATHMILL_PORTAL_ADDRESS", "localhost:70000", "up --archive {folder}"),
             ("SWATHMILL_SLOTS", "0", "inspect {granule}"),
             ("SWATHMILL_CACHE_GB", "", "export {new}"),

@@ -38,10 +38,30 @@ def test_no_address_for_probes_or_a_pool_means_none() -> None:
     assert (made.probe_address, made.reduction_pool) == ("", "")
 
 
-@pytest.mark.parametrize("name", ["PORTAL_HOST", "PORTAL_PORT", "PROBE_PORT", "RUNNER_HOST"])
-def test_an_old_name_of_an_address_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The process would listen where nobody set it to."""
+@pytest.mark.parametrize(
+    ("name", "new"),
+    [
+        ("PORTAL_HOST", "PORTAL_ADDRESS=HOST:PORT"),
+        ("PROBE_PORT", "PROBE_ADDRESS=HOST:PORT"),
+        ("RUNNER_HOST", "RUNNER_ADDRESS=HOST:PORT"),
+        ("SMTP_HOST", "SMTP_URL=smtp+starttls://USER@HOST:PORT"),
+        ("PRICE_STORAGE", "PRICES='storage=0.02 core-hour=0.05 download=0'"),
+        ("CONFIRM_GB", "CONFIRM='tasks=50000 gb=500 cost=100'"),
+        ("SCALE_MOST", "SCALE_SLOTS=LEAST-MOST"),
+        ("BLOCK_MIB", "BLOCKS=MIBxCOUNT"),
+        ("OIDC_OWNER_CLAIM", "OIDC_CLAIMS=OWNER,GROUPS"),
+    ],
+)
+def test_an_old_name_is_told_with_the_new(
+    monkeypatch: pytest.MonkeyPatch, name: str, new: str
+) -> None:
+    """The process would do something else than it was set to."""
     monkeypatch.setenv(f"SWATHMILL_{name}", "8001")
-    new = f"Write SWATHMILL_{name.partition('_')[0]}_ADDRESS=HOST:PORT"
-    with pytest.raises(WrongSettingError, match=new):
+    with pytest.raises(WrongSettingError) as wrong:
         read_settings()
+    assert f"SWATHMILL_{name} is no more" in wrong.value.problem
+    assert f"Write SWATHMILL_{new}, and unset it" in wrong.value.remedy
+
+
+def test_a_worker_beats_six_times_within_the_silence_that_loses_it() -> None:
+    assert Settings(lease_seconds=30.0).heartbeat_seconds == 5.0

@@ -204,7 +204,7 @@ def stack_options(
         managers=managers,
         slots=slots,
         portal_port=port,
-        catch_mail=not settings.smtp_host,
+        catch_mail=not settings.smtp_url,
         grace_seconds=settings.grace_seconds if grace_seconds is None else grace_seconds,
         give_up_after=give_up_after,
         fork=True,

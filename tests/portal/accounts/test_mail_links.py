@@ -63,7 +63,7 @@ def runtime(clock: ManualClock) -> Runtime:
 
 @pytest.fixture
 def portal(runtime: Runtime) -> Iterator[LivePortal]:
-    with live_portal(runtime, settings(smtp_host="mail.example.org")) as running:
+    with live_portal(runtime, settings(smtp_url="smtp://mail.example.org")) as running:
         yield running
 
 

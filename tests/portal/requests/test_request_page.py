@@ -343,7 +343,7 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
         runtime,
         request_id,
         state=RequestState.HELD,
-        message="confirm it to go on: 64 tasks, more than the 20 of SWATHMILL_CONFIRM_TASKS",
+        message="confirm it to go on: 64 tasks, more than the 20 of SWATHMILL_CONFIRM",
         preview=preview,
     )
     with portal.browser() as client:

@@ -139,7 +139,7 @@ def test_the_limits_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture(scope="module")
 def portal() -> Iterator[LivePortal]:
     """A portal behind a proxy on this machine; it takes ten calls of an address at once."""
-    made = settings(caller_rate="1", smtp_host="mail.example.org")
+    made = settings(caller_rate="1", smtp_url="smtp://mail.example.org")
     with live_portal(live_runtime(), made) as running:
         yield running
 

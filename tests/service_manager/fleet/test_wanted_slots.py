@@ -16,6 +16,7 @@ from tasks.bag.model import MissingPolicy, Phase, RequestState, State
 from tasks.bag.task_rows import CompletionEvent
 from tasks.messages.wanted_slots import LIST, RedisWantedSlots
 from tasks.requests.request_table import RequestRow
+from tasks.setting_values import Slots
 
 POLL = 30  # seconds between two looks of KEDA
 STABLE = 300  # seconds: KEDA goes down to the largest number of so long
@@ -139,7 +140,7 @@ def test_a_backlog_is_worked_off_by_the_whole_fleet(seconds: int, start_up: int)
 
 
 def test_without_work_only_the_standby_is_wanted() -> None:
-    rule = WantedSlots(ManagerOptions(scale_least=4))
+    rule = WantedSlots(ManagerOptions(scale_slots=Slots(least=4)))
     assert rule.count(ManagerCache(), {}) == 4
 
 
@@ -200,7 +201,7 @@ def test_an_event_without_an_attempt_teaches_nothing() -> None:
 
 
 def test_without_a_limit_of_cost_all_are_wanted() -> None:
-    rule = WantedSlots(ManagerOptions(scale_most=0))
+    rule = WantedSlots(ManagerOptions(scale_slots=Slots(most=0)))
     assert (
         rule.count(ManagerCache(), {"r": 1_000_000})
         == 1_000_000 * UNKNOWN / ManagerOptions().scale_seconds
@@ -208,7 +209,7 @@ def test_without_a_limit_of_cost_all_are_wanted() -> None:
 
 
 def test_the_limit_of_cost_holds() -> None:
-    rule = WantedSlots(ManagerOptions(scale_most=40))
+    rule = WantedSlots(ManagerOptions(scale_slots=Slots(most=40)))
     assert rule.count(ManagerCache(), {"r": 1_000_000}) == 40
 
 

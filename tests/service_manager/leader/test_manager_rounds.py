@@ -21,6 +21,7 @@ from tasks.operators.restrictions import Kind, Restriction
 from tasks.requests import outbox, request_operations
 from tasks.service import tracing
 from tasks.service.tracing import Span
+from tasks.setting_values import Slots
 from tasks.storage import blobs
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -189,7 +190,7 @@ def listed(claimed: protocol.Claimed) -> RunningAttempt:
 
 
 def test_the_slots_wanted_are_told_at_each_heartbeat() -> None:
-    told = Told(options=ManagerOptions(scale_least=1, scale_seconds=60.0))
+    told = Told(options=ManagerOptions(scale_slots=Slots(least=1), scale_seconds=60.0))
     assert told.manager.wanted_slots == 1
     told.rounds()
     told.bench.submit("p")
@@ -202,7 +203,7 @@ def test_the_slots_wanted_are_told_at_each_heartbeat() -> None:
 
 
 def test_workers_leave_by_the_slots_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, found = Told(options=ManagerOptions(scale_least=2)), list[int]()
+    told, found = Told(options=ManagerOptions(scale_slots=Slots(least=2))), list[int]()
     monkeypatch.setattr(told.manager._attempts, "scale_in", found.append)
     told.rounds()
     assert found == [2]

@@ -320,12 +320,12 @@ def test_encrypted_and_signed_in(
 
 def test_the_settings_name_the_server() -> None:
     server = MailServer.of(
-        Settings(smtp_host="mail.example.org", smtp_tls="tls", smtp_password=SecretStr("x"))
+        Settings(smtp_url="smtps://mail.example.org", smtp_password=SecretStr("x"))
     )
     assert server is not None
     assert (server.host, server.port, server.tls, server.password) == (
         "mail.example.org",
-        25,
+        465,
         "tls",
         "x",
     )

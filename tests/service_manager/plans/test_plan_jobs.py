@@ -19,6 +19,7 @@ from tasks.request.document import Request
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap, Plan, PlannedWindow
 from tasks.requests.request_table import RequestRow
+from tasks.setting_values import Prices
 from tasks.uploads import package_operations, raster_operations
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Beside, collect, document, mosaic, plan_of
@@ -208,7 +209,7 @@ def test_the_planner_is_given_the_request_and_its_log_lines_name_it() -> None:
 
 
 def test_a_forecast_counts_what_is_there_and_the_slots_at_work() -> None:
-    planning = Planning(options=ManagerOptions(price_core_hour=3600.0, price_storage=0.0))
+    planning = Planning(options=ManagerOptions(prices=Prices(core_hour=3600.0, storage=0.0)))
     scene = planning.scene
     scene.write(A, "earlier")
     scene.run(A)

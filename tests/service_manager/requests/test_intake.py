@@ -31,6 +31,7 @@ from tasks.requests.request_table import (
 )
 from tasks.service import tracing
 from tasks.service.tracing import Span
+from tasks.setting_values import Confirm, Prices
 from tasks.storage.clock import ManualClock
 from tests.service_manager.plans.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
@@ -216,10 +217,10 @@ def test_a_plan_of_too_many_tasks_is_refused(most: int, state: RequestState) -> 
         )
 
 
-MUCH = ManagerOptions(confirm_tasks=3, confirm_gb=1e-9, confirm_cost=0.5, price_download=1e9)
+MUCH = ManagerOptions(confirm=Confirm(tasks=3, gb=1e-9, cost=0.5), prices=Prices(download=1e9))
 SAID = (
-    "4 tasks, more than the 3 of SWATHMILL_CONFIRM_TASKS; 0 GB to fetch, more than the 1e-09 of "
-    "SWATHMILL_CONFIRM_GB; an expected cost of {cost}, more than the 0.5 of SWATHMILL_CONFIRM_COST"
+    "4 tasks, more than the 3 of SWATHMILL_CONFIRM; 0 GB to fetch, more than the 1e-09 of "
+    "SWATHMILL_CONFIRM; an expected cost of {cost}, more than the 0.5 of SWATHMILL_CONFIRM"
 )
 
 
@@ -231,7 +232,7 @@ def test_a_plan_that_takes_much_is_held_until_it_is_confirmed() -> None:
     assert row.preparation is None
     assert row.preview.tasks == 4
     (mail,) = one.mails()
-    assert "SWATHMILL_CONFIRM_TASKS" in mail
+    assert "SWATHMILL_CONFIRM" in mail
     live = one.live()
     assert one.intake.confirm(live) == row  # nobody has confirmed it
     one.change(order=RequestOrder.CONFIRM)
@@ -245,9 +246,9 @@ def test_a_plan_that_takes_much_is_held_until_it_is_confirmed() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ManagerOptions(confirm_tasks=4),
-        ManagerOptions(confirm_gb=31e-9),
-        ManagerOptions(confirm_cost=1e12, price_download=1e9),
+        ManagerOptions(confirm=Confirm(tasks=4)),
+        ManagerOptions(confirm=Confirm(gb=31e-9)),
+        ManagerOptions(confirm=Confirm(cost=1e12), prices=Prices(download=1e9)),
     ],
 )
 def test_within_the_limits_nothing_is_to_be_confirmed(options: ManagerOptions) -> None:

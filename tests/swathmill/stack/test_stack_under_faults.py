@@ -130,7 +130,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> I
     proxy = Proxy(1, lambda _: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWATHMILL_LEASE_SECONDS", str(LEASE))
-        patch.setenv("SWATHMILL_HEARTBEAT_SECONDS", "1")
         patch.setenv("SWATHMILL_RETRY_BASE", "0.2")
         patch.setenv("SWATHMILL_PACKAGES", str(place / "packages"))
         options = StackOptions(

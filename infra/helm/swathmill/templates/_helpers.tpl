@@ -52,7 +52,7 @@ containers:
       {{- end }}
       {{- else }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SECRET" "key" "signing-secret") | nindent 6 }}
-      - {name: SWATHMILL_SMTP_HOST, value: {{ $root.Values.smtp.host | quote }}}
+      - {name: SWATHMILL_SMTP_URL, value: {{ $root.Values.smtp.url | quote }}}
       {{- end }}
       {{- if eq .name "portal" }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_OIDC_CLIENT_SECRET" "key" "oidc-client-secret" "optional" true) | nindent 6 }}
