@@ -56,7 +56,8 @@ def scan_angles(band: str) -> Floats:
     if band == "D":
         ground = (np.arange(4064) - 2031.5) / 2032 * np.radians(13.7)
         reach = SPHERE_RADIUS_KM * np.sin(ground)
-        return np.degrees(np.arctan2(reach, ALTITUDE_KM + SPHERE_RADIUS_KM * (1 - np.cos(ground))))
+        below = ALTITUDE_KM + SPHERE_RADIUS_KM * (1 - np.cos(ground))
+        return np.asarray(np.degrees(np.arctan2(reach, below)))
     fine = LINES[band] // 16
     widths = np.repeat((3, 2, 1), [count * fine for count in HALF])
     edges = np.concatenate([[0], np.cumsum(widths)])
