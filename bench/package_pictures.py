@@ -49,8 +49,13 @@ DRAWN = {
     "maximum-value-composite": ("day_of_maximum.tif", 0),
     "ndvi": ("ndvi.tif", 0),
     "evi": ("evi.tif", 0),
+    "difference": ("difference.tif", 0),
 }
-PARAMETERS = {"zonal-statistics": {"zones": json.dumps(ZONE)}, "anomaly": {"month": "2012-04"}}
+PARAMETERS = {
+    "zonal-statistics": {"zones": json.dumps(ZONE)},
+    "anomaly": {"month": "2012-04"},
+    "difference": {"of": "b02", "less": "b01"},
+}
 # The years of the made-up granules, and by how many pixels what grows there is moved east.
 YEARS = {2010: 60, 2011: -90, 2012: 0}
 
@@ -83,9 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             package = found.package.name
             if only and package not in only:
                 continue
-            group = {"ndvi": reflectances, "evi": reflectances, "anomaly": aprils}.get(
-                package, leaves
-            )
+            group = {
+                **dict.fromkeys(("ndvi", "evi", "difference"), reflectances),
+                "anomaly": aprils,
+            }.get(package, leaves)
             assert found.folder is not None
             out = folder / package
             try_package(found.folder, group, PARAMETERS.get(package, {}), out)

@@ -26,8 +26,9 @@ from tasks.packages.packages import (
     unpack,
     unpack_environment,
 )
+from tasks.packages.parameters import with_defaults
 from tasks.packages.python_environments import resolve
-from tasks.request.checks import nearest_names
+from tasks.request.checks import parameter_problems
 from tasks.settings import Settings
 from worker.phases.context import Surroundings
 from worker.phases.group import MANIFEST, Manifest, ManifestBand
@@ -83,15 +84,17 @@ def write_skeleton(folder: Path, language: Language) -> None:
         shutil.copytree(draft, folder)
 
 
-def _check_parameters(given: Mapping[str, str], package: Package) -> None:
-    """Refuse, as a request does, what the package does not take."""
+def _wanted(own: Mapping[str, str], given: Mapping[str, str], package: Package) -> dict[str, str]:
+    """Return a run's parameters: those given, those that lie with the inputs, the defaults.
+
+    Raises ArgumentError for what a request is refused for.
+    """
     known = package.parameters
-    for name in given:
-        if known is not None and name not in known:
-            raise ArgumentError(
-                f"The package {package.name} has no parameter {name!r}.",
-                nearest_names(name, known) if known else "It has none: leave -p out.",
-            )
+    fitting = {name: text for name, text in own.items() if known is None or name in known}
+    wanted = {**fitting, **given}
+    for _, problem, remedy in parameter_problems(package, wanted, leave_out="leave -p out"):
+        raise ArgumentError(f"{problem[0].upper()}{problem[1:]}", remedy)
+    return with_defaults(wanted, known)
 
 
 def checked(package: Path) -> Upload:
@@ -136,7 +139,6 @@ def try_package(
             sandbox=report(Settings()).tier,
         )
         upload, environment = _taken(package, here)
-        _check_parameters(parameters, upload.package)
         places = Places(
             package=here.scratch / "package",
             environment=environment,
@@ -147,7 +149,7 @@ def try_package(
         with _group(inputs) as group:
             given = {path.name: path for path in group.iterdir() if path.is_file()}
             own = json.loads(given[PARAMETERS].read_text("utf-8")) if PARAMETERS in given else {}
-            wanted = {**own, **parameters}
+            wanted = _wanted(own, parameters, upload.package)
             give_parameters(wanted, places.inputs)
             give_inputs(upload.package, given, places.inputs, copied=True)
             manifest = Manifest.model_validate_json(given[MANIFEST].read_text("utf-8"))

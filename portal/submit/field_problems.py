@@ -132,9 +132,10 @@ def control(name: str, form: Form) -> str:
     if parts[0] == "qa":
         return "qa" if form.qa != "rule" else "qa_rule" if form.qa_rule else "quality"
     if parts[0] == "reduction":
-        return {"group_by": "window", "parameters": "parameters"}.get(
-            parts[1] if len(parts) > 1 else "", "package"
-        )
+        if parts[1:2] == ["parameters"]:
+            has_field = parts[-1] in form.parameter_fields
+            return f"parameter-{parts[-1]}" if has_field else "parameters"
+        return "window" if parts[1:2] == ["group_by"] else "package"
     if parts[0] == "measurements":
         own = {"table": "measured", "sites": "measured_sites"}
         return own.get(parts[1], parts[1]) if len(parts) > 1 else "measured"

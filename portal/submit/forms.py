@@ -88,6 +88,7 @@ class Form:
     package: str = ""
     window: str = "month"
     parameters: str = ""
+    parameter_fields: tuple[str, ...] = ()  # the parameters that have a field of their own
     steps: str = ""  # as YAML, where `package` is STEPS
     deliver: str = "both"
     measured: str = ""
@@ -137,16 +138,38 @@ STANDING = (
 
 def read_form(data: FormData) -> Form:
     """Read the form as a browser sent it; checkboxes that it did not send are off."""
-    several = ("extra_bands", "qa_bits")
+    several = ("extra_bands", "qa_bits", "parameter_fields")
     blank = {f.name: "" for f in fields(Form) if f.name not in ("products", *several)}
     texts = {name: str(data.get(name, "")).strip() for name in blank}
     return replace(
         Form(),
-        **{name: value for name, value in texts.items() if name != "submission" or value},
+        **{
+            name: value
+            for name, value in texts.items()
+            if name != "parameters" and (name != "submission" or value)
+        },
         products=tuple(_card(data, str(value)) for value in data.getlist("product")),
         extra_bands=tuple(str(value) for value in data.getlist("extra_bands")),
         qa_bits=tuple(str(value) for value in data.getlist("qa_bits")),
+        parameters=_parameters(data, texts["parameters"]),
+        parameter_fields=_parameter_fields(data),
     )
+
+
+_PARAMETER = "parameter-"
+
+
+def _parameter_fields(data: FormData) -> tuple[str, ...]:
+    return tuple(name.removeprefix(_PARAMETER) for name in data if name.startswith(_PARAMETER))
+
+
+def _parameters(data: FormData, text: str) -> str:
+    """Return the parameters as lines: of their fields, and of the text for all others."""
+    values = {
+        name: " ".join(str(data[_PARAMETER + name]).split()) for name in _parameter_fields(data)
+    }
+    own = _lines({name: value for name, value in values.items() if value})
+    return "\n".join(filter(None, (own, text)))
 
 
 def _card(data: FormData, value: str) -> ProductCard:

@@ -26,7 +26,7 @@ from tasks.packages.packages import (
     PackageSource,
     Resources,
 )
-from tasks.request.checks import check_request, nearest_names
+from tasks.request.checks import check_request, parameter_problems
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.steps import Step
@@ -49,14 +49,10 @@ def check(resolved: ResolvedRequest, limits: Settings, packages: PackageSource) 
     found = [_package(step, limits, packages) for step in resolved.steps]
     raster_outputs(resolved, found)
     for step, package in zip(resolved.steps, found, strict=True):
-        known = package.parameters
-        for name in step.reduction.parameters:
-            if known is not None and name not in known:
-                raise RequestRefusedError(
-                    f"{step.field}.parameters.{name}",
-                    f"the package {package.name} has no parameter {name!r}.",
-                    nearest_names(name, known) if known else "It has none: leave parameters out.",
-                )
+        for name, problem, remedy in parameter_problems(
+            package, step.reduction.parameters, leave_out="leave parameters out"
+        ):
+            raise RequestRefusedError(f"{step.field}.parameters.{name}", problem, remedy)
 
 
 def _package(step: Step, limits: Settings, packages: PackageSource) -> Package:

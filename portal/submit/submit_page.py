@@ -33,6 +33,7 @@ from portal.submit.forms import (
     request_of,
     request_yaml,
 )
+from portal.submit.parameter_fields import parameter_fields
 from portal.submit.state import Submit
 from portal.submit.submissions import (
     accept,
@@ -119,6 +120,13 @@ def _key(form: Form, made: RequestDocument) -> str:
     """Derive a form's idempotency key: a resent form makes one request, a changed one another."""
     document = hashlib.sha256(dump_request(made).encode()).hexdigest()
     return f"form-{form.submission}-{document}"
+
+
+@router.get("/new/parameters")
+def parameters_part(caller: Caller, portal: CurrentPortal, package: str = "") -> Response:
+    """Show the fields of a package's parameters."""
+    found = parameter_fields(portal, caller, Form(package=package[:400]))
+    return portal.pages.part("parameters.html", parameters=found)
 
 
 @router.post("/new/check")
@@ -307,6 +315,7 @@ def new_page(
         every=STANDING,
         groups=GroupTable(portal.runtime.store).of(caller.owner),
         packages=PACKAGES.offered(portal, caller.owner),
+        parameters=parameter_fields(portal, caller, form),
         more_options=_has_more(form),
         **summary,
     )

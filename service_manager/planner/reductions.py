@@ -25,6 +25,7 @@ from service_manager.planner.naming import moment_name
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.packages.packages import layer_labels
+from tasks.packages.parameters import with_defaults
 from tasks.request.joins import StepJoin
 from tasks.request.regions import area_geojson
 from tasks.request.resolved import ResolvedRequest
@@ -617,7 +618,7 @@ def _reduce(
         package=chosen.package.name,
         digest=chosen.digest,
         outputs=tuple(name for name, _ in outputs),
-        parameters=chosen.step.reduction.parameters,
+        parameters=with_defaults(chosen.step.reduction.parameters, chosen.package.parameters),
         pixels=group.amount,
         least_valid=chosen.requires.pixels,
     )

@@ -25,6 +25,7 @@ from tasks.errors import SwathmillError
 from tasks.network_hosts import ENDPOINT, MOST_HOSTS, read_endpoint
 from tasks.packages.file_names import layer_name
 from tasks.packages.package_reference import NAME, PackageReference
+from tasks.packages.parameters import Declared
 from tasks.packages.python_dependencies import DeclarationError, declared
 from tasks.packages.requires import Requires, RequiresField
 from tasks.plain_text import NotUtf8Error, decoded
@@ -160,9 +161,8 @@ class Inputs(_Model):
 class Package(_Model):
     """Describe a package: its manifest.
 
-    `command` is run in the package's folder as `command... INPUT_DIR OUTPUT_DIR`. `parameters` maps
-    the parameters that the package accepts to their meaning; with None the package declares none
-    and accepts any.
+    `command` is run in the package's folder as `command... INPUT_DIR OUTPUT_DIR`. `parameters` are
+    those that the package accepts; with None the package declares none and accepts any.
     """
 
     name: str = Field(pattern=rf"^{NAME}$")
@@ -184,7 +184,9 @@ class Package(_Model):
         (), max_length=MOST_HOSTS
     )
     """The hosts that it connects to, over HTTPS: HOST, or HOST:PORT."""
-    parameters: dict[str, str] | None = Field(None, max_length=64)
+    parameters: dict[Annotated[str, Field(max_length=100)], Declared] | None = Field(
+        None, max_length=64
+    )
 
     @field_validator("network")
     @classmethod

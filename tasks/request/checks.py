@@ -3,7 +3,7 @@
 import datetime as dt
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import LayerKind, split_index
@@ -11,6 +11,7 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
 from tasks.errors import RequestRefusedError, refusal_of
+from tasks.packages.packages import Package
 from tasks.refusal_wording import listed, nearest
 from tasks.request.compared import check_measurements, measurement_notes
 from tasks.request.document import ProductChoice, Request
@@ -117,6 +118,32 @@ def nearest_names(name: str, known: Iterable[str]) -> str:
         return f"Did you mean {listed(like)}?"
     shown = ", ".join(names[:30])
     return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
+
+
+def parameter_problems(
+    package: Package, given: Mapping[str, str], *, leave_out: str
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the problem and the remedy of each parameter that a package does not take.
+
+    `leave_out` says what to do where the package has no parameters at all. What is required and
+    not given comes last.
+    """
+    if (known := package.parameters) is None:
+        return
+    for name, value in given.items():
+        if name not in known:
+            remedy = nearest_names(name, known) if known else f"It has none: {leave_out}."
+            yield name, f"the package {package.name} has no parameter {name!r}.", remedy
+        elif not known[name].fits(value):
+            yield (
+                name,
+                f"the parameter {name!r} of {package.name} is {value!r}.",
+                f"Write {known[name].expected()}.",
+            )
+    for name, one in known.items():
+        if one.required and name not in given:
+            problem = f"the package {package.name} needs the parameter {name!r}."
+            yield name, problem, f"Give it: {one.about}."
 
 
 def _check_product(product: ResolvedProduct) -> None:

@@ -32,6 +32,7 @@ from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.package_reference import NAME, OWNER, PATTERN, PackageReference
+from tasks.packages.parameters import ParameterText
 from tasks.packages.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.packages.requires import RequiresField
 from tasks.plain_text import NotUtf8Error, decoded
@@ -395,13 +396,6 @@ class GridChoice(_Document):
         return self
 
 
-def _text(value: object) -> object:
-    """Convert a number or a truth value of YAML or JSON to text, as packages get parameters."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
 class Reduction(_Document):
     """One step of the scientist's own computation: a package, and what one run of it gets.
 
@@ -417,7 +411,7 @@ class Reduction(_Document):
         (), max_length=100
     )
     requires: RequiresField | None = None
-    parameters: dict[str, Annotated[str, BeforeValidator(_text)]] = Field(default_factory=dict)
+    parameters: dict[str, ParameterText] = Field(default_factory=dict)
     rehearse: bool = True  # one run of an own package first, before anything else is spent
     deliver: bool = False  # also if a later step takes its outputs
 

@@ -32,7 +32,7 @@ def test_a_page_says_what_a_package_takes_and_makes(package: Package) -> None:
         assert f"| `{name}` |" in text
     assert f"![{package.name}](../pictures/{package.name}.png)" in text
     assert (DOCS / "pictures" / f"{package.name}.png").is_file()
-    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    example = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
     request = parse_request(
         {
             "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],

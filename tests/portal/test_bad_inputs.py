@@ -432,6 +432,30 @@ MEANING = [
         {"package": "monthly-mean", "parameters": "foo: bar"},
         "parameters",
     ),
+    case(
+        "a parameter that is required and not set",
+        reduction(package="anomaly", group_by=["cell", "all"]),
+        "reduction.parameters.month",
+        "needs the parameter 'month'",
+        {"package": "anomaly", "window": "all", "parameter-month": ""},
+        "parameter-month",
+    ),
+    case(
+        "a parameter of another type",
+        reduction(package="anomaly", group_by=["cell", "all"], parameters={"month": "July"}),
+        "reduction.parameters.month",
+        "Write a month like 2012-07.",
+        {"package": "anomaly", "window": "all", "parameter-month": "July"},
+        "parameter-month",
+    ),
+    case(
+        "a parameter beyond its bounds",
+        reduction(package="percentile", parameters={"percentile": 120}),
+        "reduction.parameters.percentile",
+        "a number from 0 to 100 (%)",
+        {"package": "percentile", "parameter-percentile": "120"},
+        "parameter-percentile",
+    ),
 ]
 
 SHAPE = [

@@ -12,6 +12,7 @@ import pytest
 import rasterio
 import scipy  # its parts are loaded where they are used
 
+from swathmill.errors import ArgumentError
 from swathmill.package_kit import try_package
 from tasks.packages.packages import SERIES, SHIPPED, Packages, unpack
 from tasks.request.document import Time
@@ -148,7 +149,7 @@ def test_another_percentile(tmp_path: Path, group: Path) -> None:
     found, _ = run(tmp_path, "percentile", "A_percentile.tif", percentile="25")
     expected = at_each_pixel(values["A"], lambda series: np.percentile(series, 25))
     np.testing.assert_allclose(found[0], expected, rtol=1e-6)
-    with pytest.raises(AttemptError, match="percentile is '120'; it should be from 0 to 100"):
+    with pytest.raises(ArgumentError, match="Write a number from 0 to 100"):
         run(tmp_path, "percentile", "A_percentile.tif", percentile="120")
 
 
@@ -295,8 +296,25 @@ def test_an_anomaly_is_against_the_other_years(tmp_path: Path, group: Path) -> N
     np.testing.assert_allclose(found[0], away, rtol=1e-4, atol=1e-5)
     spread = np.nanstd(others, axis=0, ddof=1)
     np.testing.assert_allclose(found[1], np.where(spread > 0, away / spread, np.nan), rtol=1e-4)
-    with pytest.raises(AttemptError, match="it should be like 2012-07"):
+    with pytest.raises(ArgumentError, match="Write a month like 2012-07"):
         run(tmp_path, "anomaly", "A_anomaly.tif", month="July")
+
+
+def test_a_difference_is_of_two_layers_that_may_be_named(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["monthly.A", "usual.A"], DAYS[:3], "2011-01")
+    means = {name: np.nanmean(one, axis=0) for name, one in values.items()}
+    found, names = run(tmp_path, "difference", "difference.tif")
+    assert names == ["monthly.A less usual.A, 2011-01"]
+    np.testing.assert_allclose(found[0], means["monthly.A"] - means["usual.A"], rtol=1e-5)
+    found, _ = run(tmp_path, "difference", "difference.tif", of="usual", less="monthly")
+    np.testing.assert_allclose(found[0], means["usual.A"] - means["monthly.A"], rtol=1e-5)
+    with pytest.raises(AttemptError, match="`of` names 2 of the layers"):
+        run(tmp_path, "difference", "difference.tif", of="A")
+    with pytest.raises(AttemptError, match="both name usual"):
+        run(tmp_path, "difference", "difference.tif", of="usual", less="usual")
+    write(group, ["A", "B", "C"], DAYS[:3], "2011-01")
+    with pytest.raises(AttemptError, match="there are 3 layers: A, B, C"):
+        run(tmp_path, "difference", "difference.tif")
 
 
 def test_savitzky_golay_fills_gaps_and_smooths(tmp_path: Path, group: Path) -> None:

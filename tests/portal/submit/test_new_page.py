@@ -220,3 +220,25 @@ def test_the_form_offers_every_unit_that_a_document_may_name(portal: LivePortal)
     select = re.search(r'<select id="units".*?</select>', page, re.DOTALL)
     assert select is not None
     assert set(re.findall(r'value="(\w+)"', select[0])) == set(choices)
+
+
+def test_each_parameter_of_a_package_has_a_field_by_its_type(portal: LivePortal) -> None:
+    with portal.browser() as client:
+        part = client.get("/new/parameters", params={"package": "anomaly"}).text
+        several = client.get("/new/parameters", params={"package": "seasonal-composite"}).text
+        bounded = client.get("/new/parameters", params={"package": "percentile"}).text
+        none = client.get("/new/parameters", params={"package": "mean"}).text
+        unknown = client.get("/new/parameters", params={"package": "no"}).text
+    assert re.search(r'name="parameter-month" type="month".*aria-required="true"', part, re.DOTALL)
+    assert "<option selected>mean</option><option>median</option>" in several
+    assert re.search(r'type="number" value="90".*min="0" max="100"', bounded, re.DOTALL)
+    assert "<textarea" not in part + several + bounded + none
+    assert "<textarea" in unknown
+
+
+def test_what_was_set_for_a_parameter_comes_back_with_its_error(portal: LivePortal) -> None:
+    fields = {"package": "phenology", "parameter-share": "2", "parameter-least": "7"}
+    with portal.browser() as client:
+        page = client.post("/new", data=fields).text
+    assert 'name="parameter-share" type="number" value="2"' in page
+    assert 'name="parameter-least" type="number" value="7"' in page
