@@ -16,6 +16,7 @@ from reprojection.write.meanings import attribute_table
 from reprojection.write.palette import colours_of
 from tasks.packages.rasters import is_raster
 from tasks.request.document import Request
+from tasks.request.record_products import with_products
 from tasks.requests.gaps import incomplete_lines, join_gaps
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import RequestRow
@@ -62,7 +63,7 @@ def class_names(request: Request, files: Mapping[str, ResultFile]) -> dict[str, 
 def citation(request: Request) -> str:
     """Name what to cite: the products, from the archive they come from, and Swathmill."""
     lines = ["Cite the data products, with the DOI of each collection:", ""]
-    for choice in request.products:
+    for choice in with_products(request).products:
         if is_raster(choice.name):
             lines.append(f"  {choice.name}: a raster of a user of this installation.")
             continue

@@ -14,7 +14,7 @@
   // --- What the form asks for ---
   const layers = () => [...form.querySelectorAll("[data-card]")].flatMap((card) => {
     const [, name, collection] = card.querySelector('input[name="product"]').value.split("|");
-    if (name.includes(":")) return []; // a raster of one's own
+    if (name.includes(":")) return []; // a raster, or a record: maps are of one product
     return [...card.querySelectorAll(".layers input:checked")].map((box) => ({ product: `${name}.${collection}`, layer: box.value }));
   });
   const rule = () => {

@@ -12,6 +12,7 @@ from portal.serving.quantities import unit_text
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import LayerKind
+from reprojection.records import PREFIX, record
 from tasks.holdings.holdings import Holdings
 
 _MOST_BANDS = 32  # bands of a layer that are offered one by one
@@ -113,7 +114,11 @@ def items() -> tuple[ProductItem, ...]:
         for product in catalogue.products()
         for collection in map(Collection, product.collections)
     ]
-    return tuple(sorted(found, key=lambda item: (item.name, [-n for n in item.collection.age])))
+    # Records know the items of this module.
+    from portal.submit.record_items import record_items
+
+    every = [*found, *record_items()]
+    return tuple(sorted(every, key=lambda item: (item.name, [-n for n in item.collection.age])))
 
 
 def item_of(product: Product, collection: Collection) -> ProductItem:
@@ -177,8 +182,9 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
 
     A word may be the beginning of one, or the number of a collection. Each product comes once, with
     the collections found, those the archive holds first, then the newest.
-    Products found by their name come first, then those the archive holds, then those with the words
-    in their title; of equal ones, global products of coarse pixels come last.
+    Products found by their name come first, then those the archive holds, records before others,
+    then those with the words in their title; of equal ones, global products of coarse pixels come
+    last.
     """
     words = _words(text)
     matches = [
@@ -186,7 +192,11 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
     ]
 
     def is_absent(item: ProductItem) -> bool:
-        return held is None or held.of(item.name, item.collection) is None
+        known = record(item.name) if item.name.startswith(PREFIX) else None
+        names = [(item.name, item.collection)]
+        if known is not None:
+            names = [(one.product, Collection(one.collection)) for one in known.members]
+        return held is None or not any(held.of(*one) for one in names)
 
     matches.sort(key=lambda match: (match[1].name, match[0], is_absent(match[1])))
     grouped = [list(group) for _, group in groupby(matches, key=lambda match: match[1].name)]
@@ -194,6 +204,7 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
         key=lambda group: (
             group[0][0][0],
             is_absent(group[0][1]),
+            not group[0][1].name.startswith(PREFIX),
             *group[0][0][1:],
             group[0][1].geometry == "globe",
         )
@@ -227,8 +238,11 @@ class _Place:
 
 
 def _is_named(word: str, name: str) -> bool:
-    """Tell whether a word is of a name; a satellite alone (VIIRS_NPP-JPL-L2P) does not count."""
-    return word in name and (f"_{word}-" not in name)
+    """Tell whether a word is of a name.
+
+    A satellite alone (VIIRS_NPP-JPL-L2P) does not count, nor the words that a record is called by.
+    """
+    return not name.startswith(PREFIX) and word in name and (f"_{word}-" not in name)
 
 
 def _place(word: str, words: Sequence[str]) -> int:
@@ -258,8 +272,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def find(name: str, collection: str) -> ProductItem | None:
-    """Find the item of a product in a collection; return None if the catalogue lacks it."""
-    if not collection.strip():
+    """Find a product in a collection, or a record; return None if the catalogue lacks it."""
+    if not collection.strip() and not name.startswith(PREFIX):
         return None
     wanted = Collection(collection)
     return next((i for i in items() if i.name == name and i.collection == wanted), None)

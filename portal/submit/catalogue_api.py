@@ -23,11 +23,15 @@ class LayerAnswer(_Answer):
 
 
 class ProductAnswer(_Answer):
-    """A product of the catalogue in one collection; resolution in metres."""
+    """A product of the catalogue in one collection; resolution in metres.
+
+    A record, `record:NAME`, has no collection. `platform` names the sensors.
+    """
 
     name: str
     collection: str
     title: str
+    platform: str = ""
     geometry: str
     resolution: float
     layers: tuple[LayerAnswer, ...]
@@ -41,6 +45,7 @@ def products(q: str = "") -> list[ProductAnswer]:
             name=item.name,
             collection=item.collection,
             title=item.title,
+            platform=item.platform,
             geometry=item.geometry,
             resolution=item.resolution,
             layers=tuple(

@@ -58,7 +58,7 @@ def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
         pixel=made.lattice.resolution,
         unit="degree" if crs.is_geographic else _unit(crs.axis_info[0].unit_name),
         cells=_cells(made),
-        layers=sum(len(choice.layers) for choice in request.products),
+        layers=sum(len(one.layers) for one in resolved.products if one.number == one.head),
         days=request.time.days,
         sites=len(parse_sites(request.region.sites)) if request.region.sites else 0,
         tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),

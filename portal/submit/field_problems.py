@@ -156,8 +156,8 @@ def _control_of_product(parts: Sequence[str], form: Form) -> str:
         return "product-search"
     layers = layers_of(card)
     place = int(parts[-1]) if parts[-1].isdigit() and "layers" in parts else len(layers)
-    if parts[-1] in ("use", "look_back", "look_ahead"):
-        return f"{parts[-1]}-{card.uid}"
+    if parts[2:] and parts[2] in ("use", "look_back", "look_ahead", "prefer", "overlap"):
+        return f"{parts[2]}-{card.uid}"
     if "layers" not in parts:
         return f"card-{card.uid}"
     if place >= len(layers):

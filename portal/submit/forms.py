@@ -19,6 +19,7 @@ from portal.submit.quality import QualityLayer, quality_layers
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import Reduction, Region, Request, parse_request
+from tasks.request.record_part import RECORD, is_record
 from tasks.request.region_files import is_notation
 from tasks.request.request_guide import WANTED
 
@@ -42,6 +43,8 @@ class ProductCard:
     use: str = "same-day"
     look_back: str = ""
     look_ahead: str = ""
+    overlap: str = "prefer"
+    prefer: str = ""  # names, with commas between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +189,8 @@ def _card(data: FormData, value: str) -> ProductCard:
         use=str(data.get(f"use-{uid}", "same-day")),
         look_back=str(data.get(f"look_back-{uid}", "")).strip(),
         look_ahead=str(data.get(f"look_ahead-{uid}", "")).strip(),
+        overlap=str(data.get(f"overlap-{uid}", "prefer")),
+        prefer=str(data.get(f"prefer-{uid}", "")).strip(),
     )
 
 
@@ -211,6 +216,8 @@ def form_of(request: Request) -> Form:
                 use=p.use,
                 look_back="" if p.look_back is None else str(p.look_back),
                 look_ahead="" if p.look_ahead is None else str(p.look_ahead),
+                overlap=p.overlap,
+                prefer=", ".join(p.prefer),
             )
             for p in request.products
         ),
@@ -553,6 +560,11 @@ def _product(index: int, card: ProductCard, form: Form) -> Document:
             "Tick at least one layer, or remove the product.",
         )
     made: Document = {"name": card.name, "collection": card.collection, "layers": layers}
+    if is_record(card.name):
+        made = {"record": card.name.removeprefix(RECORD), "layers": layers}
+        first = [name for name in map(str.strip, card.prefer.split(",")) if name]
+        made |= {"prefer": first} if first else {}
+        made |= {"overlap": card.overlap} if card.overlap != "prefer" else {}
     if card.day_night != "any":
         made["day_night"] = card.day_night
     if card.overpasses != "merged" and form.region_kind != "sites":

@@ -16,7 +16,7 @@ from portal.serving.identity import Caller, person
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import PortalError
 from portal.serving.tokens import Person
-from portal.submit import catalogue
+from portal.submit import catalogue, record_items
 from portal.submit.archive_lines import archive_slots, lacks_of
 from portal.submit.estimates import Estimate, estimate
 from portal.submit.field_problems import Problems, problems_of, slots_of
@@ -49,11 +49,12 @@ from reprojection.resampling import TRAITS
 from tasks.accounts.group_table import GroupTable
 from tasks.bag.model import RequestState
 from tasks.errors import RequestRefusedError
-from tasks.holdings.held import check_held, doubts, held_text
+from tasks.holdings.held import check_held, doubts
 from tasks.packages.rasters import is_raster
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
 from tasks.request.mail_address import is_address
+from tasks.request.record_part import is_record
 from tasks.request.resolved import ResolvedRequest
 from tasks.requests import request_operations
 
@@ -218,7 +219,8 @@ def products(portal: CurrentPortal, q: str = "", every: bool = False) -> Respons
         counted=True,
         words=q.strip()[:200],
         held=held,
-        held_text=held_text,
+        archive_text=record_items.archive_text,
+        records=record_items,
     )
 
 
@@ -239,8 +241,8 @@ def product(
         known = raster_kind.meant(portal, caller.owner, card.name)
         if known is not None and not known[1].raster.days:
             card = replace(card, use="static")
-    elif name.strip() and collection.strip():
-        card = new_card(name[:40], collection[:10])
+    elif name.strip() and (collection.strip() or is_record(name)):
+        card = new_card(name[:48], collection[:10])
         item = catalogue.find(card.name, card.collection)
         card = replace(card, layers=catalogue.sought(item, words[:200]) if item else ())
     else:
@@ -251,7 +253,8 @@ def product(
         known_of=partial(_known, portal, caller),
         catalogue=catalogue,
         held=portal.state(Submit).holdings.known(),
-        held_text=held_text,
+        archive_text=record_items.archive_text,
+        records=record_items,
         problems=Problems(),
     )
 
@@ -300,7 +303,8 @@ def new_page(
         document_wrong=wrong,
         file_read=file_read,
         held=portal.state(Submit).holdings.known(),
-        held_text=held_text,
+        archive_text=record_items.archive_text,
+        records=record_items,
         found=None,
         known=catalogue.product_count(),
         counted=False,

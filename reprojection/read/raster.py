@@ -27,6 +27,7 @@ __all__ = [
     "Pixels",
     "Provenance",
     "Raster",
+    "RecordOf",
     "Role",
     "SourceGranule",
 ]
@@ -78,6 +79,18 @@ class SourceGranule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordOf:
+    """The record that a raster is a layer of, what the layer is called there, and its sensor.
+
+    `sensor` is for people, "Terra MODIS".
+    """
+
+    record: str
+    layer: str
+    sensor: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Provenance:
     """What determined a raster's pixels; holds no time of making, no host and no folder.
 
@@ -105,6 +118,12 @@ class Provenance:
     taken: Annotated[tuple[str, str] | None, Field(exclude_if=lambda both: both is None)] = None
     cell_method: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
     """How the values came of those of the window, by the names of CF (Appendix E); "": unknown."""
+    record: Annotated[RecordOf | None, Field(exclude_if=lambda record: record is None)] = None
+
+    @property
+    def called(self) -> str:
+        """The layer's name: the record's, if it is of one."""
+        return self.record.layer if self.record is not None else self.layer
 
     @property
     def files(self) -> tuple[SourceGranule, ...]:

@@ -42,8 +42,7 @@ class _Footprints:
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays."""
-        kept = 0 if self.swath.kept is None else self.swath.kept.nbytes
-        return self.swath.lat.nbytes + self.swath.lon.nbytes + self.zenith.nbytes + kept
+        return self.swath.lat.nbytes + self.swath.lon.nbytes + self.zenith.nbytes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,13 +100,18 @@ def write_cube(
         "granules_length": names.dtype.itemsize,
         "provenance_length": records.dtype.itemsize,
     }
-    about = _title(first) | _missing(completeness)
+    sensors = _sensors(opened)
+    sizes |= {
+        f"{one.name}_length": one.values.shape[1] for one in sensors if one.values is not None
+    }
+    about = _title(opened) | _missing(completeness)
     writer = _netcdf(out, about, sizes) if kind == "netcdf" else _zarr(out, about)
     try:
         variables = [
             *_variables(opened, axis),
             _texts("granules", names, "granules that the date was made from"),
             _texts("provenance", records, "how the date was made, as JSON"),
+            *sensors,
         ]
         if completeness != WHOLE:
             variables = [*_linked(variables), _shares(opened)]
@@ -127,7 +132,7 @@ def _agree(opened: Sequence[Opened]) -> None:
         alike = all(
             mine == theirs
             for mine, theirs in (
-                (one.said.provenance.layer, first.said.provenance.layer),
+                (_named(one), _named(first)),
                 (one.said.grid, first.said.grid),
                 (_roles(one), _roles(first)),
                 (one.said.units, first.said.units),
@@ -143,6 +148,12 @@ def _agree(opened: Sequence[Opened]) -> None:
                 "number and roles of bands, type, nodata, scale, units, cell method and whether "
                 "it is a climatology must agree"
             )
+
+
+def _named(one: Opened) -> tuple[str, str]:
+    """Return the record, if it is of one, and the layer."""
+    said = one.said.provenance
+    return said.record.record if said.record is not None else "", said.called
 
 
 def _roles(one: Opened) -> list[str]:
@@ -243,10 +254,10 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
             attributes=mapping,
         ),
     ]
-    base = identifier(said.provenance.layer)
+    base = identifier(said.provenance.called)
     for number, band in enumerate(said.bands):
         names = {one.said.bands[number].name for one in opened}
-        shown = band.name if len(names) == 1 else said.provenance.layer
+        shown = band.name if len(names) == 1 else said.provenance.called
         about: dict[str, Attribute] = {"long_name": shown, "grid_mapping": "crs"}
         if band.role == "data":
             if (said.scale, said.offset) != (1.0, 0.0):
@@ -300,8 +311,8 @@ def _missing(said: Completeness) -> dict[str, Attribute]:
     return {"completeness": said.share, "missing_inputs": "\n".join(lines)}
 
 
-def _title(first: Opened) -> dict[str, Attribute]:
-    said = first.said.provenance
+def _title(opened: Sequence[Opened]) -> dict[str, Attribute]:
+    said = opened[0].said.provenance
     product = product_of(said)
     options = ", ".join(
         f"{key}={value}" for key, value in said.parameters if value not in (None, "")
@@ -310,13 +321,29 @@ def _title(first: Opened) -> dict[str, Attribute]:
         "Conventions": "CF-1.11, ACDD-1.3",
         "title": f"{said.product} {said.layer}".strip(),
         "source": f"{said.product} collection {said.collection}; {said.software}",
-        "history": f"{said.software}: rasters of {said.layer}, one for each date; {options}",
+        "history": f"{said.software}: rasters of {said.called}, one for each date; {options}",
     }
+    if said.record is not None:
+        every = dict.fromkeys(one.said.provenance.product for one in opened)
+        of = {one.said.provenance.product: one.said.provenance.collection for one in opened}
+        named = ", ".join(f"{name} collection {of[name]}" for name in every)
+        found["title"] = f"{said.record.record} {said.called}"
+        found["source"] = f"{named}; {said.software}"
+        return found | {"institution": "NASA", "license": _LICENCE}
     if product is not None:
         found |= {"summary": product.title, "institution": "NASA", "license": _LICENCE}
         if doi := product.doi(said.collection):
             found["references"] = f"https://doi.org/{doi}"
     return found
+
+
+def _sensors(opened: Sequence[Opened]) -> list[_Variable]:
+    """Make the variable with the sensor of each date of a record; none for other layers."""
+    found = [one.said.provenance.record for one in opened]
+    texts = np.array([one.sensor.encode() for one in found if one is not None])
+    if not texts.size:
+        return []
+    return [_texts("sensor", texts, "sensor that the date is of")]
 
 
 def _granules(opened: Sequence[Opened]) -> npt.NDArray[np.bytes_]:

@@ -110,6 +110,7 @@ def stac_item(
             "swathmill:product": said.provenance.product,
             "swathmill:collection": said.provenance.collection,
             "swathmill:layer": said.provenance.layer,
+            **_record(said.provenance),
             "swathmill:granules": [source.name for source in said.provenance.granules],
             **_lineage(said.provenance),
             **_window(said.provenance),
@@ -123,7 +124,7 @@ def stac_item(
             "data": {
                 "href": href or path.name,
                 "type": _COG,
-                "title": said.provenance.layer,
+                "title": said.provenance.called,
                 "roles": ["data"],
                 "bands": [*bands],
             }
@@ -236,6 +237,17 @@ def _times(said: Provenance) -> dict[str, JsonValue]:
     if not said.end or said.end == start:
         return {"datetime": start}
     return {"datetime": None, "start_datetime": start, "end_datetime": said.end}
+
+
+def _record(said: Provenance) -> dict[str, JsonValue]:
+    """Return the record that it is a layer of, and its sensor; empty for a layer of a product."""
+    if said.record is None:
+        return {}
+    return {
+        "swathmill:record": said.record.record,
+        "swathmill:record_layer": said.record.layer,
+        "swathmill:sensor": said.record.sensor,
+    }
 
 
 def _window(said: Provenance) -> dict[str, JsonValue]:

@@ -155,6 +155,10 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster, *, statistic
     dataset.units = [raster.units if one else "" for one in valued]
     for number, band in enumerate(raster.bands, 1):
         dataset.set_band_description(number, band.name)
+        if (record := said.provenance.record) is not None:
+            dataset.update_tags(
+                number, RECORD=record.record, LAYER=record.layer, SENSOR=record.sensor
+            )
         if names := class_tags(said, band.role):
             dataset.update_tags(number, **names)
         if statistics and (found := band_statistics(raster, number - 1)) is not None:

@@ -15,7 +15,7 @@ from service_manager.planner.listing import raster_days
 from tasks.bag.absence import Absence, Absent, bounded
 from tasks.request.document import Time
 from tasks.request.joins import StepJoin
-from tasks.request.taking import band_layer
+from tasks.request.taking import band_of
 from tasks.request.windows import Window, windows
 
 SeenOf = Callable[[int], Seen]
@@ -41,7 +41,10 @@ class WindowLacks:
         window: Window,
         seen: SeenOf,
     ) -> None:
-        wanted = chosen.used(wanted)
+        used = chosen.used(wanted)
+        self._heads = {one.number: one.head for one in used}
+        # Of products that stand for one another the first speaks for all.
+        wanted = [one for one in used if one.number == one.head]
         self._wanted = wanted
         self._seen = {one.number: seen(one.number) for one in wanted}
         self._days = {
@@ -56,11 +59,11 @@ class WindowLacks:
 
     def has_none_by_calendar(self, wanted: ProductLayers) -> bool:
         """Tell whether no date of a product begins in the window, whatever the archive has."""
-        return wanted.join.use == "same-day" and not self._days[wanted.number]
+        return wanted.join.use == "same-day" and not self._days[wanted.head]
 
     def at(self, place: int, made: Iterable[tuple[int, date]]) -> list[Lack]:
         """List what is missing in a place, apart from the choices and days that were `made`."""
-        there = set(made)
+        there = {(self._heads[number], day) for number, day in made}
         return [
             Lack(choice=one.number, day=day, names=names)
             for one in self._wanted
@@ -111,8 +114,7 @@ def bands(
     for lack in lacks:
         one = wanted[lack.choice]
         for layer in chosen.taken(one):
-            name = f"{one.choice.name}.{one.choice.collection} {band_layer(one.choice, layer)}"
-            part = f"{name} {lack.day}"
+            part = band_of(one.choice, layer, lack.day).text
             found += [Absent(part=part, what=what, why=NOT_THERE) for what in lack.names]
     return bounded(found)
 

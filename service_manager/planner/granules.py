@@ -68,7 +68,7 @@ def nothing_found(
     span = f"{request.time.start} to {request.time.end}"
     if unseen:
         return RequestRefusedError(
-            f"products.{request.products.index(unseen[0])}",
+            unseen[0].field_at(request.products.index(unseen[0])),
             f"{unseen[0].name} has no date from {span}, or does not touch the region.",
             "Choose another region or other days; `swathmill raster show` says what it covers.",
         )
@@ -80,7 +80,7 @@ def nothing_found(
             here, are = ("", "is") if count == 1 else ("s", "are")
             other = "day" if choice.day_night == "night" else "night"
             return RequestRefusedError(
-                f"products.{number}.day_night",
+                f"{choice.field_at(number)}.day_night",
                 f"{count:,} granule{here} of {choice.name} {Collection(choice.collection).padded} "
                 f"from {span} {are} near the region, and {'' if count == 1 else 'all '}of the "
                 f"{other}; none is of the {choice.day_night}.",
@@ -95,7 +95,7 @@ def nothing_found(
     for number, choice in enumerate(request.products):
         for wrong in misnamed(choice, request.time, archive):
             return RequestRefusedError(
-                f"products.{number}",
+                choice.field_at(number),
                 f"the archive has no granule of {names} from {span}: {misnaming(wrong)}.",
                 "Correct the names of the files in the archive.",
             )
@@ -103,7 +103,7 @@ def nothing_found(
         if held and Collection(choice.collection) not in {h.collection for h in held}:
             served = " and ".join(holding.collection.padded for holding in held)
             return RequestRefusedError(
-                f"products.{number}",
+                choice.field_at(number),
                 f"the archive does not serve {choice.name} {Collection(choice.collection).padded}.",
                 f"Of {choice.name} it serves collection {served}.",
             )

@@ -21,7 +21,14 @@ from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted,
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
-from tasks.bag.spec import Driver, GridSpec, Input, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import (
+    Driver,
+    GridSpec,
+    Input,
+    MosaicSpec,
+    RecordedLayer,
+    ReprojectSpec,
+)
 from tasks.bag.task_keys import canonical
 from tasks.request.document import Request
 from tasks.request.regions import area_geojson, region_tiles
@@ -60,6 +67,8 @@ class RasterPart:
     grid: GridSpec
     places: frozenset[int]
     mosaic: Pattern
+    recorded: Pattern
+    """The pattern of mosaics of a record's layers."""
     mosaic_kind: CountedClass
 
     def folder(self, folder: str) -> str:
@@ -143,6 +152,10 @@ def _raster_part(part: Part, clip: str, places: Sequence[WindowCell]) -> RasterP
             index for index, place in enumerate(places) if _overlap(part.grid, place.window)
         ),
         mosaic=Pattern(whole, "inputs", "name", "day", *_ABSENCE),
+        recorded=Pattern(
+            whole.model_copy(update={"record": RecordedLayer(record="", layer="")}),
+            *("inputs", "name", "day", "record", *_ABSENCE),
+        ),
         mosaic_kind=kind_of(whole),
     )
 
@@ -158,14 +171,17 @@ class ProductLayers(ResolvedProduct):
     """Of each layer's cells. The layer's name varies, as it may say the band of the date."""
     cells: tuple[ReprojectSpec, ...] = field(init=False)
     """One cell of each layer, without inputs."""
+    records: dict[str, str] = field(init=False)
+    """What each layer is to a record, as JSON; empty if it is of none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "product", product_name(self.choice))
-        object.__setattr__(self, "names", layer_names(self.choice.layers))
+        object.__setattr__(self, "names", layer_names(self.choice))
         cells = [_cell(self, layer) for layer in self.layers]
         varying = ("inputs", "grid", "day", "layer", *_ABSENCE)
         object.__setattr__(self, "patterns", tuple(Pattern(cell, *varying) for cell in cells))
         object.__setattr__(self, "cells", tuple(cells))
+        object.__setattr__(self, "records", _records(self))
 
     @property
     def by_overpass(self) -> bool:
@@ -181,6 +197,18 @@ class ProductLayers(ResolvedProduct):
 def grid_spec(grid: Grid) -> GridSpec:
     """Return a grid as a specification holds it."""
     return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
+
+
+def _records(wanted: ProductLayers) -> dict[str, str]:
+    part = wanted.choice.part
+    if part is None:
+        return {}
+    found = {}
+    for layer in wanted.choice.layers:
+        named = wanted.choice.asked_layer(layer)
+        made = RecordedLayer(record=part.record, layer=named, units=part.units[named])
+        found[layer] = canonical(made.model_dump()).decode("ascii")
+    return found
 
 
 def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
@@ -436,7 +464,12 @@ def _mosaic(
         if place not in keys and place in part.places
         for one in lacking[place]
     ]
-    values = quoted(name), quoted(day.isoformat()), *_absence(absent)
-    key = part.mosaic.key(cells.identity, *values)
-    draft.put(key, Line(folder, part.mosaic.text(cells.text, *values), part.mosaic_kind))
+    values = [quoted(name), quoted(day.isoformat())]
+    pattern, record = part.mosaic, wanted.records.get(layer)
+    if record is not None:
+        pattern = part.recorded
+        values.append(record)
+    values += _absence(absent)
+    key = pattern.key(cells.identity, *values)
+    draft.put(key, Line(folder, pattern.text(cells.text, *values), part.mosaic_kind))
     draft.result(key, name, folder, day, time)

@@ -93,7 +93,8 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
     """Return the last day asked for of which all products have a granule near the region.
 
     Composites count by their first day. Products whose dates are chosen by a reduction, and rasters
-    of users, are not waited for. None: a product has none.
+    of users, are not waited for; of a record the newest of its products counts. None: a product has
+    none.
 
     Raises ArchiveError as the archive does.
     """
@@ -103,19 +104,20 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
         for product in resolved.products
         if product.choice.exact is None and product.choice.use == "same-day"
     ]
-    newest = [
-        max(
-            (
-                day
-                for day, _, _ in _of_product(resolved, product, archive, box, time.start)
-                if time.holds(day)
-            ),
-            default=None,
-        )
-        for product in awaited
-    ]
-    found = [day for day in newest if day is not None]
-    return min(found) if found and len(found) == len(awaited) else None
+    newest: dict[int, list[date]] = {}
+    for product in awaited:
+        place = product.choice.part_place
+        first = product.number if place is None else _first_of(resolved, place)
+        found = _of_product(resolved, product, archive, box, time.start)
+        newest.setdefault(first, []).extend(day for day, _, _ in found if time.holds(day))
+    if not newest or not all(newest.values()):
+        return None
+    return min(map(max, newest.values()))
+
+
+def _first_of(resolved: ResolvedRequest, place: int) -> int:
+    """Return the number of the first product of a record, by its place in the document."""
+    return next(one.number for one in resolved.products if one.choice.part_place == place)
 
 
 def search_box(area: Area, reach: float) -> LonLatBox:
@@ -218,7 +220,7 @@ def unplaced(
         for name in product.companions:
             if near and not any(accompanied(day, name, archive, box) for day in days):
                 return RequestRefusedError(
-                    f"products.{product.number}",
+                    product.field,
                     f"granules of {choice.name} do not say where their pixels lie, those of {name} "
                     f"do, and the archive has no granule of {name} that starts with one of the "
                     f"{len(near):,} from {span.start} to {span.end}.",

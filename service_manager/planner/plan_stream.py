@@ -34,6 +34,7 @@ from service_manager.planner.layers import Layout, ProductLayers, covered_until,
 from service_manager.planner.listing import Stretch, search_box, stretches, unplaced
 from service_manager.planner.located import Locator
 from service_manager.planner.parts import PartsPlan, Reads, Why, told
+from service_manager.planner.record_dates import RecordDates
 from service_manager.planner.reductions import Groups
 from service_manager.planner.sites import SitesPlan
 from tasks.bag.spec import load_spec
@@ -59,7 +60,8 @@ class PlanOutcome:
 
     `geometries` are those of products the catalogue does not know; `rasters` are the inputs of
     cubes; `windows` are those of a reduction that closed, and `gaps` what they lack. `overpasses`
-    counts those that are each by itself, by product choice; `reads` what of its granules is read.
+    counts those that are each by itself, by product choice; `reads` what of its granules is read,
+    `granules` those in the region of the products of records.
     """
 
     first: date
@@ -74,6 +76,7 @@ class PlanOutcome:
     windows: tuple[PlannedWindow, ...] = ()
     overpasses: Mapping[int, int] = field(default_factory=dict)
     reads: Mapping[int, Mapping[Why, Reads]] = field(default_factory=dict)
+    granules: Mapping[int, int] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -146,6 +149,7 @@ class PlanStream:
         self._wanted = [
             ProductLayers(**vars(one), layout=self._layout) for one in resolved.products
         ]
+        self._records = RecordDates(resolved.products)
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
         self._locator = Locator(
             self._sites.places if self._sites is not None and self._only_sites else cells
@@ -162,6 +166,7 @@ class PlanStream:
         self._window_gaps: list[Gap] = []
         self._overpasses: Counter[int] = Counter()
         self._reads: dict[int, dict[Why, Reads]] = {}
+        self._granules: Counter[int] = Counter()
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.windows: list[PlannedWindow] = []
@@ -197,7 +202,8 @@ class PlanStream:
         run = self._groups.notes if self._groups is not None else ()
         outside = self._sites.notes if self._sites is not None else ()
         said = (told(one.product, self._reads.get(one.number, {})) for one in self._wanted)
-        return (*self._notes, *passed, *run, *outside, *filter(None, said))
+        sensors = self._records.notes(self._seen, self._granules)
+        return (*self._notes, *sensors, *passed, *run, *outside, *filter(None, said))
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -260,19 +266,21 @@ class PlanStream:
                 if one.choice.exact is not None and not self._seen.get(one.number)
             ]
             raise unplaced(self._resolved, self._archive, self._box) or nothing_found(
-                self.request, self._archive, unseen, self._box
+                self._resolved.request, self._archive, unseen, self._box
             )
 
     def gaps(self) -> Iterator[Gap]:
         """Yield what the request asks for and the archive does not have."""
         for wanted in self._wanted:
-            seen = self._seen.get(wanted.number, {})
+            if wanted.head != wanted.number:
+                continue  # the first of a record's products speaks for all
+            seen = self._records.seen(wanted.number, lambda number: self._seen.get(number, {}))
             if wanted.choice.exact is not None:
                 if not seen:
                     reason = "the raster has no date in the time, or does not touch the region"
                     yield Gap(what=wanted.product, reason=reason)
                 continue  # which dates it has is its owner's choice
-            if not seen:
+            if not seen and wanted.choice.part is None:
                 absent = [*unserved(wanted.choice, self._archive.holdings(wanted.choice.name))]
                 if absent:
                     yield from absent
@@ -305,7 +313,7 @@ class PlanStream:
 
     def _listing(self, first: date) -> Iterator[Stretch]:
         everywhere = len(self._layout.places) + 1
-        weights = [len(choice.layers) * everywhere for choice in self.request.products]
+        weights = [len(choice.layers) * everywhere for choice in self._resolved.request.products]
         return stretches(self._resolved, self._archive, weights, self._box, first, self._searched)
 
     def _searched(self, day: date) -> None:
@@ -333,14 +341,20 @@ class PlanStream:
             record for day in listed.days for found in day.records.values() for record in found
         )
         seen: dict[int, Seen] = {}
+        granules: Counter[int] = Counter()
+
+        def own(number: int) -> Seen:
+            return {**self._seen.get(number, {}), **seen.get(number, {})}
 
         def so_far(number: int) -> Seen:
-            return {**self._seen.get(number, {}), **seen.get(number, {})}
+            return self._records.seen(number, own)
 
         for day in listed.days:
             if self._groups is not None:
                 self._groups.close(day.day, self._wanted, so_far, draft)
-            for number, records in day.records.items():
+            taken = self._records.chosen(day.records, self._locator.touches)
+            granules += self._records.counted(taken, self._locator.touches)
+            for number, records in taken.items():
                 self._look_at(number, records[0])
                 for band, when in self._resolved.dates_of(number, day.day):
                     if self._plan_date(number, when, band, records, draft):
@@ -369,6 +383,7 @@ class PlanStream:
             windows=self._groups.take_windows() if self._groups is not None else (),
             overpasses=dict(draft.overpasses),
             reads=self._parts.take(),
+            granules=dict(granules),
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
@@ -423,6 +438,7 @@ class PlanStream:
             own = self._reads.setdefault(number, {})
             for why, reads in counted.items():
                 own[why] = own.get(why, Reads()).joined(reads)
+        self._granules.update(outcome.granules)
         for number, days in outcome.seen.items():
             mine = self._seen.setdefault(number, {})
             for day, tiles in days.items():

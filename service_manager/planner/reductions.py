@@ -29,7 +29,7 @@ from tasks.packages.parameters import with_defaults
 from tasks.request.joins import StepJoin
 from tasks.request.regions import area_geojson
 from tasks.request.resolved import ResolvedRequest
-from tasks.request.taking import band_layer
+from tasks.request.taking import band_of
 from tasks.request.windows import Window, windows
 from tasks.requests.plan import Gap, PlannedWindow
 
@@ -268,7 +268,8 @@ class Groups:
         picked = {
             one.number: one.join.pick(window, self._lasts.get(one.number, {})) for one in used
         }
-        without = [one for one in used if not picked[one.number]]
+        there_of = {one.head for one in used if picked[one.number]}
+        without = [one for one in used if one.head == one.number and one.head not in there_of]
         lacks = WindowLacks(wanted, chosen, window, seen)
         there = _There(course, window, self._layout, lacks)
         needs_all = chosen.requires.dates == "all"
@@ -294,8 +295,7 @@ class Groups:
                     if lacking:
                         name = f"{window.name} {self._layout.places[index].name}"
                         self._tell_lacking(course, name, lacking)
-        has = {one.product: len(picked[one.number]) for one in used}
-        self._told.append(there.told(has))
+        self._told.append(there.told(_counts(used, picked)))
         runs: dict[int, dict[str, str]] = {}
         if there.places:
             course.run.append(window.name)
@@ -433,8 +433,10 @@ class _There:
             return None
         members, outputs = self.members.get(index, ()), self.outputs.get(index, ())
         if dates == "all":
-            there = {member[0] for member in members}
-            absent = [one.product for one in used if one.number not in there]
+            heads = {one.number: one.head for one in used}
+            there = {heads[member[0]] for member in members}
+            absent = [one.product for one in used if one.head not in there]
+            absent = [*dict.fromkeys(absent)]
             complete = {one.step for one in outputs}.issuperset(self.course.chosen.steps)
             return None if complete and not absent else absent
         made = {*_dates(members), *((one.step, one.window) for one in outputs)}
@@ -565,6 +567,16 @@ class _There:
         return found
 
 
+def _counts(
+    used: Iterable[ProductLayers], picked: Mapping[int, Sequence[object]]
+) -> Mapping[str, int]:
+    """Count the dates that a window has of each product, or record."""
+    has: Counter[str] = Counter()
+    for one in used:
+        has[one.product] += len(picked[one.number])
+    return has
+
+
 def _stem(file: str) -> str:
     return file.rpartition(".")[0]
 
@@ -579,19 +591,16 @@ def _cells(made: Iterable[Made]) -> list[_Cell]:
 
 def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
     number, day, time, layer, _, counted, last = member
-    choice = wanted[number].choice
-    return Band(
-        product=choice.name,
-        collection=choice.collection,
-        layer=band_layer(choice, wanted[number].layers[layer].name),
-        day=day,
-        cell=cell,
-        counted=counted,
-        weighed=wanted[number].join.weighted,
-        time=time,
-        use=wanted[number].join.use,
-        last=last if wanted[number].covers > 1 else None,
-    )
+    one = wanted[number]
+    more = {
+        "cell": cell,
+        "counted": counted,
+        "weighed": one.join.weighted,
+        "time": time,
+        "use": one.join.use,
+        "last": last if one.covers > 1 else None,
+    }
+    return band_of(one.choice, one.layers[layer].name, day).model_copy(update=more)
 
 
 def _output_band(step: str, cell: str, output: _Output) -> Band:

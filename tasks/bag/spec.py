@@ -139,6 +139,9 @@ class _Spec(_Model, ABC):
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not determine the artifact."""
 
+    if_given: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are part of the identity where they are not None."""
+
     @property
     def identity(self) -> str:
         """Return all that determines the artifact, as `task_keys.canonical` would write it.
@@ -147,7 +150,8 @@ class _Spec(_Model, ABC):
         """
         values = self.__dict__
         parts = [f'{{"algorithm":{self.algorithm}']
-        for name, before in _frame(type(self), self.not_identity):
+        absent = frozenset(name for name in self.if_given if values[name] is None)
+        for name, before in _frame(type(self), self.not_identity | absent):
             value = values[name]
             if name == "inputs":
                 text = self._inputs
@@ -313,11 +317,22 @@ class ReprojectSpec(_Spec):
         return self.grid.pixels * max(1, len(self.inputs))
 
 
+class RecordedLayer(_Model):
+    """A layer of a record: what the layer of one of its products is called, and in which units."""
+
+    record: str
+    layer: str
+    units: str = ""
+
+
 class MosaicSpec(_Spec):
     """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region.
 
-    The files are `<name>.tif` and its STAC item `<name>.json`.
+    The files are `<name>.tif` and its STAC item `<name>.json`. With a `record` the raster is a
+    layer of that, and says of which sensor it is.
     """
+
+    if_given: ClassVar[frozenset[str]] = frozenset({"record"})
 
     # The version of all, and 1: the statistics of all pixels.
     algorithm: ClassVar[int] = ALGORITHM + 1
@@ -328,6 +343,7 @@ class MosaicSpec(_Spec):
     grid: GridSpec
     clip: str = ""  # GeoJSON geometry in longitude/latitude; empty: no clipping
     day: date | None = None
+    record: Annotated[RecordedLayer | None, Field(exclude_if=lambda value: value is None)] = None
 
     @property
     def work(self) -> str:
@@ -375,7 +391,8 @@ class Band(_Model):
     """One input raster of a group: which layer of which product, on which day, in which cell.
 
     Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
-    `window` the name of its window and `day` the first day of that; it has no collection. `time` is
+    `window` the name of its window and `day` the first day of that; it has no collection. Nor has a
+    layer of a record, whose name is `product`. `time` is
     the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `use` says which
     dates of it a window takes, as in a request; `weighed`: by its days in the window. `last` is the
     last day that the plan expected a composite to cover; None: it is not a composite of granules.
@@ -403,6 +420,8 @@ class Band(_Model):
         """Name it for people."""
         if self.window:
             return f"{self.product} {self.layer} {self.window}"
+        if not self.collection:
+            return f"{self.product} {self.layer} {self.when}"
         return f"{self.product}.{self.collection} {self.layer} {self.when}"
 
     @property

@@ -64,11 +64,11 @@ def _check(resolved: ResolvedRequest, held: Holdings) -> None:
         RequestRefusedError: naming the field, and what the archive has instead.
     """
     request = resolved.request
-    archived = [one for one in resolved.products if one.choice.exact is None]
+    archived = _archived(resolved, held)
     if not archived:
         return  # rasters of users are in no archive
     for product in archived:
-        _check_product(product.number, product.choice, held)
+        _check_product(product, held)
         _check_layers(product, held)
         _check_quality(product, held)
     found = {
@@ -88,22 +88,49 @@ def lacking(resolved: ResolvedRequest, held: Holdings) -> Iterator[RequestRefuse
 
     The refusals are not raised: a request of several products may lack one.
     """
-    for product in resolved.products:
-        if product.choice.exact is not None:
-            continue  # rasters of users are in no archive
+    for product in _archived(resolved, held):
         try:
-            _check_product(product.number, product.choice, held)
+            _check_product(product, held)
             _check_layers(product, held)
             _check_quality(product, held)
         except RequestRefusedError as error:
             yield error
-        found = _of(product.choice, held)
-        if found is None:
+        found = [each for one in _alike(resolved, product) if (each := _of(one.choice, held))]
+        if not found or (product.choice.part is not None and product.number != product.head):
             continue
-        if not _has_days(product, found):
-            yield _no_day(resolved.request, [found])
-        elif not _touch(resolved, [found]):
-            yield _no_place(resolved.request, [found])
+        timely = [each for each in found if _has_days(product, each)]
+        if not timely:
+            yield _no_day(resolved.request, found)
+        elif not _touch(resolved, timely):
+            yield _no_place(resolved.request, timely)
+
+
+def _archived(resolved: ResolvedRequest, held: Holdings) -> list[ResolvedProduct]:
+    """List the products that the archive should have.
+
+    Of a record those that it has in the time, or has at all, as one of them is enough; where it has
+    none, all.
+    """
+    found = []
+    for product in resolved.products:
+        if product.choice.exact is not None:
+            continue
+        if product.choice.part is not None:
+            alike = _alike(resolved, product)
+            there = [one for one in alike if _of(one.choice, held) is not None]
+            timely = [one for one in there if (of := _of(one.choice, held)) and _has_days(one, of)]
+            if product not in (timely or there or alike):
+                continue
+        found.append(product)
+    return found
+
+
+def _alike(resolved: ResolvedRequest, product: ResolvedProduct) -> list[ResolvedProduct]:
+    """List the products of a product's record, or itself."""
+    place = product.choice.part_place
+    if place is None:
+        return [product]
+    return [one for one in resolved.products if one.choice.part_place == place]
 
 
 def doubts(resolved: ResolvedRequest, held: Holdings) -> tuple[str, ...]:
@@ -146,14 +173,21 @@ def _of(choice: ProductChoice, held: Holdings) -> Held | None:
     return held.of(choice.name, choice.collection)
 
 
-def _check_product(number: int, choice: ProductChoice, held: Holdings) -> None:
+def _check_product(product: ResolvedProduct, held: Holdings) -> None:
+    choice = product.choice
     if _of(choice, held) is not None:
         return
+    if choice.part is not None:
+        raise RequestRefusedError(
+            f"{product.field}.name",
+            f"the archive has no granule of any product of the record {choice.asked}.",
+            _served(held),
+        )
     collections = held.collections(choice.name)
     if collections:
         served = listed([Collection(each).padded for each in collections], "and")
         raise RequestRefusedError(
-            f"products.{number}.collection",
+            f"{product.field}.collection",
             f"the archive does not have collection {Collection(choice.collection).padded} "
             f"of {choice.name}.",
             f"Of {choice.name} it has collection {served}.",
@@ -168,14 +202,16 @@ def _check_product(number: int, choice: ProductChoice, held: Holdings) -> None:
     if not like and choice.name not in known:
         like = nearest(choice.name, known)
     asked = f"Did you mean {like[0]}? " if like else ""
+    raise RequestRefusedError(f"{product.field}.name", problem, f"{asked}{_served(held)}")
+
+
+def _served(held: Holdings) -> str:
+    """Say what the archive has."""
     shown = [named(each) for each in held.products[:_SHOWN]]
     more = ", and more" if len(held.products) > _SHOWN else ""
-    has = (
-        f"The archive has: {', '.join(shown)}{more}."
-        if shown
-        else "It is empty: fill it, or name another."
-    )
-    raise RequestRefusedError(f"products.{number}.name", problem, f"{asked}{has}")
+    if not shown:
+        return "It is empty: fill it, or name another."
+    return f"The archive has: {', '.join(shown)}{more}."
 
 
 def _check_layers(product: ResolvedProduct, held: Holdings) -> None:
@@ -185,7 +221,7 @@ def _check_layers(product: ResolvedProduct, held: Holdings) -> None:
     if found is None or not found.layers:
         return
     for place, layer in enumerate(choice.layers):
-        field = f"products.{product.number}.layers.{place}"
+        field = f"{product.field}.layers.{place}"
         base, index = split_index(layer)
         if layer in found.layers:
             base, index = layer, ()

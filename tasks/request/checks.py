@@ -14,7 +14,7 @@ from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.packages import Package
 from tasks.refusal_wording import listed, nearest
 from tasks.request.compared import check_measurements, measurement_notes
-from tasks.request.document import ProductChoice, Request
+from tasks.request.document import ProductChoice
 from tasks.request.resolved import (
     ResolvedLayer,
     ResolvedProduct,
@@ -48,7 +48,7 @@ def check_request(resolved: ResolvedRequest, limits: Settings) -> None:
         )
     for product in resolved.products:
         _check_product(product)
-    _check_repeats(request)
+    _check_repeats(resolved)
     _check_resampling(resolved)
     _check_qa(resolved)
     _check_size(resolved, limits)
@@ -147,16 +147,16 @@ def parameter_problems(
 
 
 def _check_product(product: ResolvedProduct) -> None:
-    index, choice, known = product.number, product.choice, product.entry
+    choice, known = product.choice, product.entry
     if len(set(choice.layers)) != len(choice.layers):
         raise RequestRefusedError(
-            f"products.{index}.layers", "names a layer twice.", "Name each layer once."
+            f"{product.field}.layers", "names a layer twice.", "Name each layer once."
         )
     if known is None:
         return
     check_overpasses(product)
     for place, layer in enumerate(choice.layers):
-        field = f"products.{index}.layers.{place}"
+        field = f"{product.field}.layers.{place}"
         if not is_listed(known, layer):
             _check_unlisted(field, choice, known, layer)
             continue
@@ -176,7 +176,7 @@ def check_overpasses(product: ResolvedProduct) -> None:
         product.entry.orbits_of(layer) is not None for layer in choice.layers
     )
     raise RequestRefusedError(
-        f"products.{product.number}.overpasses",
+        f"{product.field}.overpasses",
         f"{choice.name} lies on a grid, where a granule is not of one overpass.",
         "Leave overpasses out"
         + (f", and name single orbits as bands: {choice.layers[0]}[0]." if orbits else "."),
@@ -270,18 +270,21 @@ def _misspelt(layer: str, known: Iterable[str]) -> str | None:
     return next(iter(same + [name for text, name in named if text.startswith(bare(layer))]), None)
 
 
-def _check_repeats(request: Request) -> None:
-    seen: set[tuple[str, str, str, str]] = set()
-    for index, choice in enumerate(request.products):
+def _check_repeats(resolved: ResolvedRequest) -> None:
+    seen: dict[tuple[str, str, str, str], str] = {}
+    for product in resolved.products:
+        choice = product.choice
         for layer in choice.layers:
             wanted = (choice.name, choice.collection, layer, choice.day_night)
             if wanted in seen:
+                records = {seen[wanted], choice.asked} - {choice.name}
+                within = f" (as a product of {listed(sorted(records), 'and')})" if records else ""
                 raise RequestRefusedError(
-                    f"products.{index}.layers",
-                    f"{choice.name} {layer} is asked for twice.",
+                    f"{product.field}.layers",
+                    f"{choice.name} {layer} is asked for twice{within}.",
                     "Name each product and layer once.",
                 )
-            seen.add(wanted)
+            seen[wanted] = choice.asked
 
 
 def _check_resampling(resolved: ResolvedRequest) -> None:

@@ -89,6 +89,7 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
             for layer in one.choice.layers
             if name in (layer, f"{one.choice.name}/{layer}")
         ]
+        _check_no_record(resolved, field, name)
         names = dict.fromkeys((one.choice.name, one.choice.collection) for one, _ in found)
         if len(names) != 1:
             there = [f"{p.choice.name}/{one}" for p in resolved.products for one in p.choice.layers]
@@ -107,6 +108,18 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
         of, layer = found[0]
         _check_once(seen, field, (id(of), layer), name)
         yield ComparedLayer(field=field, of=of, layer=layer, how=how)
+
+
+def _check_no_record(resolved: ResolvedRequest, field: str, name: str) -> None:
+    """Refuse a layer of a record: a comparison is with one product."""
+    for one in resolved.products:
+        asked = one.choice.asked_layers if one.choice.part is not None else ()
+        if any(name in (layer, f"{one.choice.asked}/{layer}") for layer in asked):
+            raise RequestRefusedError(
+                field,
+                f"is a layer of the record {one.choice.asked}, whose sensor changes with the date.",
+                "Compare with single products, each asked for by itself.",
+            )
 
 
 def _check_once(

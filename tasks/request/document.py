@@ -46,6 +46,7 @@ from tasks.request.measurements import (
     utc_offset,
 )
 from tasks.request.places import place_area
+from tasks.request.record_part import RECORD, RECORD_NAME, RecordPart, is_record
 from tasks.request.region_child import read_apart
 from tasks.request.region_files import (
     ReadRegion,
@@ -59,6 +60,7 @@ from tasks.request.sites import parse_sites
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 Use = Literal["same-day", "covering", "nearest", "previous", "static"]
+Overlap = Literal["prefer", "all"]
 Deliver = Literal["both", "results", "inputs", "cells"]
 
 WINDOW = re.compile(
@@ -97,6 +99,17 @@ Collection = Annotated[
 ]
 
 
+def _record_or_name(schema: dict[str, Any]) -> None:
+    """Say in the JSON schema that a product has a name or is a record."""
+    schema["properties"]["record"] = {
+        "type": "string",
+        "pattern": f"^{RECORD_NAME}$",
+        "description": "A record, in place of `name` and `collection`.",
+    }
+    schema["required"] = [name for name in schema["required"] if name != "name"]
+    schema["oneOf"] = [{"required": ["name"]}, {"required": ["record"]}]
+
+
 class ProductChoice(_Document):
     """A product and the layers wanted of it; `Name[*]` stands for every band of a layer.
 
@@ -105,10 +118,15 @@ class ProductChoice(_Document):
     `use` says which dates of it a window of a reduction takes. `look_back` and `look_ahead` are
     the days around a window in which `nearest`, `previous` and `static` look for a date.
 
-    A user's raster is named `raster:NAME`, and has no collection.
+    A user's raster is named `raster:NAME`, and has no collection. Nor has a record, which is
+    named by `record: NAME` in place of `name`, or as `record:NAME` there. Of it, `prefer` names
+    sensors or products that come before the others, and `overlap` says what becomes of a date that
+    several have: "prefer" takes the first, "all" delivers each by itself.
     """
 
-    name: str = Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_-]{{2,39}}$|^{REFERENCE}")
+    name: str = Field(
+        pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_-]{{2,39}}$|^{REFERENCE}|^{RECORD}{RECORD_NAME}$"
+    )
     collection: Collection = Field("", validate_default=True)
     layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         min_length=1, max_length=_MOST_LAYERS
@@ -118,7 +136,71 @@ class ProductChoice(_Document):
     use: Use = "same-day"
     look_back: Annotated[int, Field(ge=0, le=3700)] | None = None
     look_ahead: Annotated[int, Field(ge=0, le=3700)] | None = None
+    prefer: tuple[Annotated[str, Field(min_length=1, max_length=40)], ...] = Field(
+        (), max_length=10
+    )
+    overlap: Overlap = "prefer"
     _exact: ExactRaster | None = PrivateAttr(None)
+    _part: RecordPart | None = PrivateAttr(None)
+    _place: int | None = PrivateAttr(None)
+
+    model_config = ConfigDict(json_schema_extra=_record_or_name)
+
+    @property
+    def part(self) -> RecordPart | None:
+        """The record that it is a product of; None: it was asked for itself."""
+        return self._part
+
+    def at(self, place: int) -> Self:
+        """Return the choice with its number in the document, where a record stands for several."""
+        made = self.model_copy()
+        made._place = place
+        return made
+
+    def field_at(self, number: int) -> str:
+        """Return the field of the document that names it; `number` is its own among all."""
+        return f"products.{number if self._place is None else self._place}"
+
+    def part_of(self, part: RecordPart, product: str, collection: str) -> Self:
+        """Return the choice of one product of a record in place of the record's."""
+        layers = {part.names[own]: own for own in part.names}
+        named = {
+            "name": product,
+            "collection": _collection(collection),
+            "layers": tuple(layers[layer] for layer in self.layers),
+            "prefer": (),
+            "overlap": "prefer",
+        }
+        made = self.model_copy(update=named)
+        made._part, made._place = part, part.place
+        return made
+
+    @property
+    def part_place(self) -> int | None:
+        """The number of its record among the document's products; None: it is of no record."""
+        return self._part.place if self._part is not None else None
+
+    @property
+    def asked(self) -> str:
+        """The name by which it was asked for: the record's, if it is one or a product of one."""
+        return self._part.record if self._part is not None else self.name.removeprefix(RECORD)
+
+    def goes_by(self, name: str) -> bool:
+        """Tell whether a step of a reduction means it by a name.
+
+        Products of a record that stand for one another go by the record's name alone.
+        """
+        alone = self._part is None or not self._part.shares_dates
+        return name == self.asked or (alone and name == self.name)
+
+    @property
+    def asked_layers(self) -> tuple[str, ...]:
+        """The layers by the names that were asked for."""
+        return tuple(map(self.asked_layer, self.layers))
+
+    def asked_layer(self, layer: str) -> str:
+        """Return what a layer was asked for as: by the record's name of it."""
+        return self._part.names[layer] if self._part is not None else layer
 
     @property
     def exact(self) -> ExactRaster | None:
@@ -132,10 +214,28 @@ class ProductChoice(_Document):
         made._exact = found
         return made
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_record(cls, given: object) -> object:
+        """Read `record: NAME` as the name `record:NAME`."""
+        if not isinstance(given, dict) or "record" not in given:
+            return given
+        if "name" in given:
+            raise ValueError("has name and record; give one of the two")
+        rest = {key: value for key, value in given.items() if key != "record"}
+        return {"name": f"{RECORD}{given['record']}", **rest}
+
     @field_validator("collection")
     @classmethod
     def _needed(cls, collection: str, said: ValidationInfo) -> str:
         name = str(said.data.get("name", ""))
+        if is_record(name):
+            if collection:
+                raise ValueError(
+                    f"{name} is a record, which says itself which collection of each product it "
+                    "takes; leave it out"
+                )
+            return collection
         if is_raster(name) and collection:
             raise ValueError(
                 f"{name} is a raster, which has no collection; leave it out, and write a version "
@@ -160,6 +260,16 @@ class ProductChoice(_Document):
         return every
 
     @model_validator(mode="after")
+    def _of_records_alone(self) -> Self:
+        given = [n for n in ("prefer", "overlap") if getattr(self, n) != _unless_given(n)]
+        if given and not is_record(self.name):
+            raise ValueError(
+                f"`{given[0]}` says something of records alone, and {self.name} is a product; "
+                "leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _looks(self) -> Self:
         given = [n for n in ("look_back", "look_ahead") if getattr(self, n) is not None]
         takes = {"nearest": 2, "previous": 1, "static": 2}.get(self.use, 0)
@@ -174,6 +284,10 @@ class ProductChoice(_Document):
         """Tell whether another choice is of the same product and half of the day."""
         mine = self.name, self.collection, self.day_night
         return mine == (other.name, other.collection, other.day_night)
+
+
+def _unless_given(field: str) -> object:
+    return ProductChoice.model_fields[field].default
 
 
 def _bands(layer: str, name: str, collection: str) -> tuple[str, ...]:
@@ -710,7 +824,7 @@ UNPLANNED = frozenset({"title", "notify", "labels", "group", "standing", "first"
 GUIDE = RequestGuide(
     {
         "": tuple(field.alias or name for name, field in Request.model_fields.items()),
-        "products.*": tuple(ProductChoice.model_fields),
+        "products.*": (*ProductChoice.model_fields, "record"),
         "region": tuple(Region.model_fields),
         "time": tuple(Time.model_fields),
         "time.every": ("from", "to"),

@@ -15,7 +15,7 @@ def heading(request: Request) -> str:
     """
     if any(character.isprintable() and character != " " for character in request.title):
         return in_one_line(request.title)[:_LONGEST]
-    products = ", ".join(dict.fromkeys(choice.name for choice in request.products))
+    products = ", ".join(dict.fromkeys(choice.asked for choice in request.products))
     start, end = request.time.start, request.time.end
     days = f"{start}" if start == end else f"{start} to {end}"
     return f"{products} {_place(request.region)}, {days}"[:_LONGEST]

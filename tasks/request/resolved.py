@@ -17,6 +17,7 @@ from tasks.errors import RequestRefusedError
 from tasks.packages.rasters import ExactRaster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
+from tasks.request.record_products import with_products
 from tasks.request.steps import Step, steps_of
 from tasks.request.target import Target, entry_of, target
 
@@ -54,7 +55,9 @@ class ResolvedProduct:
     1st to the first of a year, where no granule tells. `stack` is the number of days of which a
     granule holds a band each, 1 if it is of one date; then `period` is 1, too. `driver` is the
     layer by whose values the granules of swaths are chosen; it may be of another choice of the same
-    product and half of the day. `join` says which of its dates a reduction's windows take.
+    product and half of the day. `join` says which of its dates a reduction's windows take. `head`
+    is the number of the first of the products that stand for one another in a record, its own where
+    there are none; then `period` and `phase` are the record's.
     """
 
     number: int
@@ -68,6 +71,12 @@ class ResolvedProduct:
     layers: tuple[ResolvedLayer, ...]
     driver: ResolvedLayer
     join: Join
+    head: int
+
+    @property
+    def field(self) -> str:
+        """The field of the document that names it."""
+        return self.choice.field_at(self.number)
 
     @property
     def companions(self) -> tuple[str, ...]:
@@ -88,7 +97,7 @@ class ResolvedProduct:
 class ResolvedRequest:
     """A request with all that follows from its document and the catalogue.
 
-    `steps` are those of its reduction.
+    In `request` the products of records stand in place of them. `steps` are those of its reduction.
     """
 
     request: Request
@@ -130,9 +139,10 @@ def resolve(request: Request) -> ResolvedRequest:
     says otherwise.
 
     Raises:
-        RequestRefusedError: naming the field, for a CRS, resolution or region that cannot be, or a
-            step that takes what is not there.
+        RequestRefusedError: naming the field, for a CRS, resolution or region that cannot be, a
+            step that takes what is not there, or a record that does not have what is asked of it.
     """
+    request = with_products(request)
     goal = target(request)
     return ResolvedRequest(
         request=request,
@@ -173,7 +183,9 @@ def _product(
     geometry = known.geometry if known else unless_known
     alike = [one for one in request.products if one.is_same_product(choice)]
     every = {
-        name: _layer(request, known, name, goal, geometry) for one in alike for name in one.layers
+        name: _layer(request, one, known, name, goal, geometry)
+        for one in alike
+        for name in one.layers
     }
     if geometry == "swath":
         every = _of_equal_reach(every)
@@ -182,6 +194,10 @@ def _product(
     period, covers = (dated.period, dated.covers) if dated else (1, 1)
     if choice.exact is not None:
         _check_raster(choice, choice.exact, number, request)
+    phase, head, part = known.phase if known and stack == 1 else 0, number, choice.part
+    if part is not None and part.shares_dates:
+        period, phase = part.every, 0
+        head = next(n for n, one in enumerate(request.products) if one.part_place == part.place)
     return ResolvedProduct(
         number=number,
         choice=choice,
@@ -189,17 +205,18 @@ def _product(
         geometry=geometry,
         period=period,
         covers=covers,
-        phase=known.phase if known and stack == 1 else 0,
+        phase=phase,
         stack=stack,
         layers=tuple(every[name] for name in choice.layers),
         driver=every[alike[0].layers[0]],
         join=Join.of(choice, covers, request),
+        head=head,
     )
 
 
 def _check_raster(choice: ProductChoice, exact: ExactRaster, number: int, request: Request) -> None:
     """Refuse what has no meaning for a user's raster."""
-    field = f"products.{number}"
+    field = choice.field_at(number)
     names = [one.name for one in exact.raster.layers]
     for place, layer in enumerate(choice.layers):
         if layer not in names:
@@ -237,7 +254,12 @@ def _check_raster(choice: ProductChoice, exact: ExactRaster, number: int, reques
 
 
 def _layer(
-    request: Request, known: Product | None, name: str, goal: Target, geometry: Geometry
+    request: Request,
+    choice: ProductChoice,
+    known: Product | None,
+    name: str,
+    goal: Target,
+    geometry: Geometry,
 ) -> ResolvedLayer:
     entry = known.layer(name) if known else None
     own = (entry.resolution if entry else None) or (known.resolution if known else None)
@@ -251,10 +273,20 @@ def _layer(
         merge=_merge(request, entry) if overlaps else "nadir",
         qa=_qa(request, known, entry),
         mask=request.mask,
-        units=request.units,
+        units=_units(request, choice, entry),
         reach=_reach(method, own, coarser, goal),
         whole_pixel=TRAITS.get(method, _LEFT_TO_WORKER).whole_pixel,
     )
+
+
+def _units(
+    request: Request, choice: ProductChoice, entry: LayerEntry | None
+) -> Literal["stored", "physical", "brightness"]:
+    """Return in which units a layer is; a record's sensors may store theirs differently."""
+    if choice.part is not None:
+        continuous = entry is None or entry.kind is LayerKind.CONTINUOUS
+        return "physical" if continuous else "stored"
+    return request.units
 
 
 def _of_equal_reach(layers: Mapping[str, ResolvedLayer]) -> dict[str, ResolvedLayer]:

@@ -73,7 +73,7 @@ def _check_name(request: Request, reduction: Reduction, earlier: Sequence[str], 
             f"two steps are called {reduction.label!r}.",
             "Give each step a name of its own: {name: daily-et, ...}.",
         )
-    if reduction.label in {choice.name for choice in request.products}:
+    if reduction.label in {choice.asked for choice in request.products}:
         raise RequestRefusedError(
             f"{field}.name",
             f"{reduction.label!r} is the name of a product, too.",
@@ -94,14 +94,17 @@ def _taken(
     for place, text in enumerate(reduction.takes):
         name, slash, part = text.partition("/")
         step = next((one for one in earlier if one.name == name), None)
-        choices = [n for n, one in enumerate(request.products) if one.name == name]
-        mine = [n for n in choices if not slash or part in request.products[n].layers]
+        choices = [n for n, one in enumerate(request.products) if one.goes_by(name)]
+        mine = [n for n in choices if not slash or part in request.products[n].asked_layers]
         if step is not None:
             there = outputs.get(step.number, frozenset())
             outputs[step.number] = None if not slash or there is None else there | {part}
         elif mine:
             for number in mine:
-                wanted = {part} if slash else {*request.products[number].layers}
+                one = request.products[number]
+                wanted = {
+                    layer for layer in one.layers if not slash or one.asked_layer(layer) == part
+                }
                 layers[number] = layers.get(number, frozenset()) | wanted
         else:
             raise _not_there(
@@ -119,13 +122,13 @@ def _not_there(
 ) -> RequestRefusedError:
     if known:
         name, _, layer = text.partition("/")
-        there = [one for choice in products if choice.name == name for one in choice.layers]
+        there = [one for choice in products if choice.goes_by(name) for one in choice.asked_layers]
         return RequestRefusedError(
             field,
             f"the request names no layer {layer!r} of {name}.",
             f"Its layers are: {', '.join(dict.fromkeys(there))}.",
         )
-    names = [*dict.fromkeys(choice.name for choice in products), *(step.name for step in earlier)]
+    names = [*dict.fromkeys(choice.asked for choice in products), *(step.name for step in earlier)]
     return RequestRefusedError(
         field,
         f"{text!r} is neither a product of the request nor a step before this one.",

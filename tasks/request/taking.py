@@ -55,9 +55,21 @@ _MADE = LayerKind.CONTINUOUS
 """The kind of what packages make."""
 
 
-def band_layer(choice: ProductChoice, layer: str) -> str:
-    """Return a layer's name in a group: a package sees the halves of the day as two layers."""
-    return layer if choice.day_night == "any" else f"{layer}.{choice.day_night}"
+def band_of(choice: ProductChoice, layer: str, day: date) -> Band:
+    """Return a layer of a date as a band of a group, of no cell yet.
+
+    A package sees the halves of the day as two layers, and the products of a record that stand for
+    one another as one.
+    """
+    half = "" if choice.day_night == "any" else f".{choice.day_night}"
+    shared = choice.part is not None and choice.part.shares_dates
+    return Band(
+        product=choice.asked if shared else choice.name,
+        collection="" if shared else choice.collection,
+        layer=f"{choice.asked_layer(layer)}{half}",
+        day=day,
+        cell="",
+    )
 
 
 def raster_outputs(
@@ -74,13 +86,7 @@ def raster_outputs(
         one = StepPackage(step=step, package=package)
         _check_outputs(resolved, step, found)
         bands = [
-            Band(
-                product=product.choice.name,
-                collection=product.choice.collection,
-                layer=band_layer(product.choice, layer.name),
-                day=date.min,
-                cell="",
-            )
+            band_of(product.choice, layer.name, date.min)
             for product in resolved.products
             for layer in product.layers
             if one.takes(product.number, layer)

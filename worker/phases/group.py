@@ -70,6 +70,8 @@ class ManifestBand(_Model):
     window, `share` those as a share of all that it covers. A mean counts it by `weight`: its days
     where the request weighs by days, else 1; a total takes it times its `share`. All three are by
     the dates that its granules state; where the plan expected another last day, that is `expected`.
+    Of a layer of a record, which is the `product` and has no collection, `sensor` is the product
+    that it came from: MOD13A2.61.
     """
 
     file: str
@@ -97,6 +99,7 @@ class ManifestBand(_Model):
     window: str = Field(default="", exclude_if=lambda name: not name)
     overpass: str = Field(default="", exclude_if=lambda name: not name)
     expected: str = Field(default="", exclude_if=lambda day: not day)
+    sensor: str = Field(default="", exclude_if=lambda name: not name)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -405,6 +408,7 @@ def _described(
         window=band.window,
         overpass=band.when if band.time else "",
         expected=differs(band, said.end),
+        sensor="" if band.collection or band.window else f"{said.product}.{said.collection}",
     )
 
 

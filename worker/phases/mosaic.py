@@ -7,6 +7,7 @@ from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.raster import Raster
 from reprojection.write.mosaic import mosaic as mosaic_cells
+from reprojection.write.record_layer import as_record
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tasks.bag.categories import Category
@@ -39,6 +40,8 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         missing=(*missing_of(spec), *without),
         unnamed=unnamed_of(spec),
     )
+    if spec.record is not None:
+        raster = as_record(raster, spec.record.record, spec.record.layer, spec.record.units)
     context.tell(0.75, f"writing {spec.name}.tif")
     folder = context.folder("mosaic")
     image, item = folder / f"{spec.name}.tif", folder / f"{spec.name}.json"

@@ -26,6 +26,7 @@ from reprojection.read.lineage import (
 from reprojection.read.raster import Description, SourceGranule
 from reprojection.reproject import keep_granules
 from reprojection.write.mosaic import mosaic
+from reprojection.write.record_layer import as_record
 from reprojection.write.write import Opened, open_raster
 from swathmill.commands.remake.differences import differences
 from swathmill.commands.remake.materials import CannotRemakeError, find_granules, find_packages
@@ -149,6 +150,8 @@ class _Workshop:
             return to
         clip = self._lineage.region if self._lineage.clipped else ""
         raster = mosaic(parts, self._said.grid.grid(), read_clip(clip), clip_text=clip)
+        if (record := self._said.provenance.record) is not None:
+            raster = as_record(raster, record.record, record.layer, self._said.units)
         write_mosaic(replace(raster, completeness=self._said.completeness), to)
         return to
 

@@ -1,0 +1,73 @@
+"""A raster of a record says its record, layer and sensor: in its tags, its item and its cube."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+from reprojection.errors import ChoiceRefusedError
+from reprojection.grid.grids import Grid
+from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
+from reprojection.write.cube import write_cube
+from reprojection.write.record_layer import as_record
+from reprojection.write.stac import stac_item
+from reprojection.write.write import write_cog
+
+
+def leaf(product: str, collection: str, layer: str, day: str, units: str = "") -> Raster:
+    return Raster(
+        data=np.full((1, 4, 4), 2.5, np.float32),
+        grid=Grid(crs="EPSG:4326", transform=(1.0, 0.0, 0.0, 0.0, -1.0, 4.0), width=4, height=4),
+        nodata=float("nan"),
+        kind="continuous",
+        bands=(Band(name=layer),),
+        units=units,
+        provenance=Provenance(
+            product=product,
+            collection=collection,
+            layer=layer,
+            granules=(SourceGranule(name=f"{product}.{day}"),),
+            start=f"{day}T00:00:00Z",
+            end=f"{day}T00:00:00Z",
+        ),
+    )
+
+
+MODIS = leaf("MOD15A2H", "61", "Lai_500m", "2025-12-27", "m^2/m^2")
+VIIRS = leaf("VNP15A2H", "2", "Lai", "2026-01-01", "m2/m2")
+
+
+def test_a_cube_joins_sensors_and_says_which(tmp_path: Path) -> None:
+    cubes = pytest.importorskip("netCDF4")
+    paths = []
+    for one in (MODIS, VIIRS):
+        paths.append(tmp_path / f"{one.provenance.product}.tif")
+        write_cog(as_record(one, "leaf-area-8day", "Lai", "1"), paths[-1])
+    write_cube(paths, tmp_path / "cube.nc")
+    with cubes.Dataset(tmp_path / "cube.nc") as cube:
+        assert list(cube["sensor"][:]) == ["Terra MODIS", "Suomi NPP VIIRS"]
+        assert cube["Lai"].units == "1"
+        assert cube.title == "leaf-area-8day Lai"
+        assert "MOD15A2H collection 61, VNP15A2H collection 2" in cube.source
+    with rasterio.open(paths[0]) as image:
+        tags = image.tags(1)
+        assert (tags["RECORD"], tags["LAYER"]) == ("leaf-area-8day", "Lai")
+        assert tags["SENSOR"] == "Terra MODIS"
+        assert image.descriptions == ("Lai",)
+    said = stac_item(paths[1])["properties"]
+    assert isinstance(said, dict)
+    assert said["swathmill:record"] == "leaf-area-8day"
+    assert said["swathmill:sensor"] == "Suomi NPP VIIRS"
+    assert (said["swathmill:product"], said["swathmill:layer"]) == ("VNP15A2H", "Lai")
+
+
+def test_layers_of_products_alone_do_not_join(tmp_path: Path) -> None:
+    paths = []
+    for one in (MODIS, replace(VIIRS, units=MODIS.units)):
+        paths.append(tmp_path / f"{one.provenance.product}.tif")
+        write_cog(one, paths[-1])
+    with pytest.raises(ChoiceRefusedError, match="do not fit in one cube"):
+        write_cube(paths, tmp_path / "cube.nc")
+    assert b'"record"' not in paths[0].read_bytes()

@@ -1,0 +1,161 @@
+"""Which product of a record stands for which date, counted by hand over the end of both MODIS."""
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from archives.model import GranuleRecord
+from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, RecordedLayer, ReprojectSpec
+from tasks.errors import RequestRefusedError
+from tasks.requests.plan import Plan
+from tests.service_manager.shelf import made, outputs, specs, tile_granule
+
+RECORD: dict[str, Any] = {
+    "products": [{"record": "ndvi-16day", "layers": ["NDVI"]}],
+    "region": {"tiles": ["h18v03"]},
+    "time": {"start": "2025-12-01", "end": "2026-02-10"},
+    "grid": {"modis": 1000},
+}
+"""Days of the year 337, 345, 353 and 361 of 2025; 1, 9, 17, 25, 33 and 41 of 2026."""
+
+TERRA = ["2025-12-03", "2025-12-19"]  # 337, 353: its last
+AQUA = ["2025-12-11", "2025-12-27", "2026-01-09"]  # 345, 361, 9: its last
+NPP = ["2025-12-11", "2025-12-19", "2026-01-01", "2026-01-09", "2026-01-17", "2026-02-02"]
+NOAA20 = ["2026-01-17", "2026-02-10"]
+DATES = sorted({*TERRA, *AQUA, *NPP, *NOAA20})
+
+
+def granules(
+    product: str, collection: str, days: Iterable[str], h: int = 18
+) -> list[GranuleRecord]:
+    return [tile_granule(dt.date.fromisoformat(one), h, 3, product, collection) for one in days]
+
+
+ARCHIVE = [
+    *granules("MOD13A2", "61", TERRA),
+    *granules("MYD13A2", "61", AQUA),
+    *granules("VNP13A2", "2", NPP),
+    *granules("VJ113A2", "2", NOAA20),
+]
+
+
+def sensors(plan: Plan) -> dict[str, str]:
+    """Return by date which product each cell is made of; several cells of one would clash."""
+    cells = specs(plan, ReprojectSpec)
+    found = {one.day.isoformat(): one.product for one in cells}
+    assert len(found) == len(cells)
+    return found
+
+
+def test_the_first_sensor_in_order_that_has_a_date_stands_for_it() -> None:
+    found = made(ARCHIVE, RECORD)
+    assert sensors(found) == {
+        "2025-12-03": "MOD13A2",
+        "2025-12-11": "MYD13A2",  # Suomi NPP has it, too
+        "2025-12-19": "MOD13A2",  # Suomi NPP has it, too
+        "2025-12-27": "MYD13A2",
+        "2026-01-01": "VNP13A2",
+        "2026-01-09": "MYD13A2",
+        "2026-01-17": "VNP13A2",  # NOAA-20 has it, too
+        "2026-02-02": "VNP13A2",
+        "2026-02-10": "VJ113A2",
+    }
+    # The record has a date every 8 days; no sensor has that of 25 January.
+    assert [gap.what for gap in found.gaps] == ["ndvi-16day 2026-01-25"]
+    assert outputs(found) == [f"ndvi-16day/NDVI/ndvi-16day.NDVI.{day}.tif" for day in DATES]
+    said = RecordedLayer(record="ndvi-16day", layer="NDVI", units="1")
+    assert {one.record for one in specs(found, MosaicSpec)} == {said}
+    assert {one.units for one in specs(found, ReprojectSpec)} == {"physical"}
+    assert found.notes == (
+        "ndvi-16day: Terra MODIS (MOD13A2) 2 dates, 2025-12-03 to 2025-12-19, 2 granules; "
+        "Aqua MODIS (MYD13A2) 3 dates, 2025-12-11 to 2026-01-09, 3 granules; "
+        "Suomi NPP VIIRS (VNP13A2) 3 dates, 2026-01-01 to 2026-02-02, 3 granules; "
+        "NOAA-20 VIIRS (VJ113A2) 1 date, 2026-02-10, 1 granule. In physical units.",
+    )
+
+
+def test_another_order_is_what_the_request_prefers() -> None:
+    first = {"record": "ndvi-16day", "layers": ["NDVI"], "prefer": ["VIIRS"]}
+    found = made(ARCHIVE, RECORD, products=[first])
+    assert sensors(found) == {
+        "2025-12-03": "MOD13A2",
+        **dict.fromkeys(NPP, "VNP13A2"),
+        "2025-12-27": "MYD13A2",
+        "2026-02-10": "VJ113A2",
+    }
+    aqua = {**first, "prefer": ["NOAA-20", "myd13a2"]}
+    late = sensors(made(ARCHIVE, RECORD, products=[aqua]))
+    assert late["2026-01-17"] == "VJ113A2"
+    assert late["2026-01-09"] == "MYD13A2"
+
+
+def test_each_sensor_by_itself() -> None:
+    both = {"record": "ndvi-16day", "layers": ["NDVI"], "overlap": "all"}
+    found = made(ARCHIVE, RECORD, products=[both], cube="netcdf")
+    folders = {"MOD13A2.061": TERRA, "MYD13A2.061": AQUA, "VNP13A2.002": NPP, "VJ113A2.002": NOAA20}
+    assert sorted(outputs(found)) == sorted(
+        f"ndvi-16day.{one}/NDVI/ndvi-16day.{one}.NDVI.{day}.tif"
+        for one, days in folders.items()
+        for day in days
+    )
+    cubes = {one.name: [day.isoformat() for day in one.days] for one in specs(found, CubeSpec)}
+    assert cubes == {f"ndvi-16day.{one}.NDVI": days for one, days in folders.items()}
+
+
+def test_a_cube_holds_all_sensors() -> None:
+    (cube,) = specs(made(ARCHIVE, RECORD, cube="netcdf"), CubeSpec)
+    assert cube.name == "ndvi-16day.NDVI"
+    assert [day.isoformat() for day in cube.days] == DATES
+    assert [one.what for one in cube.missing] == ["ndvi-16day 2026-01-25"]
+
+
+def test_a_granule_elsewhere_does_not_keep_the_next_sensor_away() -> None:
+    """The search takes granules around the region, and the sensor is chosen by the region's own."""
+    far = granules("MOD13A2", "61", ["2026-01-17"], h=19)
+    assert sensors(made([*ARCHIVE, *far], RECORD))["2026-01-17"] == "VNP13A2"
+
+
+def test_a_date_of_one_sensor_lacks_its_tiles_whatever_others_have() -> None:
+    two = {"region": {"tiles": ["h18v03", "h19v03"]}}
+    beside = granules("VNP13A2", "2", DATES, h=19)
+    found = made([*ARCHIVE, *beside], RECORD, **two)
+    assert sorted(gap.what for gap in found.gaps if "2025-12" in gap.what) == [
+        f"ndvi-16day {day} h19v03" for day in DATES if day < "2026"
+    ]
+
+
+def test_one_collection_of_a_product_is_taken() -> None:
+    old = granules("MOD13A2", "6", ["2026-01-17", "2026-01-25"])
+    found = made([*ARCHIVE, *old], RECORD)
+    assert sensors(found)["2026-01-17"] == "VNP13A2"
+    assert "2026-01-25" not in sensors(found)
+
+
+def test_a_reduction_sees_one_layer_over_all_sensors() -> None:
+    mean = {"package": "monthly-mean", "group_by": ["cell", "month"]}
+    found = made(ARCHIVE, RECORD, reduction=mean)
+    groups = {one.window: one for one in specs(found, GroupSpec)}
+    january = [(one.product, one.collection, one.layer) for one in groups["2026-01"].bands]
+    assert january == [("ndvi-16day", "", "NDVI")] * 3
+    assert [one.day.day for one in groups["2026-01"].bands] == [9, 1, 17]
+    assert [one.part for one in groups["2026-01"].missing] == ["ndvi-16day NDVI 2026-01-25"]
+    assert "monthly-mean/NDVI_mean/NDVI_mean.2026-01.tif" in outputs(found)
+    (february,) = (one for one in found.windows if one.window == "2026-02")
+    assert february.has == "ndvi-16day: 2"
+
+
+def test_a_reduction_that_needs_every_product_needs_one_of_a_record() -> None:
+    mean = {
+        "package": "monthly-mean",
+        "group_by": ["cell", "month"],
+        "requires": {"dates": "all"},
+    }
+    found = made(ARCHIVE, RECORD, reduction=mean)
+    assert {one.window for one in specs(found, GroupSpec)} == {"2025-12", "2026-01", "2026-02"}
+
+
+def test_a_record_without_a_granule_is_refused() -> None:
+    with pytest.raises(RequestRefusedError, match=r"MOD13A2 061, MYD13A2 061, VNP13A2 002"):
+        made([], RECORD)
