@@ -111,7 +111,13 @@ def _write(portal: Portal, caller: Person, name: str, members: tuple[str, ...]) 
             field="name",
         )
     others = tuple(dict.fromkeys(one for one in members if one != caller.owner))
-    if len(others) > MOST_MEMBERS or any(len(one) > LONGEST_OWNER for one in others):
+    if any(len(one) > LONGEST_OWNER for one in others):
+        raise BadCallError(
+            f"A member has more than {LONGEST_OWNER} characters.",
+            "Write one name to a line.",
+            field="members",
+        )
+    if len(others) > MOST_MEMBERS:
         raise BadCallError(
             f"A group has at most {MOST_MEMBERS} members besides its owner.",
             "Make a second group.",

@@ -1,5 +1,7 @@
 """A task's page: its artifact, its inputs, and every attempt with its log."""
 
+from itertools import islice
+
 from fastapi import APIRouter, Response
 
 from portal.requests.api import task_for
@@ -76,7 +78,5 @@ def _text(value: object) -> str:
 
 
 def _wanted(portal: Portal, caller: Person, interests: tuple[str, ...]) -> list[RequestRow]:
-    rows = [
-        request_operations.load(portal.runtime, request) for request in interests[:_MOST_WANTING]
-    ]
-    return [row for row in rows if caller.may_see(row.owner)]
+    rows = (request_operations.load(portal.runtime, request) for request in interests)
+    return [*islice((row for row in rows if caller.may_see(row.owner)), _MOST_WANTING)]

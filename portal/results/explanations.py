@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 400_000_000
 _MOST_NAMED = 3
-_MOST_TASKS = 400  # that a raster is made of
+_MOST_TASKS = 400  # that a raster is made of, with its own
 _RASTERS = (MosaicSpec, ReprojectSpec, ReduceSpec, GroupSpec)
 _SECONDS = 60.0
 _COMMAND = "Explain it with `swathmill explain` where the granules are."
@@ -106,13 +106,14 @@ def granules_of(runtime: Runtime, key: str) -> Iterator[StoredGranule]:
             file = task.files[0] if task and task.files else None
             yield StoredGranule(key=spec.key, name=spec.granule, file=file)
             continue
+        if isinstance(spec, _RASTERS):
+            more = [one.key for one in spec.inputs if one.key not in seen]
+            seen.update(more)
+            waiting += more
         if not isinstance(spec, _RASTERS) or len(seen) > _MOST_TASKS:
             raise NotExplainedError(
                 "Only rasters that are made of few granules are explained here.", _COMMAND
             )
-        more = [one.key for one in spec.inputs if one.key not in seen]
-        seen.update(more)
-        waiting += more
 
 
 def _no_longer_stored(lost: Sequence[str]) -> str:

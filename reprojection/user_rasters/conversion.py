@@ -258,7 +258,12 @@ def _named(layers: Sequence[RasterLayer], choices: RasterChoices) -> tuple[Raste
 def _check_size(raster: UserRaster, stored: int) -> None:
     pixels = raster.width * raster.height
     most = MOST_DEGREE_PIXELS if raster.crs == "EPSG:4326" else MOST_PIXELS
-    if max(raster.width, raster.height) > MAX_SIDE or pixels > most:
+    if max(raster.width, raster.height) > MAX_SIDE:
+        raise RasterRefusedError(
+            f"it has {raster.width:,} x {raster.height:,} pixels; {MAX_SIDE:,} are taken along a "
+            "side. Cut it to your region, or make it coarser."
+        )
+    if pixels > most:
         raise RasterRefusedError(
             f"it has {raster.width:,} x {raster.height:,} pixels; {most:,} are taken in this "
             "CRS. Cut it to your region, or make it coarser."

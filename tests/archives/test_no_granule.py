@@ -15,6 +15,7 @@ from archives.errors import NotGranuleError
 from archives.fetch.files import RemoteFiles
 from archives.fetch.limits import LocalLimits
 from archives.fetch.timing import Timing
+from archives.formats import granule_file
 from archives.formats.granule_file import check_granule_file
 from archives.kinds.cmr import CmrArchive
 from archives.kinds.folder import FolderArchive
@@ -310,3 +311,11 @@ def test_the_next_source_gives_what_the_first_does_not(server: FileServer, tmp_p
     assert listed.name == NAME
     fetched = Sources([first.source, folder]).fetch(record(first, 0), tmp_path / "to" / NAME)
     assert fetched.size == listed.size
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_list_of_a_header_has_so_many_items_at_most(tmp_path: Path, more: int) -> None:
+    """Damage may not have millions read in vain."""
+    count = granule_file._MOST_ITEMS + more
+    said = refused(tmp_path, b"CDF\x01" + struct.pack(">III", 0, 10, count) + bytes(5000))
+    assert (f"a list of {count} items" in said) == bool(more), said

@@ -17,6 +17,7 @@ from portal.app import create_app
 from portal.serving import tokens
 from portal.serving.caller_limits import CallerLimits
 from portal.serving.identity import COOKIE
+from portal.serving.portal import Portal
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
@@ -87,6 +88,7 @@ class LivePortal:
     stopping: threading.Event
     redis: RedisWatch
     limits: CallerLimits
+    inner: Portal
 
     def client(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
         """A client with a bearer token."""
@@ -128,7 +130,14 @@ def live_portal(
             stopping=portal.stopping,
             redis=portal.redis,
             limits=portal.limits,
+            inner=portal,
         )
+
+
+def take_all(turns: threading.BoundedSemaphore, most: int) -> None:
+    """Take all turns, which are so many."""
+    taken = [turns.acquire(blocking=False) for _ in range(most + 1)]
+    assert taken == [True] * most + [False]
 
 
 def live_runtime(clock: Clock | None = None) -> Runtime:

@@ -11,6 +11,7 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.grids import Grid, Lattice, modis_lattice, modis_tile_grid
 from reprojection.reproject import Options
 from swathmill import load
+from swathmill.xarray import requesting
 from swathmill.xarray.explaining import OPTIONS
 from tasks.errors import RequestRefusedError
 from tasks.request.document import load_request, parse_request
@@ -128,3 +129,9 @@ def test_other_datasets_are_refused(tiles: list[Path]) -> None:
         xr.open_dataset(tiles[0], engine="swathmill").swathmill.to_request()
     with pytest.raises(ChoiceRefusedError, match="has no variable"):
         xr.Dataset().swathmill.to_request()
+
+
+def test_an_outline_is_tried_with_so_many_points_along_a_side_at_most() -> None:
+    outlines: list[Any] = list(requesting._polygons(ODD))
+    sizes = [len(region["geojson"]["coordinates"][0]) // 4 for region in outlines]
+    assert sizes == [4, 16, 64, 256, requesting._MOST_POINTS]

@@ -138,6 +138,8 @@ class _Proxy:
         self.lines += 1
         if self.lines <= _MOST_LINES:
             _say(what)
+        elif self.lines == _MOST_LINES + 1:
+            _say("more is not noted here")
 
 
 def _ordered(line: str) -> Endpoint:

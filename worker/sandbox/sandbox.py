@@ -341,8 +341,8 @@ def inside(tier: Tier, places: Places) -> Places:
 def links_to(path: Path) -> dict[str, str]:
     """List the symbolic links on the way to a file, each with its target."""
     found: dict[str, str] = {}
-    at, ahead = Path("/"), list(path.absolute().parts[1:])
-    while ahead and len(found) < _MOST_LINKS:
+    at, ahead, followed = Path("/"), list(path.absolute().parts[1:]), 0
+    while ahead and followed < _MOST_LINKS:
         name = ahead.pop(0)
         if name == "..":
             at = at.parent
@@ -352,6 +352,7 @@ def links_to(path: Path) -> dict[str, str]:
             at = step
             continue
         target = found[str(step)] = os.readlink(step)  # noqa: PTH115 - keeps the target as written
+        followed += 1
         ahead[:0] = Path(target).parts
         if Path(target).is_absolute():
             ahead.pop(0)

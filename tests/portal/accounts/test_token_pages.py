@@ -8,6 +8,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from portal.accounts import token_pages
 from swathmill.cli import application
 from tasks.accounts import token_table
 from tasks.accounts.token_table import (
@@ -191,3 +192,21 @@ def test_the_command_makes_tokens_and_revokes_all_of_one_person(tmp_path: Path) 
     assert all(table.find(text, 0.0) for text in (ada, other, ben))
     assert run("ada", "--revoke") == "Sessions ended. Tokens revoked: 2"
     assert [bool(table.find(text, 0.0)) for text in (ada, other, ben)] == [False, False, True]
+
+
+def test_a_token_is_good_for_so_many_days_at_most(portal: LivePortal, tmp_path: Path) -> None:
+    assert token_table.MOST_DAYS == 730
+    with portal.browser() as browser:
+        for days, status in (("730", 200), ("731", 422)):
+            said = {"name": "notebook", "scope": "read", "days": days}
+            assert browser.post("/tokens", data=said).status_code == status
+            named = {"name": "n" * token_pages.LONGEST_NAME, "days": int(days)}
+            made = browser.post("/api/tokens", json=named)
+            assert made.status_code == (201 if status == 200 else 422), made.text
+        longer = {"name": "n" * (token_pages.LONGEST_NAME + 1)}
+        assert browser.post("/api/tokens", json=longer).status_code == 422
+        assert browser.post("/tokens", data={**longer, "days": "5"}).status_code == 422
+    command = ["sign-in", "ada", "--token", "--days", "731", "--data", str(tmp_path)]
+    result = CliRunner().invoke(application(["sign-in"]), command)
+    assert result.exit_code == 2
+    assert "730" in result.output

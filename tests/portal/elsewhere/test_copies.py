@@ -23,6 +23,7 @@ from portal.elsewhere.copies import (
     open_sink,
     read_order,
 )
+from portal.elsewhere.state import MOST_COPYING
 from portal.results.result_files import ResultFile, ResultIndex, ResultReader
 from portal.serving.problems import BadCallError
 from swathmill import client as client_of_portal
@@ -345,7 +346,7 @@ def test_few_copy_at_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> 
                     client.post(f"/api/requests/{request}/copies", json={"to": "x"}).status_code
                 )
 
-        threads = [threading.Thread(target=one) for _ in range(2)]
+        threads = [threading.Thread(target=one) for _ in range(MOST_COPYING)]
         for thread in threads:
             thread.start()
         for _ in threads:

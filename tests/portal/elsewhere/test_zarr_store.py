@@ -9,9 +9,12 @@ import pytest
 import xarray
 import zarr
 
-from portal.elsewhere.zarr_store import split_address
+from portal.elsewhere import zarr_store
+from portal.elsewhere.zarr_store import read_members, split_address
+from portal.results.result_files import ResultFile, ResultIndex, ResultReader
 from portal.serving.problems import NotFoundError
-from tasks.bag.runtime import Runtime
+from tasks.bag.model import ArtifactFile
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.storage.blobs import ARTIFACTS
 from tests.portal.scripted import LivePortal, put_result
 from tests.portal.submissions import submitted
@@ -129,3 +132,26 @@ def test_an_address_without_a_store_is_none() -> None:
     for wrong in ("a/b.zarr", "a/b.zarr/", "a"):
         with pytest.raises(NotFoundError):
             split_address(wrong)
+
+
+def test_a_store_has_so_many_keys_and_a_key_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("a", bytes(100_000))
+        archive.writestr("b", bytes(100_001))
+    reader, result = one_result(memory_runtime(), out.getvalue())
+    monkeypatch.setattr(zarr_store, "_MOST_READ", 100_000)
+    monkeypatch.setattr(zarr_store, "_MOST_KEYS", 2)
+    assert [*read_members(reader, result)] == ["a"]  # the larger is no key: it is not sent whole
+    monkeypatch.setattr(zarr_store, "_MOST_KEYS", 1)
+    with pytest.raises(NotFoundError, match="is not a store in a ZIP"):
+        read_members(reader, result)
+
+
+def one_result(runtime: Runtime, data: bytes) -> tuple[ResultReader, ResultFile]:
+    stored = runtime.blobs.put_bytes(ARTIFACTS, "a", data)
+    file = ArtifactFile(name="a", blob=f"{ARTIFACTS}/a", size=stored.size, sha256=stored.sha256)
+    return (
+        ResultReader(runtime=runtime, index=ResultIndex(), request="r"),
+        ResultFile(path="a.zarr.zip", file=file, key="0" * 64),
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from portal.requests.state import MOST_WAITING, Requests
 from portal.serving import tokens
 from portal.serving.tokens import Role
 from reprojection.grid import crs
@@ -41,6 +42,7 @@ from tests.portal.scripted import (
     put_result,
     put_task_of_result,
     set_row,
+    take_all,
 )
 
 DOCUMENT = {
@@ -198,10 +200,16 @@ def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
 def test_a_dry_run_beside_many_is_told_where_to_ask(
     portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threading.BoundedSemaphore.acquire", lambda *_, **__: False)
+    monkeypatch.setattr("portal.requests.api.PREVIEW_SECONDS", 0.0)
+    turns = portal.inner.state(Requests).waiting
+    take_all(turns, MOST_WAITING)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
-    (name,) = RequestTable(runtime.store).live()
+        (name,) = RequestTable(runtime.store).live()
+        turns.release()
+        for _ in range(2):  # a turn is given back
+            last = client.post("/api/requests?dry_run=true", json=DOCUMENT)
+            assert "Too many calls" not in last.text
     assert late.status_code == 504
     assert late.json()["detail"] == "Too many calls wait for a dry run."
     assert f"/api/requests/{name}/preview" in late.json()["remedy"]

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from rasterio.io import MemoryFile
 
-from portal.results import pictures
+from portal.results import map_page, pictures
+from portal.results.state import MOST_EXPLAINING, Results
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
 from reprojection.write.write import write_cog
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tests.portal.deliveries import LAI, LAYER
-from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row
+from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row, take_all
 from tests.portal.submissions import submitted
 
 
@@ -151,6 +152,51 @@ def test_each_band_has_a_legend_and_statistics_of_its_own(
         assert client.get(f"{base}/explained", params=at).status_code == 404
         assert len(shares) == 2
         assert client.get(f"{base}/layer", params={"layer": LAYER, "band": 2}).status_code == 404
+
+
+def test_few_pixels_are_explained_at_once(portal: LivePortal, mapped: str) -> None:
+    at = {"layer": LAYER, "date": "2012-01-01", "lon": "-7.9", "lat": "58.4"}
+    turns = portal.inner.state(Results).explaining
+    take_all(turns, MOST_EXPLAINING)
+    with portal.client() as client:
+        address = f"/requests/{mapped}/map/explained"
+        assert "Other pixels are being explained." in client.get(address, params=at).text
+        turns.release()
+        for _ in range(2):  # a turn is given back
+            assert "made of few granules" in client.get(address, params=at).text
+
+
+def test_a_series_that_is_cut_says_so_and_its_file_has_all(
+    portal: LivePortal,
+    runtime: Runtime,
+    mapped: str,
+    raster: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put_result(runtime, mapped, LAI, "MCD15A2.005.Lai_1km.2012-01-17.tif", raster)
+    at = {"layer": LAYER, "date": "2012-01-01", "lon": "-1.02", "lat": "55.02"}
+    base = f"/requests/{mapped}/map"
+    with portal.client() as client:
+        monkeypatch.setattr(map_page, "_MOST_DATES", 3)
+        assert "3 of 3 dates have a value here" in client.get(f"{base}/point", params=at).text
+        monkeypatch.setattr(map_page, "_MOST_DATES", 2)
+        said = client.get(f"{base}/point", params=at).text
+        assert "2 of 2 dates have a value here, of the first 2 dates; the CSV has all" in said
+        assert len(client.get(f"{base}/series.csv", params=at).text.splitlines()) == 4
+
+
+def test_a_legend_has_the_most_frequent_values_in_order(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = np.repeat(np.array([9, 1, 5], np.uint8), (30, 10, 20)).reshape(6, 10)
+    name = submitted(runtime)
+    data = _written(tmp_path, plane, "class")
+    put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    monkeypatch.setattr(map_page, "_MOST_VALUES", 2)
+    with portal.client() as client:
+        info = client.get(f"/requests/{name}/map/layer", params={"layer": LAYER}).json()
+    assert [value for value, _ in info["classes"]] == [5, 9]
 
 
 def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runtime) -> None:

@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 
 from portal.submit import catalogue
+from reprojection import catalogue as reprojection_catalogue
 from tasks.holdings.holdings import Held, Holdings
 
 WORDS = {
@@ -109,6 +110,38 @@ def test_a_layer_with_several_bands_is_offered_band_by_band() -> None:
     names = [layer.name for layer in item.layers]
     assert "BRDF_Albedo_Parameters_Band1[2]" in names
     assert "BRDF_Albedo_Parameters_Band1" not in names
+
+
+def test_a_layer_of_very_many_bands_is_offered_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = "BRDF_Albedo_Parameters_Band1"
+    product = reprojection_catalogue.product("MCD43A1", "61")
+    assert product is not None
+    assert product.bands_of(layer) == (3,)
+    for most, count in ((3, 3), (2, 1)):
+        monkeypatch.setattr(catalogue, "_MOST_BANDS", most)
+        names = [one.name for one in catalogue._layers(product) if one.name.startswith(layer)]
+        assert len(names) == count, names
+
+
+def test_so_many_groups_of_layers_are_offered_beside_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    item = catalogue.find("MOD11A1", "61")
+    assert item is not None
+    titles = [group.title for group in catalogue.groups(item)]
+    for most in (len(titles) - 1, len(titles) - 2):
+        monkeypatch.setattr(catalogue, "_MOST_GROUPS", most)
+        found = [group.title for group in catalogue.groups(item)]
+        assert found == [*titles[:-1][:most], titles[-1]]
+
+
+def test_few_layers_are_meant_by_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    item = catalogue.find("MCD43A4", "61")
+    assert item is not None
+    monkeypatch.setattr(catalogue, "_MOST_SOUGHT", 100)
+    meant = len(catalogue.sought(item, "reflectance"))
+    assert meant > 4
+    for most in (meant, meant - 1):
+        monkeypatch.setattr(catalogue, "_MOST_SOUGHT", most)
+        assert bool(catalogue.sought(item, "reflectance")) == (most == meant)
 
 
 def test_a_product_comes_once_with_its_newest_collection_first() -> None:

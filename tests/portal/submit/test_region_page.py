@@ -9,7 +9,8 @@ import shapely
 from shapely.geometry import shape
 
 from portal.serving.documents import MOST_BYTES as MOST_TEXT
-from tests.portal.scripted import LivePortal
+from portal.submit.state import MOST_READING, Submit
+from tests.portal.scripted import LivePortal, take_all
 from tests.portal.submissions import FORM
 
 FIELD = shapely.box(5, 50, 8, 53)
@@ -86,6 +87,17 @@ def test_a_file_that_is_too_large_is_not_read(
 ) -> None:
     monkeypatch.setattr("portal.submit.region_page.MOST_BYTES", 1000 - MOST_TEXT)
     assert send(portal, "f.wkt", b" " * 1000).status_code == 413
+
+
+def test_few_files_are_read_at_once(portal: LivePortal) -> None:
+    turns = portal.inner.state(Submit).reading_regions
+    take_all(turns, MOST_READING)
+    busy = send(portal, "f.wkt", FIELD.wkt.encode())
+    assert busy.status_code == 503
+    assert "Other uploads are being read." in busy.text
+    turns.release()
+    for _ in range(2):  # a turn is given back, though nothing was read
+        assert "no file was chosen" in send(portal, "f.wkt", b"").text
 
 
 def test_outlines_and_files_need_a_session(portal: LivePortal) -> None:

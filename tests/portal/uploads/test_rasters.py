@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import httpx
 import numpy as np
 import pytest
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 
 from portal.uploads import rasters as core
+from portal.uploads.rasters import RasterUpload
 from processes.reading_rights import can_shut_in
 from reprojection.user_rasters import conversion
 from reprojection.user_rasters.source import RasterChoices, RasterFile, RasterRefusedError
@@ -20,8 +25,9 @@ from tasks.requests import request_operations
 from tasks.storage.blobs import RASTERS
 from tasks.uploads import raster_operations, upload_operations
 from tasks.uploads.raster_operations import RASTER_UPLOADS
-from tasks.uploads.upload_table import upload_id
+from tasks.uploads.upload_table import UploadRow, upload_id
 from tests.portal.scripted import LivePortal
+from tests.portal.serving.test_documents import read
 from tests.portal.submissions import DOCUMENT
 from tests.reprojection.catalogue.test_user_raster import geotiff
 from tests.reprojection.test_isolation import done
@@ -41,6 +47,27 @@ def push(portal: LivePortal, file: Path, owner: str = ADA, **said: str) -> Any:
         return client.post(
             "/api/rasters", data={"name": "hills", **said}, files={"file": (file.name, opened)}
         )
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_so_many_files_of_a_raster_are_taken_at_once(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(core, "MOST_FILES", 2)
+    sent = [("file", (f"{number}.tif", b"x")) for number in range(count)]
+    made = httpx.Request("POST", "http://portal/rasters", data={"name": "hills"}, files=sent)
+    pushed: list[UploadFile] = []
+
+    def push(_: RasterUpload, files: Sequence[UploadFile]) -> UploadRow:
+        pushed.extend(files)
+        return Mock()
+
+    if count > 2:
+        with pytest.raises(HTTPException, match="Maximum number of files is 2"):
+            read(made, lambda request: core.received(request, push))
+    else:
+        read(made, lambda request: core.received(request, push))
+    assert len(pushed) == (count if count == 2 else 0)
 
 
 def test_a_raster_is_pushed_listed_found_shared_and_deleted(portal: LivePortal, dem: Path) -> None:

@@ -14,7 +14,7 @@ import rasterio
 from numpy.typing import NDArray
 from PIL import Image
 
-from portal.views import state
+from portal.views import state, tiles_api
 from portal.views.tile_matrix import WEB_MERCATOR, WORLD_CRS84
 from reprojection.reproject import Options, reproject
 from tests.portal.scripted import live_portal, live_runtime, settings
@@ -187,6 +187,23 @@ def test_a_tile_of_too_many_granules_is_refused(
     assert answer.status_code == 422
     assert "Zoom in" in answer.text
     assert state.MOST_GRANULES > 1
+
+
+def test_a_survey_counts_so_many_granules_and_no_more(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = {"bbox": "-10,50,10,60"}
+    answers = {}
+    for most in (2, 1):  # there are two
+        monkeypatch.setattr(tiles_api, "_MOST_OF_A_SURVEY", most)
+        answers[most] = [
+            client.get(f"{LAYER}/{name}", params=box) for name in ("survey.json", "picture.png")
+        ]
+    assert [one.status_code for one in answers[2]] == [200, 200]
+    assert answers[2][0].json()["granules"] == 2
+    for one in answers[1]:
+        assert one.status_code == 422
+        assert "More than 1 granules of MCD15A2 lie here" in one.text
 
 
 def test_only_who_is_signed_in_sees_tiles(client: httpx.Client) -> None:

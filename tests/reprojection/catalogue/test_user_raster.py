@@ -24,6 +24,7 @@ from reprojection.grid.grids import Grid
 from reprojection.read.granule import open_granule
 from reprojection.reproject import Options, reproject
 from reprojection.user_rasters import conversion
+from reprojection.user_rasters import netcdf as netcdf_module
 from reprojection.user_rasters.conversion import convert, day_in_name
 from reprojection.user_rasters.source import RasterChoices, RasterFile, RasterRefusedError
 
@@ -353,6 +354,34 @@ def test_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(conversion, "MOST_VALUES", 100 * 100)
     with pytest.raises(RasterRefusedError, match="16,800 values in all"):
         taken(path)
+
+
+def test_each_bound_of_a_raster_is_met_and_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_metres = geotiff(tmp_path / "dem.tif", compress=None)
+    degrees = Affine(0.01, 0.0, 5.0, 0.0, -0.01, 52.0)
+    in_degrees = geotiff(tmp_path / "deg.tif", crs="EPSG:4326", transform=degrees)
+    layers = geotiff(tmp_path / "two.tif", np.stack([hills(), hills()]), compress=None)
+    times = netcdf(tmp_path / "a.nc", times=3)
+    monkeypatch.setattr(conversion, "_FREE_BYTES", 0)
+    bounds: tuple[tuple[Path, object, str, int, str], ...] = (
+        (in_metres, conversion, "MAX_SIDE", 140, "140 x 120 pixels; 139 are taken along a side"),
+        (in_metres, conversion, "MOST_PIXELS", 16_800, "120 pixels; 16,799 are taken in this CRS"),
+        (in_degrees, conversion, "MOST_DEGREE_PIXELS", 16_800, "16,799 are taken in this CRS"),
+        (layers, conversion, "MOST_VALUES", 33_600, "33,600 values in all; 33,599 are taken"),
+        (layers, conversion, "MOST_LAYERS", 2, "2 layers are too many; 1 are taken"),
+        (times, netcdf_module, "MOST_DAYS", 3, "a.nc has 3 times; 2 are taken"),
+        (times, conversion, "MOST_DAYS", 3, "3 dates are too many; 2 are taken"),
+        (in_metres, conversion, "MOST_SWELLING", 1, "more than 0 times as many"),
+    )
+    for path, module, name, most, words in bounds:
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, most)
+            taken(path)
+            patched.setattr(module, name, most - 1)
+            with pytest.raises(RasterRefusedError, match=words):
+                taken(path)
 
 
 @pytest.mark.parametrize(

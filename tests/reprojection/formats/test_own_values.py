@@ -1,6 +1,7 @@
 """A granule that points at another file of the machine is refused; nothing of that file is read."""
 
 import ast
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from pyhdf.SD import SD, SDC
 
+from modis.formats import HDF4_MAGIC
 from reprojection.errors import PointingFileError, UnreadableGranuleError
+from reprojection.formats import own_values
 from reprojection.formats.own_values import check_hdf4, open_hdf5
 from reprojection.grid.grids import Lattice
 from reprojection.inspect.inspect import inspect
@@ -191,3 +194,33 @@ def test_no_other_place_opens_a_file() -> None:
                 if called in _CALLS and not (called == "rasterio.open" and name in _OURS):
                     found.add((name, called))
     assert found <= _OPENS.keys()
+
+
+def test_a_file_has_so_many_elements_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, empty = tmp_path / "a.hdf", struct.pack(">HHII", 1, 0, 0xFFFFFFFF, 0xFFFFFFFF)
+    blocks = [struct.pack(">HI", 2, 100), struct.pack(">HI", 1, 0)]
+    data = (HDF4_MAGIC + blocks[0] + 2 * empty).ljust(100, b"\0") + blocks[1] + empty
+    path.write_bytes(data)
+    monkeypatch.setattr(own_values, "_MOST_ENTRIES", 3)
+    check_hdf4(path)
+    monkeypatch.setattr(own_values, "_MOST_ENTRIES", 2)
+    with pytest.raises(UnreadableGranuleError, match="its list of elements breaks off"):
+        check_hdf4(path)
+
+
+def test_a_list_of_elements_has_no_more_than_fit_into_its_file(tmp_path: Path) -> None:
+    """Blocks of a list that lie over each other are read once each, and not for ever."""
+    path = tmp_path / "a.hdf"
+    one = struct.pack(">HI", 20, 0)
+    listed = [
+        (4 + 6 * number, struct.pack(">HI", 20, 4 + 6 * (number + 1))) for number in range(40)
+    ]
+    data = bytearray(HDF4_MAGIC + bytes(600))
+    for place, head in listed:
+        data[place : place + 6] = head
+    data[4 + 240 : 4 + 246] = one
+    path.write_bytes(data)
+    with pytest.raises(UnreadableGranuleError, match="its list of elements breaks off"):
+        check_hdf4(path)

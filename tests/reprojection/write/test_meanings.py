@@ -14,6 +14,7 @@ import rasterio
 from reprojection import catalogue
 from reprojection.read.cf import cf_flags
 from reprojection.read.raster import Band, Raster
+from reprojection.write import meanings
 from reprojection.write.cube import write_cube
 from reprojection.write.meanings import attribute_table
 from reprojection.write.stac import stac_item
@@ -53,6 +54,15 @@ def test_an_attribute_table_has_names_and_colours_by_value() -> None:
     usages = [int(str(one.findtext("Usage"))) for one in band.iter("FieldDefn")]
     assert usages == [5, 2, 6, 7, 8, 9]  # value, name, red, green, blue, alpha
     assert attribute_table({}, {}) == ""
+
+
+@pytest.mark.parametrize(("highest", "named"), [(255, 256), (256, 0)])
+def test_names_by_place_are_there_for_values_of_a_byte(highest: int, named: int) -> None:
+    """GDAL has one for every value from 0 on: `_MOST_CATEGORIES` of `meanings`."""
+    assert meanings._MOST_CATEGORIES == 256
+    band = ET.fromstring(attribute_table({1: "one", highest: "last"}, {}))[0]
+    assert len([*band.iter("Category")]) == named
+    assert len([*band.iter("Row")]) == 2  # the table has every class
 
 
 def test_a_stac_item_has_the_classes_and_their_colours(tmp_path: Path) -> None:

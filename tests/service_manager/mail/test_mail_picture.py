@@ -1,5 +1,6 @@
 """The picture of a mail: a mail goes without one where it cannot be had."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from service_manager.mail import mail_picture
 from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.errors import BlobMissingError, StoreError
 from tasks.storage.clock import ManualClock
-from tests.portal.scripted import put_result
+from tests.portal.scripted import put_result, raster_bytes
 from tests.portal.submissions import submitted
 
 
@@ -34,3 +35,15 @@ def test_what_storage_lacks_or_does_not_give_is_no_picture(
     for error in (StoreError("away"), BlobMissingError("a/b"), OSError(28, "full"), KeyError("x")):
         monkeypatch.setattr(runtime.blobs, "get_file", fails(error))
         assert mail_picture.draw(runtime, request) is None
+
+
+def test_a_large_raster_is_not_fetched_for_a_picture(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, raster = submitted(runtime), raster_bytes(tmp_path)
+    put_result(runtime, request, "a", "a.tif", raster)
+    monkeypatch.setattr(mail_picture, "_MOST_BYTES", len(raster))
+    assert mail_picture.draw(runtime, request) is not None
+    monkeypatch.setattr(mail_picture, "_MOST_BYTES", len(raster) - 1)
+    monkeypatch.setattr(runtime.blobs, "get_file", None)
+    assert mail_picture.draw(runtime, request) is None

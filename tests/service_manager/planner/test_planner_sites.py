@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service_manager.planner import sites
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
@@ -190,3 +191,14 @@ def test_cubes_leave_out_the_samples_of_earlier_stretches() -> None:
     )
     cubes.plan(draft, Dates.of((), (), lambda _: {}))
     assert not draft.lines
+
+
+def test_a_table_has_so_many_dates_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sites, "MOST_DATES", 16)
+    assert len(specs(made(composites(), REQUEST), TableSpec)) == 1
+    monkeypatch.setattr(sites, "MOST_DATES", 15)
+    with pytest.raises(
+        RequestRefusedError, match=r"have 16 dates together; .* may have 15"
+    ) as said:
+        made(composites(), REQUEST)
+    assert said.value.field == "time"

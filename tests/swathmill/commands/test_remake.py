@@ -23,9 +23,11 @@ from portal.results.result_files import ResultFile
 from reprojection.explain.explain import explain
 from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
+from reprojection.read.raster import SourceGranule
 from reprojection.write.write import open_raster, read_raster, write_cog
 from swathmill import cli
 from swathmill.commands.remake.differences import differences
+from swathmill.commands.remake.materials import CannotRemakeError, find_granules
 from tasks.bag.model import ArtifactFile, State
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import MosaicSpec, ReduceSpec, ReprojectSpec
@@ -381,3 +383,16 @@ def test_the_portal_explains_a_reduction_and_says_what_is_no_longer_stored(
     assert task is not None
     assert task.state is State.EXPIRED
     assert found.inputs[0].inputs[0].origin is None
+
+
+@pytest.mark.parametrize(("count", "end"), [(10, "g9 is not there."), (12, "; and 2 more.")])
+def test_the_first_granules_that_are_missing_are_named(
+    tmp_path: Path, count: int, end: str
+) -> None:
+    """`materials._MOST_NAMED` of them."""
+    wanted = [SourceGranule(name=f"g{number}", sha256="0" * 64) for number in range(count)]
+    with pytest.raises(CannotRemakeError) as said:
+        find_granules(wanted, [tmp_path])
+    assert said.value.problem.startswith(f"{count} of {count} granules are missing: g0 is not")
+    assert said.value.problem.count("is not there") == 10
+    assert said.value.problem.endswith(end)

@@ -11,6 +11,7 @@ from swathmill.package_kit import write_group
 from tasks.bag.spec import GridSpec
 from tasks.service.classify import AttemptError
 from worker.phases.flat import take_flat, write_flat
+from worker.sandbox.reading.read_rasters import MOST_BANDS
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.1, 0, 10, 0, -0.1, 50), width=4, height=3)
 
@@ -81,3 +82,16 @@ def test_a_flat_file_that_is_no_declared_raster_is_the_programs_own(tmp_path: Pa
     (tmp_path / "coefficients.bin").write_bytes(b"x")
     take_flat(["A.tif"], GRID, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["coefficients.bin"]
+
+
+@pytest.mark.parametrize("bands", [MOST_BANDS, MOST_BANDS + 1])
+def test_so_many_bands_are_written_flat(tmp_path: Path, bands: int) -> None:
+    one = GridSpec(crs="EPSG:4326", transform=(0.1, 0, 10, 0, -0.1, 50), width=1, height=1)
+    np.zeros(bands, "<f4").tofile(tmp_path / "A.bin")
+    if bands == 1000:
+        take_flat(["A.tif"], one, tmp_path)
+        with rasterio.open(tmp_path / "A.tif") as raster:
+            assert raster.count == 1000
+    else:
+        with pytest.raises(AttemptError, match="write whole bands, at most 1,000"):
+            take_flat(["A.tif"], one, tmp_path)

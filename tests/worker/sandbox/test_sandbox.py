@@ -426,3 +426,26 @@ def test_libraries_start_a_thread_for_each_processor_of_a_run_and_one_at_least(
 ) -> None:
     found = sandbox.variables_of(places, replace(BOUNDS, processors=processors))
     assert (found["OMP_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"]) == (threads, threads)
+
+
+@pytest.mark.parametrize("count", [40, 41])
+def test_so_many_links_are_followed_on_the_way_to_a_file(tmp_path: Path, count: int) -> None:
+    """`_MOST_LINKS` is Linux's own limit: beyond it the file cannot be opened."""
+    folder = tmp_path.resolve()
+    (folder / "0").write_text("python")
+    for number in range(count):
+        (folder / str(number + 1)).symlink_to(str(number))
+    last = folder / str(count)
+    assert len(sandbox.links_to(last)) == sandbox._MOST_LINKS == 40
+    if count == 40:
+        assert last.read_text() == "python"
+    else:
+        with pytest.raises(OSError, match="symbolic links"):
+            last.read_text()
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    for one, other in (("a", "b"), ("b", "a")):
+        (folder / one).symlink_to(other)
+    assert sandbox.links_to(folder / "a") == {str(folder / "a"): "b", str(folder / "b"): "a"}
