@@ -39,10 +39,10 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.service.azure_clients import transport
-from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.azure.blobs import AzureBlobs
+from tasks.storage.azure.transfer_shapes import DOWN, MIB, UP, Shape
+from tasks.storage.azure.transfers import download, transfer_sizes, upload
 from tasks.storage.blobs import GRANULES, file_digest
-from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape
-from tasks.storage.transfers import download, transfer_sizes, upload
 
 OUT = Path(__file__).parent / "out"
 KB, MB = 1000, 1000 * 1000

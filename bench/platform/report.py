@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 from bench.platform import published
 from bench.platform.rates import Point, Rate, failures, rate
 from bench.platform.transfer_sweep import cuts
-from tasks.storage.transfer_shapes import MIB, UP, Cut
+from tasks.storage.azure.transfer_shapes import MIB, UP, Cut
 
 CALLS, RATES, FAILURES = "calls.csv", "rates.csv", "failures.csv"
 SETTINGS = "settings.env"

@@ -12,8 +12,8 @@ from typing import Literal
 
 from bench.platform.azure_calls import blob_name, connected
 from bench.platform.clients import OneCall
-from tasks.storage.transfer_shapes import DOWN, MIB, UP, Cut
-from tasks.storage.transfers import download, upload
+from tasks.storage.azure.transfer_shapes import DOWN, MIB, UP, Cut
+from tasks.storage.azure.transfers import download, upload
 
 BLOCKS = (1 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB)
 AT_ONCE = (1, 2, 4, 8)

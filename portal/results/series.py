@@ -25,7 +25,7 @@ class Series:
 
     @property
     def known(self) -> int:
-        """How many dates have a value."""
+        """Count the dates that have a value."""
         return sum(value is not None for value in self.values)
 
     def chart(self, units: str, at: str) -> Chart:

@@ -23,11 +23,11 @@ from tasks.errors import StoreError
 from tasks.service.backup import PARTITIONS
 from tasks.settings import WrongSettingError
 from tasks.storage import blobs, queues
-from tasks.storage.azure_blobs import AzureBlobs
-from tasks.storage.azure_queue import AzureQueue
-from tasks.storage.azure_tables import AzureTables
-from tasks.storage.transfer_shapes import Cut
-from tasks.storage.transfers import transfer_sizes
+from tasks.storage.azure.blobs import AzureBlobs
+from tasks.storage.azure.queue import AzureQueue
+from tasks.storage.azure.tables import AzureTables
+from tasks.storage.azure.transfer_shapes import Cut
+from tasks.storage.azure.transfers import transfer_sizes
 
 TABLES = tuple(PARTITIONS)
 READ_TRIES = 4

@@ -13,6 +13,7 @@ from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps, WakeUps
 from tasks.operators import row_schema
 from tasks.setting_values import Blocks
 from tasks.settings import Settings, WrongSettingError
+from tasks.storage.azure.transfer_shapes import BY_SIZE, MIB, Cut
 from tasks.storage.blobs import CONTAINERS, Blobs
 from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
@@ -22,7 +23,6 @@ from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_queue import SqliteQueue
 from tasks.storage.sqlite_store import MOST_OPERATIONS, SqliteStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
-from tasks.storage.transfer_shapes import BY_SIZE, MIB, Cut
 
 EMBEDDED = "file:"
 

@@ -1,6 +1,6 @@
 """What Swathmill needs of a table store: Azure Tables' semantics, no more and no less.
 
-Three implementations: `sqlite_store.SqliteStore` on one machine, `azure_tables.AzureTables`, and
+Three implementations: `sqlite_store.SqliteStore` on one machine, `azure.tables.AzureTables`, and
 `memory_store.MemoryStore` for the simulation and unit tests. One contract suite holds all
 (tests/tasks/storage/test_store_contract.py).
 """

@@ -25,7 +25,7 @@ from bench.platform.tcp import AnswerServer
 from swathmill.errors import StackError
 from swathmill.stack import ports
 from tasks.bag.categories import Category
-from tasks.storage.transfer_shapes import MIB, UP, Cut
+from tasks.storage.azure.transfer_shapes import MIB, UP, Cut
 
 QUICK = Plan(clients=(2,), seconds=0.02, blob=20_000, transfers=(3 * MIB,))
 

@@ -45,6 +45,14 @@ def misplaced(package: str, root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("package", MIRRORED)
+def test_a_folder_is_seen_at_one_glance(package: str) -> None:
+    """Twenty modules are the most; then a part of them is a subject of its own."""
+    folders = {path.parent for path in (ROOT / package).rglob("*.py")}
+    counts = {one: sum(path.stem != "__init__" for path in one.glob("*.py")) for one in folders}
+    assert {one.relative_to(ROOT): n for one, n in counts.items() if n > 20} == {}
+
+
+@pytest.mark.parametrize("package", MIRRORED)
 def test_a_test_lies_where_its_module_does(package: str) -> None:
     assert misplaced(package, ROOT) == []
 

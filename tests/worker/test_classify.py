@@ -27,7 +27,7 @@ from reprojection.read.granule import open_granule
 from tasks.bag.categories import RULES, Category, category_of_status
 from tasks.errors import BlobMissingError, CorruptBlobError, StorageFullError, StoreError
 from tasks.service.classify import AttemptError, Diagnosis, classify, classify_exit
-from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.azure.blobs import AzureBlobs
 
 KEY = "a2V5" * 16
 

@@ -97,7 +97,7 @@ class LentBlobs:
         from azure.storage.blob import BlobClient, BlobServiceClient
 
         from tasks.service.azure_clients import READ_TRIES, transport
-        from tasks.storage.azure_blobs import AzureBlobs
+        from tasks.storage.azure.blobs import AzureBlobs
 
         links = self._links
 

@@ -35,10 +35,10 @@ MODULES = {
     ),
     "encode": tuple(f"reprojection/write/{name}.py" for name in ("write", "tiff", "overviews")),
     "transfer": (
-        "tasks/storage/azure_blobs.py",
+        "tasks/storage/azure/blobs.py",
         "tasks/storage/blobs.py",
         "tasks/storage/file_blobs.py",
-        "tasks/storage/transfers.py",
+        "tasks/storage/azure/transfers.py",
         "worker/files/",
         "archives/fetch/",
         "/shutil.py",

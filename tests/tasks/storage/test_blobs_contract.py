@@ -8,7 +8,8 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
-from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.azure.blobs import AzureBlobs
+from tasks.storage.azure.transfers import transfer_sizes
 from tasks.storage.blobs import (
     ARTIFACTS,
     Blobs,
@@ -19,7 +20,6 @@ from tasks.storage.blobs import (
     split_blob,
 )
 from tasks.storage.file_blobs import FileBlobs
-from tasks.storage.transfers import transfer_sizes
 
 
 @pytest.fixture(params=["memory", "files", pytest.param("azurite", marks=pytest.mark.integration)])

@@ -23,7 +23,7 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RequestQue
     else:
         from azure.storage.queue import QueueClient
 
-        from tasks.storage.azure_queue import AzureQueue
+        from tasks.storage.azure.queue import AzureQueue
 
         connection = request.getfixturevalue("azurite")
         with QueueClient.from_connection_string(connection, "contract") as client:

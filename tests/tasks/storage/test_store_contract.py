@@ -9,7 +9,7 @@ from azure.data.tables import TableServiceClient
 
 from tasks.errors import ConflictError, StoreError
 from tasks.storage import updates
-from tasks.storage.azure_tables import AzureTables
+from tasks.storage.azure.tables import AzureTables
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.sqlite_file import SqliteFile

@@ -22,7 +22,7 @@ from tasks.bag.categories import Category
 from tasks.errors import ConflictError, StoreError
 from tasks.service.classify import classify
 from tasks.storage import table_batch
-from tasks.storage.azure_tables import AzureTables
+from tasks.storage.azure.tables import AzureTables
 from tasks.storage.store import Delete, Entity, Insert, MergeEntity, Operation, Replace, Upsert
 
 STORAGE = (

@@ -33,8 +33,8 @@ from azure.storage.blob import BlobBlock, BlobClient, BlobProperties
 from azure.storage.blob._generated.models import ModifiedAccessConditions
 from azure.storage.blob._shared.response_handlers import process_storage_error
 
+from tasks.storage.azure.transfer_shapes import DOWN, MIB, UP, Shape
 from tasks.storage.blobs import StoredBlob
-from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape
 
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")

@@ -20,10 +20,10 @@ from azure.core.pipeline.transport import HttpRequest, HttpResponse
 from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
 from tasks.errors import BlobExistsError, CorruptBlobError
-from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.azure.blobs import AzureBlobs
+from tasks.storage.azure.transfer_shapes import DOWN, MIB, UP, Shape
+from tasks.storage.azure.transfers import download, upload
 from tasks.storage.blobs import ARTIFACTS, bytes_digest, is_damaged
-from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape
-from tasks.storage.transfers import download, upload
 
 pytestmark = pytest.mark.integration
 SMALL = Shape(single=1000, parts=4, least=1000, most=5000, parallel=3)
@@ -171,7 +171,7 @@ def test_a_broken_call_is_made_again(
     blobs: AzureBlobs, wire: Wire, tmp_path: Path, call: str, size: int, fault: Fault,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("tasks.storage.azure_blobs.transfers.upload", _small_upload)
+    monkeypatch.setattr("tasks.storage.azure.blobs.transfers.upload", _small_upload)
     wire.faults[call] = [fault]
     name = uuid.uuid4().hex
     path = tmp_path / "file"
@@ -205,7 +205,7 @@ def test_a_name_that_is_taken_stays_as_it_is(
         with pytest.raises(ResourceExistsError):
             put(client, data)
     assert got(client) == DATA
-    monkeypatch.setattr("tasks.storage.azure_blobs.transfers.upload", _small_upload)
+    monkeypatch.setattr("tasks.storage.azure.blobs.transfers.upload", _small_upload)
     assert blobs.put_bytes(ARTIFACTS, client.blob_name, DATA) == bytes_digest(DATA)
     with pytest.raises(BlobExistsError):
         blobs.put_bytes(ARTIFACTS, client.blob_name, DATA[::-1])

@@ -20,10 +20,10 @@ from azure.core.exceptions import (
 from azure.storage.blob import BlobClient, BlobServiceClient
 
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, StoreError
-from tasks.storage import transfers
+from tasks.storage.azure import transfers
+from tasks.storage.azure.transfer_shapes import BY_SIZE, DOWN, UP, Cut
 from tasks.storage.blobs import CHUNK, Served, StoredBlob
 from tasks.storage.signed_links import LinkSigner
-from tasks.storage.transfer_shapes import BY_SIZE, DOWN, UP, Cut
 
 T = TypeVar("T")
 _DIGEST = "sha256"  # metadata key

@@ -1,0 +1,1 @@
+"""Tables, blobs and the queue on Azure Storage or Azurite."""
