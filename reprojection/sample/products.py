@@ -199,6 +199,16 @@ class _Plan:
                 fields=fields,
                 corners="degrees",
             )
+        if self.product.geometry == "outlined" and self.product.family == "19":
+            # Of a map whose meridian is 20 degrees east, over the tile h18v04.
+            left, top = -1.2 * TILE_SIZE, 5 * TILE_SIZE
+            return GridToWrite(
+                name=name,
+                upper_left=(left, top),
+                lower_right=(left + TILE_SIZE, top - TILE_SIZE),
+                fields=fields,
+                meridian=20,
+            )
         if self.product.geometry == "outlined":
             # Of the north polar EASE-Grid, over the tile h18v04: 45 degrees north, 10 east.
             return GridToWrite(

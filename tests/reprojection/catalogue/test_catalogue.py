@@ -136,7 +136,7 @@ WITHOUT_PRESETS = {
     "MCD12Q1",  # its QC says where a label came from, not how good it is
     "MCD19A1",  # the guide asks for a combination of fields that depends on the use
 }
-ONLY_BEST = {"MCD19A2"}  # its guide names no second quality
+ONLY_BEST = {"MCD19A2", "VNP19A2", "VJ119A2", "VJ219A2"}  # no second quality is named
 
 
 def test_every_qa_reference_names_a_layer_with_presets() -> None:
