@@ -37,7 +37,7 @@ module poolIdentity 'identity.bicep' = {
   }
 }
 
-resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' = {
+resource registry 'Microsoft.ContainerRegistry/registries@2025-04-01' = {
   // checkov:skip=CKV_AZURE_139: a build task of the registry needs its public end; pulling needs an identity
   // checkov:skip=CKV_AZURE_163: scanning is Defender for Cloud, which is of the subscription
   // checkov:skip=CKV_AZURE_164: content trust is deprecated; the image is named by the digest that the build gave

@@ -42,7 +42,8 @@ class _Footprints:
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays."""
-        return self.swath.lat.nbytes + self.swath.lon.nbytes + self.zenith.nbytes
+        kept = 0 if self.swath.kept is None else self.swath.kept.nbytes
+        return self.swath.lat.nbytes + self.swath.lon.nbytes + self.zenith.nbytes + kept
 
 
 @dataclass(frozen=True, kw_only=True)

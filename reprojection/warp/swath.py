@@ -7,7 +7,8 @@ scan, because neighbouring scans overlap (if a scan is one line, to the next lin
 half the diagonal, `sqrt(across**2 + along**2) / 2`. A pixel sees the footprint whose centre is
 nearest to the pixel's centre, if the pixel lies within that footprint's radius; otherwise the
 granule contributes nothing there. Of equally near centres, the first in row-major order counts.
-Centres without geolocation are ignored.
+Centres without geolocation are ignored, and so are pixels that VIIRS deletes on board
+(`reprojection/warp/bow_tie.py`).
 
 A radius is at most four times the 95th percentile of the granule's radii (sampled): otherwise a
 wrong coordinate could claim half of the map. Real footprints are far smaller than this limit.
@@ -31,9 +32,9 @@ from reprojection.kernels import kernels
 from reprojection.kernels.kernels import address
 from reprojection.kernels.threads import share
 from reprojection.read.geolocation import Geolocation
+from reprojection.warp.bow_tie import Bools, kept_footprints
 
 Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int32]
 
 _CAP = 4.0
@@ -50,7 +51,8 @@ class Swath:
 
     `lat`, `lon`: float64 degrees, C order, shape (rows, columns), NaN where unknown. `scan_lines`
     is the number of lines of a scan. `cap` is the largest radius and `finest` the side of the
-    granule's small footprints (5th percentile), both as chords of the unit sphere.
+    granule's small footprints (5th percentile), both as chords of the unit sphere. `kept` tells
+    which footprints may be seen; None means all.
     """
 
     lat: Floats
@@ -58,6 +60,7 @@ class Swath:
     scan_lines: int
     cap: float
     finest: float
+    kept: Bools | None = None
 
     @classmethod
     def of(cls, geolocation: Geolocation) -> Self:
@@ -73,7 +76,14 @@ class Swath:
             scan_lines=scan,
             cap=_CAP * float(high),
             finest=2.0**0.5 * float(low),
+            kept=kept_footprints(lat, lon, scan),
         )
+
+    def seen(self, candidates: Bools | None) -> Bools | None:
+        """Return which of some candidates may be seen; None means all."""
+        if candidates is None or self.kept is None:
+            return self.kept if candidates is None else candidates
+        return candidates & self.kept
 
 
 def nearest(
@@ -94,7 +104,8 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
     height, width = targets.shape
     rows, cols = swath.lat.shape
     extents = _extents(swath, targets)
-    chosen = None if candidates is None else np.ascontiguousarray(candidates, dtype=np.uint8)
+    may = swath.seen(candidates)
+    chosen = None if may is None else np.ascontiguousarray(may, dtype=np.uint8)
     lat, lon = np.ascontiguousarray(targets.lat), np.ascontiguousarray(targets.lon)
     strides = targets.strides
     out = np.empty((height, width), np.int32)
