@@ -7,7 +7,7 @@ what to do.
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -343,7 +343,7 @@ def _counted(fault: _Fault) -> str:
     text = fault.kind.startswith(("string", "bytes"))
     count = fault.context.get("actual_length")
     if count is None:
-        count = len(fault.value) if isinstance(fault.value, str | Sequence) else 0
+        count = len(fault.value) if isinstance(fault.value, Sized) else 0
     unit = "character" if text else "entry"
     units = "characters" if text else "entries"
     most = fault.context.get("max_length")

@@ -68,7 +68,7 @@ def parse(text: str) -> Node:
             node = Node(name=_unquote(raw))
             stack[-1].children.append(node)
             stack.append(node)
-            if len(stack) > MAX_DEPTH:
+            if len(stack) > MAX_DEPTH + 1:  # with the root
                 raise UnreadableGranuleError(
                     f"metadata nest deeper than {MAX_DEPTH} groups at {node.name!r}: damaged file"
                 )

@@ -172,6 +172,12 @@ WANTED: Mapping[str, ExpectedValue] = {
     "measurements.join": ExpectedValue(
         what="a way to join", remedy="Choose auto, overpass or day."
     ),
+    "measurements.tolerance": ExpectedValue(
+        what="a number of minutes", remedy="Write a whole number from 0 to 720."
+    ),
+    "measurements.least_share": ExpectedValue(
+        what="a share", remedy="Write a number from 0 to 1, like 0.75."
+    ),
     "first": ExpectedValue(
         what="an order of the results",
         remedy="Write oldest, newest, or a list of up to 50 days of `time`: [2012-01-31].",

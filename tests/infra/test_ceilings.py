@@ -1,6 +1,9 @@
-"""Each ceiling of the product (`MOST_...`) is named by a test of its module.
+"""Each ceiling of the product is named by a test of its module.
 
-A fault of `tests/mutants/` that takes a ceiling away counts as a test of it.
+A ceiling is a constant with `MOST`, `MAX`, `LONGEST` or the like in its name. A fault of
+`tests/mutants/` that takes one away counts as a test of it. Ceilings within `Field(...)` are in the
+published schemas and the description of the HTTP API, which other tests compare; those of a request
+are in the tests of its document.
 """
 
 import re
@@ -15,8 +18,22 @@ _TOPS = (
     *("archives", "modis", "portal", "processes", "reprojection", "service_manager"),
     *("tasks", "worker", "swathmill"),
 )
-_CEILING = re.compile(r"^(_?MOST_[A-Z_]+)\b[^\n]*?=", re.MULTILINE)
+_WORDS = "MOST|MAX|LONGEST|LARGEST|WIDEST|DEEPEST|FARTHEST|LEVELS|LIMIT"
+_CEILING = re.compile(
+    rf"^(_?(?:[A-Z]+_)*(?:{_WORDS})(?:_[A-Z]+)*)\b[^\n]*?=(?! re\.compile)", re.MULTILINE
+)
 _WORD = re.compile(r"\b\w+\b")
+
+OTHERS = {
+    "archives/kinds/lookup.py _WIDEST": "of a plane: what does not fit is compared on the sphere",
+    "archives/kinds/lookup.py _LARGEST": "of a plane: what does not fit is compared on the sphere",
+    "archives/kinds/lookup.py _FARTHEST": "of a plane: what does not fit is compared on the sphere",
+    "reprojection/read/geolocation.py MAX_SCANS": "of a granule: five minutes have no more",
+    "reprojection/read/interpolation.py MAX_TAPS": "of a kernel",
+    "swathmill/stack/redis_server.py MAX_MEMORY": "Redis heeds it",
+    "worker/sandbox/makers.py _LONGEST_ORDER": "of messages of our own, which are short",
+}
+"""Constants with such names that bound nothing of a stranger's, and why."""
 
 
 def ceilings() -> Iterator[tuple[str, str]]:
@@ -50,4 +67,5 @@ def named(file: str, name: str) -> bool:
 
 def test_each_ceiling_is_named_by_a_test() -> None:
     unnamed = {f"{file} {name}" for file, name in ceilings() if not named(file, name)}
-    assert unnamed == set(), "test it at its edge"
+    assert unnamed - OTHERS.keys() == set(), "test it at its edge"
+    assert OTHERS.keys() - unnamed == set(), "it is tested, or gone: take it off the list"

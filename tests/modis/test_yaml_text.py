@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modis import yaml_text
 from modis.yaml_text import TooDeepError, dump_yaml, load_yaml
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageError, load_package
@@ -19,6 +20,13 @@ ALIASES = "a: &a [x, x]\nb: [*a, *a]\n"
 
 def nested(levels: int) -> str:
     return "[" * levels + "1" + "]" * levels
+
+
+def test_lists_nest_so_many_levels() -> None:
+    assert yaml_text._DEEPEST == 64
+    assert load_yaml(nested(64))
+    with pytest.raises(TooDeepError, match="it is nested more than 64 levels deep"):
+        load_yaml(nested(65))
 
 
 def test_what_people_write_is_read() -> None:

@@ -407,3 +407,17 @@ def test_a_call_writes_no_file_larger_than_it_may(tmp_path: Path) -> None:
         reader.run(written, str(tmp_path / "new"))
     with pytest.raises(OSError, match="too large"):
         run_in_fork(Rights((), (tmp_path,), 2), written, str(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_an_answer_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """What a process that has been taken over announces takes no memory here."""
+    monkeypatch.setattr(isolation, "_MAX_ANSWER", 3)
+    ours, theirs = os.pipe()
+    with os.fdopen(ours, "rb"), os.fdopen(theirs, "wb") as pipe:
+        isolation._send(pipe, b"x" * size)
+        if size == 3:
+            assert isolation._receive(ours, None) == b"xxx"
+        else:
+            with pytest.raises(EOFError, match="an answer of 4 bytes is announced"):
+                isolation._receive(ours, None)

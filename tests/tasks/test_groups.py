@@ -5,7 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from portal.requests.sharing import Changes
+from portal.serving.tokens import LONGEST_OWNER
+from tasks.accounts import group_table
 from tasks.accounts.group_table import _GROUP, MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
 from tasks.bag.runtime import memory_runtime
 from tasks.requests.request_table import PARTITION, TABLE
@@ -21,6 +25,14 @@ KEY = GroupRow(name="forest", owner=ADA).key
 @pytest.fixture
 def groups() -> GroupTable:
     return GroupTable(memory_runtime().store)
+
+
+def test_a_reference_is_as_long_as_an_owner_and_a_name() -> None:
+    assert LONGEST_OWNER + len("/") + 63 == group_table.LONGEST_REFERENCE
+    longest = "a" * group_table.LONGEST_REFERENCE
+    assert Changes(group=longest).group == longest
+    with pytest.raises(ValidationError, match="at most 318 characters"):
+        Changes(group=f"{longest}b")
 
 
 def write(groups: GroupTable, owner: str, *members: str, disbanded: bool = False) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from modis.yaml_text import dump_yaml
 from portal.serving.documents import decode
+from tasks import plain_text
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageError, load_package
 from tasks.plain_text import NotUtf8Error, decoded
@@ -73,3 +74,10 @@ def test_a_mark_that_is_none_is_told() -> None:
         decoded(b"\xff\xfe\x00")
     with pytest.raises(NotUtf8Error, match="it is no text"):
         decoded(b"\x89PNG\r\n\x1a\n\0\0")
+
+
+def test_so_much_of_a_word_is_shown() -> None:
+    with pytest.raises(NotUtf8Error) as said:
+        plain_text.decoded(b"a" * 50 + b"\xe9" + b"b" * 50)
+    assert plain_text._MOST == 40
+    assert f"at {'a' * 40 + 'é' + 'b' * 39!r} (as Windows" in str(said.value)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks import setting_values
 from tasks.setting_values import READERS, Blocks, ClaimNames, Confirm, Prices, Slots, SmtpServer
 from tasks.settings import Settings, WrongSettingError, read_settings
 
@@ -32,6 +33,13 @@ def test_amounts_that_are_not_named_keep_their_default() -> None:
     assert Confirm.read("cost=7, tasks=2") == Confirm(tasks=2, cost=7)
     assert Prices.read(str(Prices())) == Prices()
     assert Confirm.read(Settings().confirm) == Confirm()
+
+
+def test_a_block_has_so_many_mebibytes() -> None:
+    largest = setting_values._LARGEST_BLOCK
+    assert Blocks.read(f"{largest}x1").mib == 64
+    with pytest.raises(ValueError, match="blocks of 64 at most"):
+        Blocks.read(f"{largest + 1}x1")
 
 
 def test_the_others_are_read() -> None:

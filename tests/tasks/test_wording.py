@@ -8,6 +8,7 @@ from pydantic_core import InitErrorDetails
 from pydantic_core import ValidationError as CoreError
 from pydantic_core._pydantic_core import list_all_errors
 
+from tasks import refusal_wording
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.request.document import GUIDE, Request, parse_request
@@ -103,3 +104,10 @@ def test_quotes_of_a_word_processor_are_named(change: dict[str, str], meant: str
         parse_request(document)
     remedy = 'Write straight quotes (") or none, not those of a word processor: '
     assert f"{remedy}{meant}." in str(caught.value)
+
+
+def test_a_long_value_is_cut() -> None:
+    assert refusal_wording._LONGEST == 60
+    assert refusal_wording.shown("x" * 60) == repr("x" * 60)
+    assert refusal_wording.shown("x" * 61) == repr("x" * 60 + "...")
+    assert refusal_wording.shown(10**80) == "1" + "0" * 59

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archives.formats import sidecar
 from archives.formats.checksums import Cksum, digest
 from archives.formats.sidecar import read_sidecar
 from modis.collection import Collection
@@ -94,3 +95,16 @@ def test_real_sidecars(granules: Path) -> None:
         beside.checksum,
         beside.size,
     )
+
+
+def test_a_sidecar_has_so_many_bytes_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.hdf.xml"
+    path.write_text("<GranuleMetaDataFile></GranuleMetaDataFile>")
+    read: list[bytes] = []
+    monkeypatch.setattr(sidecar, "parse_sidecar", read.append)
+    for most in (path.stat().st_size, path.stat().st_size - 1):
+        monkeypatch.setattr(sidecar, "MAX_BYTES", most)
+        read_sidecar(path)
+    assert len(read) == 1

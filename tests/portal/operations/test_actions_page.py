@@ -10,7 +10,7 @@ import pytest
 from portal.operations import actions
 from portal.operations.actions import Action, Order
 from portal.serving.audited import audited
-from portal.serving.problems import NotFoundError
+from portal.serving.problems import BadCallError, NotFoundError
 from tasks.bag import workers
 from tasks.bag.model import Phase, RequestState
 from tasks.bag.runtime import Runtime
@@ -442,3 +442,12 @@ def test_each_action_says_how_many_tasks_it_touches(portal: LivePortal, runtime:
         assert "1,499 unfinished tasks are withdrawn" in asked("cancel request", name)
         assert "One attempt is killed" in asked("kill attempt", attempt.key)
         assert "in all its 2 slots" in asked("release worker", "worker-1")
+
+
+@pytest.mark.parametrize("action", [Action.LIMIT_OWNER, Action.QUOTA_OWNER])
+def test_a_limit_and_a_quota_have_bounds(action: Action) -> None:
+    most = actions._LARGEST
+    assert Order(action=action, subject="x", value=str(most)).number == 1_000_000
+    with pytest.raises(BadCallError, match=f"The value is '{most + 1}'") as said:
+        _ = Order(action=action, subject="x", value=str(most + 1)).number
+    assert "to 1,000,000, or nothing to lift it" in said.value.remedy

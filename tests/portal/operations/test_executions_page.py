@@ -234,3 +234,14 @@ def test_executions_are_for_operators(portal: LivePortal, address: str) -> None:
         assert scientist.get(address).status_code == 403
         scientist.cookies.clear()
         assert scientist.get(address).status_code == 401
+
+
+def test_so_many_days_are_looked_at_at_once() -> None:
+    today = dt.date(2026, 1, 1)
+    last = today + dt.timedelta(days=executions._LONGEST)
+    named = {"first": str(today), "last": str(last)}
+    assert executions.parse_filters(today, 14, named).last == last
+    later = {"first": str(today), "last": str(last + dt.timedelta(days=1))}
+    with pytest.raises(BadCallError) as said:
+        executions.parse_filters(today, 14, later)
+    assert "at most 3660 days earlier" in said.value.remedy

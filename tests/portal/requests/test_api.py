@@ -16,6 +16,7 @@ import yaml
 from portal.requests.state import MOST_WAITING, Requests
 from portal.serving import tokens
 from portal.serving.tokens import Role
+from portal.submit import submissions
 from reprojection.grid import crs
 from reprojection.grid.crs import Crs
 from swathmill.client import Client
@@ -606,3 +607,12 @@ def test_the_crs_of_a_request_is_parsed_once_and_looked_up_by_its_holders_alone(
         assert client.post("/api/requests", json=asked).status_code == 202
     assert parsed == [text]
     assert len(looked_up) <= 5, "the text, its code, the lattice, its copy, and grids"
+
+
+def test_a_key_has_so_many_characters_at_most(portal: LivePortal) -> None:
+    with portal.client() as client:
+        for more in (0, 1):
+            key = {"Idempotency-Key": "k" * (submissions.LONGEST_KEY + more)}
+            answer = client.post("/api/requests", json=DOCUMENT, headers=key)
+            assert answer.status_code == (400 if more else 202), answer.text
+    assert "has 256 characters; 255 are the most" in answer.text

@@ -5,13 +5,15 @@ import json
 import re
 import zipfile
 from dataclasses import dataclass, replace
+from unittest.mock import Mock
 
 import pytest
 
+from portal.requests import runs
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
-from tasks.bag.model import ArtifactFile, RequestState, RunUse, TaskOutcome
-from tasks.bag.runtime import Runtime
+from tasks.bag.model import ArtifactFile, RequestState, RunUse, Task, TaskOutcome
+from tasks.bag.runtime import Runtime, memory_runtime
 from tasks.bag.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec, Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
@@ -272,3 +274,20 @@ def test_what_a_task_is_to_do_is_written_as_people_do(portal: LivePortal, story:
     facts = dict(re.findall(r"<dt>(\w+)</dt><dd[^>]*>([^<]*)</dd>", page))
     assert facts["Outputs"] == "Lai_1km_mean.tif"
     assert facts["Parameters"] == "low: 1"
+
+
+@pytest.mark.parametrize(("most", "more"), [(2, False), (1, True)])
+def test_so_many_runs_are_told_and_that_there_are_more(
+    monkeypatch: pytest.MonkeyPatch, most: int, more: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(runs, "MOST", most)
+    monkeypatch.setattr(runs, "run_keys", lambda *_: ["one", "two"])
+
+    def tasks_of(_: Runtime, keys: list[str]) -> list[Task]:
+        asked.extend(keys)
+        return []
+
+    monkeypatch.setattr(runs, "tasks_of", tasks_of)
+    assert runs.runs_of(memory_runtime(), Mock()).more is more
+    assert asked == ["one", "two"][:most]

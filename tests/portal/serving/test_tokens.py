@@ -86,3 +86,11 @@ def test_only_operators_see_what_others_own() -> None:
     assert scientist.may_see("ada")
     assert not scientist.may_see("bob")
     assert Person(owner="ada", role=Role.OPERATOR).may_see("bob")
+
+
+def test_a_token_has_so_many_characters_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = tokens.issue("s" * 40, "ada")
+    monkeypatch.setattr(tokens, "_LONGEST", len(text))
+    assert tokens.read_signed("s" * 40, text, use=tokens.Use.API) is not None
+    monkeypatch.setattr(tokens, "_LONGEST", len(text) - 1)
+    assert tokens.read_signed("s" * 40, text, use=tokens.Use.API) is None

@@ -3,12 +3,14 @@
 import copy
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import TypeAdapter
 from pystac.validation import validate_dict
 
 from portal.results.result_files import ResultIndex
+from portal.standards import stac_api
 from portal.standards.stac_items import StacIndex, collection, feature
 from reprojection.write.stac import stac_item
 from tasks.request.document import parse_request
@@ -73,3 +75,9 @@ def test_a_collections_time_is_at_least_that_of_the_request(kind: str) -> None:
     ((first, last),) = said["extent"]["temporal"]["interval"]
     assert first <= "2011-01-10T00:00:00Z"
     assert last >= "2012-03-20T23:59:59Z"
+
+
+def test_a_page_has_so_many_items_at_most() -> None:
+    limit = TypeAdapter(Annotated[int, stac_api._Capped])
+    asked = (1, stac_api.MOST, stac_api.MOST + 1, 10**9)
+    assert [limit.validate_python(one) for one in asked] == [1, 1000, 1000, 1000]

@@ -87,3 +87,14 @@ def test_padding_is_ignored() -> None:
 def test_damage_is_named(text: str) -> None:
     with pytest.raises(UnreadableGranuleError):
         odl.parse(text)
+
+
+def test_groups_nest_so_many_levels() -> None:
+    def nested(levels: int) -> str:
+        begun = "".join(f"GROUP=G{n}\n" for n in range(levels))
+        return begun + "".join(f"END_GROUP=G{n}\n" for n in reversed(range(levels)))
+
+    assert odl.MAX_DEPTH == 32
+    assert odl.parse(nested(32)).children
+    with pytest.raises(UnreadableGranuleError, match="nest deeper than 32 groups at 'G32'"):
+        odl.parse(nested(33))

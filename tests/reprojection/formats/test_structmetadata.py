@@ -4,6 +4,7 @@ import pytest
 
 from modis.tile import TILE_SIZE
 from reprojection.errors import GridError, UnreadableGranuleError
+from reprojection.formats import structmetadata
 from reprojection.formats.structmetadata import GridInfo, parse_structure
 
 GRID = """GROUP=GridStructure
@@ -74,6 +75,13 @@ def test_another_projection_is_refused_when_its_crs_is_asked() -> None:
 def test_impossible_grids_are_damage(changes: dict[str, object]) -> None:
     with pytest.raises(UnreadableGranuleError):
         grid(**changes)
+
+
+def test_a_side_has_so_many_pixels() -> None:
+    """The whole sinusoidal grid at 250 m has 172,800 columns."""
+    assert grid(width=structmetadata.MAX_SIDE).width == 200_000
+    with pytest.raises(UnreadableGranuleError):
+        grid(width=structmetadata.MAX_SIDE + 1)
 
 
 def test_a_dimension_map_of_increment_zero_is_damage() -> None:

@@ -11,12 +11,19 @@ from hypothesis import strategies as st
 
 from modis.tile import TILE_SIZE
 from reprojection.errors import GridError
+from reprojection.grid import grids
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
     Crs,
     lonlat_to_sinusoidal,
 )
-from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.grids import (
+    Grid,
+    Lattice,
+    modis_tile_grid,
+    points_on_map,
+    project_bounds,
+)
 from reprojection.grid.sinusoidal import tiles_touching
 
 
@@ -181,3 +188,21 @@ def test_a_parsed_crs_goes_with_its_grid_to_another_process() -> None:
     assert sent == grid
     assert sent.system.text == "EPSG:3035"
     assert (sent.system.from_lonlat(lon, lat)[0] == grid.system.from_lonlat(lon, lat)[0]).all()
+
+
+def test_a_grid_has_so_many_pixels() -> None:
+    side = math.isqrt(grids._MAX_PIXELS)
+    unit = (1.0, 0.0, 0.0, 0.0, -1.0, 0.0)
+    assert Grid(crs="EPSG:3857", transform=unit, width=side, height=side).pixels == 2**40
+    with pytest.raises(GridError, match="at most 2\\*\\*40 pixels"):
+        Grid(crs="EPSG:3857", transform=unit, width=side + 1, height=side)
+
+
+def test_a_point_lies_so_far_from_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    system, lon, lat = Crs.of("EPSG:3857"), np.array([10.0]), np.array([0.0])
+    (x,), _ = points_on_map("it", lon, lat, system)
+    monkeypatch.setattr(grids, "_FARTHEST", float(x))
+    points_on_map("it", lon, lat, system)
+    monkeypatch.setattr(grids, "_FARTHEST", math.nextafter(float(x), 0.0))
+    with pytest.raises(GridError, match="a part of it, at longitude 10 and latitude 0"):
+        points_on_map("it", lon, lat, system)

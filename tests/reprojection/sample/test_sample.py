@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from reprojection.errors import ReprojectionError
 from reprojection.read.granule import open_granule
 from reprojection.read.qa import valid_mask
+from reprojection.sample import sample as sample_module
 from reprojection.sample.sample import (
     SWATH_DAYS,
     SYNTHETIC_NOTE,
@@ -104,3 +106,15 @@ def test_gdal_sees_grids_and_swaths(sample: list[Path]) -> None:
             pytest.skip("this gdalinfo has no HDF4 driver")
         assert f"HDF4_EOS:{kind}:" in shown
         assert "synthetic=SYNTHETIC" in shown
+
+
+@pytest.mark.parametrize("less", [0, 1])
+def test_the_sample_archive_needs_so_much_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, less: int
+) -> None:
+    free = Mock(free=sample_module._LARGEST - less)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=KeyError("begun")))
+    words = "has 29,999,999 bytes free, and the sample archive takes up to 30,000,000"
+    with pytest.raises(ReprojectionError if less else KeyError, match=words if less else "begun"):
+        sample_module.write_sample_archive(tmp_path)

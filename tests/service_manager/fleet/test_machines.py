@@ -1,8 +1,10 @@
 """The evidence against a machine in numbers: how much of it drains, and what is moved then."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -578,3 +580,12 @@ def test_workers_of_one_host_are_one_witness(hosts: dict[str, str], drains: bool
         for worker in ("w1", "w2", "w0"):
             fleet.end(worker, 500, key=f"t{i}")
     assert ("w0" in fleet.drained()) is drains
+
+
+def test_one_attempt_counts_for_so_much_at_most() -> None:
+    """Less than drains a worker: a single long task never does."""
+    usual = Mock(spread=0.5)
+    most = machines._MOST
+    assert [machines._evidence(usual, far) for far in (1e6, -1e6)] == [most, -most]
+    assert most == pytest.approx(math.log(100.0))
+    assert most < machines._DRAIN

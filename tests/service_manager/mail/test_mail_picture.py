@@ -45,5 +45,7 @@ def test_a_large_raster_is_not_fetched_for_a_picture(
     monkeypatch.setattr(mail_picture, "_MOST_BYTES", len(raster))
     assert mail_picture.draw(runtime, request) is not None
     monkeypatch.setattr(mail_picture, "_MOST_BYTES", len(raster) - 1)
-    monkeypatch.setattr(runtime.blobs, "get_file", None)
+    fetched: list[str] = []
+    monkeypatch.setattr(runtime.blobs, "get_file", lambda *at: fetched.append(str(at)))
     assert mail_picture.draw(runtime, request) is None
+    assert fetched == []

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
+from service_manager.mail import notify
 from service_manager.mail.notify import GIVE_UP, MailServer, Postman, compose, message
 from tasks.bag.model import Phase, RequestState, TaskOutcome
 from tasks.bag.task_rows import Interest
@@ -346,3 +347,15 @@ def test_composing_the_mail_of_a_request() -> None:
     assert made is not None
     assert "http://portal/requests/r1" in made.body
     assert message(made, "a@b")["Subject"] == "Leaf area: complete"
+
+
+def test_a_mail_that_is_never_taken_is_tried_each_half_hour(plain: MailServer) -> None:
+    store, clock = MemoryStore(), ManualClock()
+    postman = Postman(store, clock, plain)
+    waits = {}
+    for tries in (0, 1, 7, 8, 10_000):
+        late = replace(mail(), tries=tries)
+        postman._put_off(late, OSError("no"))
+        waits[tries] = postman._due[late.id] - clock.monotonic()
+    assert notify.LONGEST_DELAY == 1_800.0
+    assert waits == pytest.approx({0: 10.0, 1: 20.0, 7: 1_280.0, 8: 1_800.0, 10_000: 1_800.0})

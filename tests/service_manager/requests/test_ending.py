@@ -448,3 +448,15 @@ def test_the_span_of_a_request_says_how_it_ended(spans: list[Span]) -> None:
 def test_the_span_of_a_request_that_failed_says_why(spans: list[Span], state: RequestState) -> None:
     Ending(RequestState.PLANNING).end_without_plan(state)
     assert [span.failure for span in spans] == ["why"]
+
+
+def test_the_cause_in_the_line_of_a_state_has_so_many_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cause, said in (
+        ("abcd " * 60, "abcd " * 60),
+        ("abcd " * 60 + "e", "abcd " * 59 + "abcd ..."),
+    ):
+        monkeypatch.setattr(ending, "first_cause", lambda *_, cause=cause: cause)
+        assert ending._cause([], {}) == f": {said}"
+    assert ending._LONGEST == 300

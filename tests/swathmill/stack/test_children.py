@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from swathmill.errors import StackError
 from swathmill.stack import forked, interruption
 from swathmill.stack.children import Child, ChildSpec
-from swathmill.stack.supervisor import Supervisor
+from swathmill.stack.supervisor import LONGEST_PAUSE_SECONDS, Supervisor, Watched
 from tests.waiting import until
 
 LIMIT_SECONDS = 20.0
@@ -381,3 +382,15 @@ def test_a_forked_child_is_started_anew_after_it_ended(
     child.start(fork=True)
     until(lambda: child.exit_code() is not None)
     assert child.exit_code() == 9
+
+
+def test_the_pause_before_a_next_start_grows_to_a_minute() -> None:
+    keeper, child = Supervisor(clock=lambda: 100.0), Mock()
+    watched = Watched(child=child, started=100.0)
+    pauses = []
+    for _ in range(8):
+        keeper._note_end("own", watched, 1)
+        assert watched.again_at is not None
+        pauses.append(watched.again_at - 100.0)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[LONGEST_PAUSE_SECONDS] * 2]
+    assert LONGEST_PAUSE_SECONDS == 60.0

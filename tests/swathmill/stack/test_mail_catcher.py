@@ -11,6 +11,7 @@ import pytest
 from swathmill.delivery import read_mail
 from swathmill.stack import ports
 from swathmill.stack.children import Child, ChildSpec
+from swathmill.stack.mail_catcher import LARGEST_MAIL_BYTES
 
 pytestmark = pytest.mark.integration
 
@@ -21,6 +22,7 @@ def send(port: int, subject: str) -> None:
     mail.set_content("Fertig: 4 Dateien — größer als zuvor\n.\nA line after a lone dot")
     with smtplib.SMTP(ports.LOOPBACK, port, timeout=10) as server:
         server.send_message(mail)
+        assert server.esmtp_features["size"] == str(LARGEST_MAIL_BYTES)
 
 
 def test_mails_are_kept_over_a_restart(tmp_path: Path) -> None:

@@ -212,3 +212,34 @@ def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(zipfile, "ZipFile", None)  # it would read the whole list at once
     with pytest.raises(PackageError, match="more than 20 files"):
         read(zip_with_long_list, tmp_path / "list")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_manifest_has_so_many_bytes(tmp_path: Path, more: int) -> None:
+    text = GOOD[1] + b"#"
+    text += b"x" * (package_uploads.LONGEST_MANIFEST - len(text) + more)
+    if more:
+        with pytest.raises(PackageError, match=r"its package.yaml is longer than 32 KiB"):
+            read(tar_of(("package.yaml", text), RUN), tmp_path)
+    else:
+        assert read(tar_of(("package.yaml", text), RUN), tmp_path).package.name == "own"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_is_no_files_content_has_so_many_bytes(more: int) -> None:
+    header = of_kind("a", tarfile.XHDTYPE, size=package_uploads._LONGEST_HEADER + more)
+    data = header.tobuf(tarfile.GNU_FORMAT)
+    if more:
+        with pytest.raises(PackageError, match="has a header of 1,048,577 bytes"):
+            package_uploads._BoundedHeader.frombuf(data, "utf-8", "strict")
+    else:
+        assert package_uploads._BoundedHeader.frombuf(data, "utf-8", "strict").size == 2**20
+
+
+def test_a_zip_with_the_longest_comment_is_read(tmp_path: Path) -> None:
+    """Its end is looked for in the last `_LONGEST_END` bytes."""
+    data = io.BytesIO(zip_of(GOOD, RUN))
+    with zipfile.ZipFile(data, "a") as archive:
+        archive.comment = b"c" * 0xFFFF
+    assert package_uploads._LONGEST_END == 22 + 0xFFFF
+    assert read(data.getvalue(), tmp_path).package.name == "own"

@@ -55,3 +55,19 @@ def test_an_archive_unpacks_to_so_many_files_and_bytes_at_most(
     else:
         how(tmp_path / "made.tar", to)
     assert len([*to.iterdir()]) == (0 if words else files)
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("n" * packages._LONGEST_NAME, True),
+        ("n" * (packages._LONGEST_NAME + 1), False),
+        ("é" * 128, False),  # by bytes
+        ("/".join(["n" * 255] * 3 + ["n" * 256]), False),
+        ("/".join([*["n" * 204] * 4, "n" * 204]), True),  # 1,024 bytes
+        ("/".join([*["n" * 204] * 4, "n" * 205]), False),
+    ],
+)
+def test_a_name_and_a_path_have_so_many_bytes(name: str, taken: bool) -> None:
+    assert (packages._LONGEST_NAME, packages._LONGEST_PATH) == (255, 1024)
+    assert packages.wrong_path(name) == ("" if taken else "has too long a name")

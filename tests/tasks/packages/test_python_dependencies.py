@@ -8,6 +8,7 @@ import pytest
 
 from portal.uploads.packages import push
 from tasks.bag.runtime import memory_runtime
+from tasks.packages import python_dependencies
 from tasks.packages.package_uploads import Upload, repack
 from tasks.packages.packages import PackageError, Packages, blob_of, unpack, unpack_environment
 from tasks.packages.python_dependencies import (
@@ -145,6 +146,18 @@ def test_so_many_packages_may_be_named_and_no_more(tmp_path: Path, place: str) -
     assert len(most.requirements) == 200
     with pytest.raises(DeclarationError, match=f"{place} names 201 packages; 200 may be named"):
         named(201)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_file_that_declares_some_has_so_many_bytes(tmp_path: Path, more: int) -> None:
+    text = "wrap\n#"
+    text += "x" * (python_dependencies._LONGEST - len(text) + more)
+    given = files(tmp_path, requirements_txt=text)
+    if more:
+        with pytest.raises(DeclarationError, match=r"requirements.txt is larger than 1 MiB"):
+            declared(COMMAND, given)
+    else:
+        assert declared(COMMAND, given) == Needs(requirements=("wrap",))
 
 
 def test_dependencies_are_declared_in_one_place(tmp_path: Path) -> None:

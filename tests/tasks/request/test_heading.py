@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks.request import heading as heading_module
 from tasks.request.document import parse_request
 from tasks.request.heading import heading
 
@@ -57,6 +58,14 @@ def test_a_request_is_named_by_its_title_or_by_what_it_asks_for(
     }
     made = parse_request({name: part for name, part in whole.items() if part is not None})
     assert heading(made) == said
+
+
+def test_a_title_with_escapes_is_cut() -> None:
+    """`_LONGEST`: what is shown as an escape is longer than it is."""
+    region = {"bbox": [0, 0, 1, 1]}
+    asked = {"products": [PRODUCT], "region": region, "time": DAYS, **GRID}
+    made = heading(parse_request({**asked, "title": "x" * 100 + "\u200b" * 100}))
+    assert len(made) == heading_module._LONGEST == 200
 
 
 def test_a_long_name_is_cut() -> None:

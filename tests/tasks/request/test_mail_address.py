@@ -5,6 +5,7 @@ from email.utils import parseaddr
 import pytest
 from pydantic import ValidationError
 
+from tasks.request import mail_address
 from tasks.request.document import Request
 from tasks.request.mail_address import is_address
 from tests.portal.submissions import DOCUMENT
@@ -36,3 +37,11 @@ def test_what_is_none_is_refused_by_a_request_too(text: str) -> None:
     assert not is_address(text)
     with pytest.raises(ValidationError):
         Request.model_validate({**DOCUMENT, "notify": text})
+
+
+def test_an_address_has_so_many_characters() -> None:
+    """RFC 5321, 4.5.3.1.3: a path has 256, with its brackets."""
+    longest = "a" * 242 + "@example.org"
+    assert len(longest) == mail_address.LONGEST == 254
+    assert is_address(longest)
+    assert not is_address(f"b{longest}")

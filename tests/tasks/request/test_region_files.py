@@ -372,6 +372,21 @@ def test_a_collection_of_multipolygons_with_holes_is_read(dimensions: int) -> No
         assert shapely.equals(shape(read_region(data, name).geojson or {}), area)
 
 
+def test_brackets_nest_so_many_levels() -> None:
+    region_files._check_levels("(" * region_files._LEVELS + ")" * region_files._LEVELS)
+    with pytest.raises(ValueError, match="nested more than 8 levels deep"):
+        region_files._check_levels("(" * 9 + ")" * 9)
+
+
+@pytest.mark.parametrize(("far", "said"), [(1e9, "not on the Earth"), (9.9e8, "cannot be read")])
+def test_coordinates_lie_so_far_at_most(far: float, said: str) -> None:
+    assert region_files._FARTHEST == 1e9
+    text = f"SRID=32632;POLYGON (({far} 0, {far} 9, 9 9, {far} 0))"
+    with pytest.raises(RegionFileError) as refused:
+        read_region(text.encode())
+    assert ("not on the Earth" in str(refused.value)) == (said == "not on the Earth")
+
+
 def test_sites_nested_too_deeply_are_refused() -> None:
     with pytest.raises(ValueError, match="not GeoJSON"):
         parse_sites('{"a":' * DEEP + "0" + "}" * DEEP)

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,89 @@ def test_every_band_counts_as_a_layer() -> None:
     more = ("STD_Reflectance_Ocean", "Number_Pixels_Used_Land", "Number_Pixels_Used_Ocean")
     with pytest.raises(RequestRefusedError, match="74 layers, and 64 are allowed"):
         layers_of(*(f"{name}[*]" for name in (*ocean, *models, *more)))
+
+
+def _step(**said: Any) -> dict[str, Any]:
+    return {"reduction": {"package": "monthly-mean", **said}}
+
+
+def _measured(**said: Any) -> dict[str, Any]:
+    table = "site,time,x\nMoor,2012-04-13T10:30,1\n"
+    return {
+        "region": {"sites": "id,latitude,longitude\nMoor,56.6,-6.7\n"},
+        "measurements": {"table": table, "compare": {"Lai_1km": "x"}, **said},
+    }
+
+
+def _choice(**said: Any) -> dict[str, Any]:
+    return {"products": [{**PLAIN["products"][0], **said}], **_step()}
+
+
+BOUNDS: dict[str, tuple[int, str, Callable[[int], dict[str, Any]]]] = {
+    "title": (200, "201 characters; 200", lambda n: {"title": "x" * n}),
+    "products": (20, "21 entries; 20", lambda n: {"products": PLAIN["products"] * n}),
+    "reduction": (
+        20,
+        "21 entries; 20",
+        lambda n: {"reduction": [{**_step()["reduction"], "name": f"s{i}"} for i in range(n)]},
+    ),
+    "reduction.takes": (
+        100,
+        "101 entries; 100",
+        lambda n: _step(takes=[f"L{i}" for i in range(n)]),
+    ),
+    "reduction.takes.0": (200, "201 characters; 200", lambda n: _step(takes=["L" * n])),
+    "first": (50, "up to 50 days", lambda n: {**_step(), "first": ["2012-01-01"] * n}),
+    "products.0.look_back": (
+        3700,
+        "from 0 to 3700",
+        lambda n: _choice(use="nearest", look_back=n),
+    ),
+    "products.0.look_ahead": (
+        3700,
+        "from 0 to 3700",
+        lambda n: _choice(use="nearest", look_ahead=n),
+    ),
+    "standing": (366, "from 1 to 366", lambda n: {"standing": n}),
+    "labels.0": (40, "41 characters; 40", lambda n: {"labels": ["x" * n]}),
+    "notify": (254, "255 characters; 254", lambda n: {"notify": "a" * (n - 12) + "@example.org"}),
+    "measurements.compare": (
+        20,
+        "21 entries; 20",
+        lambda n: _measured(compare={f"L{i}": "x" for i in range(n)}),
+    ),
+    "measurements.tolerance": (720, "from 0 to 720", lambda n: _measured(tolerance=n)),
+}
+"""By field: the most, what a refusal of one more says, and the document with so many."""
+
+
+@pytest.mark.parametrize("field", BOUNDS)
+def test_a_field_takes_so_much_and_no_more(field: str) -> None:
+    most, said, made = BOUNDS[field]
+    without_grid = {name: value for name, value in PLAIN.items() if name != "grid"}
+    plain = without_grid if "measurements" in made(1) else PLAIN
+    parse_request({**plain, **made(most)})
+    with pytest.raises(RequestRefusedError) as refused:
+        parse_request({**plain, **made(most + 1)})
+    assert refused.value.field == field
+    assert said in f"{refused.value.problem} {refused.value.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("most", "made", "field"),
+    [
+        (100, lambda n: _measured(compare={"Lai_1km": "x" * n}), "measurements.compare.Lai_1km"),
+        (200, lambda n: {"region": {"place": "x" * n}}, "region.place"),
+    ],
+)
+def test_a_name_has_so_many_characters(
+    most: int, made: Callable[[int], dict[str, Any]], field: str
+) -> None:
+    """One that fits is looked for, and there is none."""
+    without_grid = {name: value for name, value in PLAIN.items() if name != "grid"}
+    plain = without_grid if "measurements" in made(1) else PLAIN
+    for size, is_long in ((most, False), (most + 1, True)):
+        with pytest.raises(RequestRefusedError) as refused:
+            parse_request({**plain, **made(size)})
+        words = f"has {size} characters; {most} are the most"
+        assert (refused.value.field == field and words in refused.value.problem) == is_long

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from modis.tile import TILE_SIZE, Tile
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import modis_tile_grid
+from tasks.errors import RequestRefusedError
+from tasks.request import target as target_module
 from tasks.request.document import Region, parse_request
 from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
 from tasks.request.target import _MOST_SOURCE, Target, target
@@ -70,6 +72,16 @@ def test_tiles_on_their_own_grid() -> None:
 def test_tiles_on_a_users_grid_are_covered_whole() -> None:
     grid = target_of({"tiles": ["h17v03"]}, {"crs": "EPSG:4326", "resolution": 0.5}).grid
     assert grid.bounds == pytest.approx((-20.0, 50.0, 0.0, 60.0))
+
+
+def test_a_grid_has_so_many_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = {"bbox": [0.0, 0.0, 1.0, 0.5]}
+    assert target_module._MOST == 2.0**40
+    monkeypatch.setattr(target_module, "_MOST", 5_000.0)
+    assert target_of(box, {"crs": "EPSG:4326", "resolution": 0.01}).grid.pixels == 5_000
+    monkeypatch.setattr(target_module, "_MOST", 4_999.0)
+    with pytest.raises(RequestRefusedError, match=r"0\.01 degree is too small for this region"):
+        target_of(box, {"crs": "EPSG:4326", "resolution": 0.01})
 
 
 def test_a_doubled_cell_has_so_many_source_pixels_at_most() -> None:

@@ -16,6 +16,7 @@ import pytest
 from tasks.bag.categories import Category
 from tasks.errors import BlobNameError, CorruptBlobError, StorageFullError, StoreError
 from tasks.service.classify import classify
+from tasks.storage import file_blobs
 from tasks.storage.blobs import ARTIFACTS, GRANULES, PLANS, bytes_digest, file_digest, is_damaged
 from tasks.storage.file_blobs import FileBlobs
 from tests.worker.disks import disk_of
@@ -125,6 +126,14 @@ def test_names_keep_their_order_over_folders(blobs: FileBlobs) -> None:
 def test_a_name_that_cannot_be_a_file_is_refused(blobs: FileBlobs, name: str) -> None:
     with pytest.raises(BlobNameError):
         blobs.put_bytes(ARTIFACTS, name, b"x")
+
+
+def test_a_name_has_so_many_bytes_as_a_file(blobs: FileBlobs) -> None:
+    longest = "k/" + "x" * (file_blobs._LONGEST - len("k%2F"))
+    blobs.put_bytes(ARTIFACTS, longest, b"x")
+    assert blobs.get_bytes(ARTIFACTS, longest) == b"x"
+    with pytest.raises(BlobNameError, match="it is too long; shorten the file's name"):
+        blobs.put_bytes(ARTIFACTS, f"{longest}x", b"x")
 
 
 def test_a_name_cannot_lead_out_of_its_folder(blobs: FileBlobs, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tasks.bag.categories import Category
 from tasks.bag.spec import GridSpec, ReduceSpec
 from tasks.packages.packages import Package
 from tasks.service.classify import AttemptError
+from worker.phases import adopt
 from worker.phases.adopt import read_here
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reduce import Output, take_outputs
@@ -181,3 +182,13 @@ def test_the_halo_around_a_cell_is_cut_off(outputs: Outputs) -> None:
     raster = read_raster(outputs.artifact / "A_mean.tif")
     assert raster.data.tolist() == [[[7, 8, 9, 10], [13, 14, 15, 16]]]
     assert (raster.grid.transform[2], raster.grid.transform[5]) == (10.5, 49.5)
+
+
+def test_a_report_has_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.json"
+    path.write_text('{"found": []}')
+    monkeypatch.setattr(adopt, "_LONGEST_REPORT", 13)
+    assert adopt._report(path).found == ()
+    monkeypatch.setattr(adopt, "_LONGEST_REPORT", 12)
+    with pytest.raises(AttemptError, match="cannot be read: no report of them"):
+        adopt._report(path)

@@ -40,6 +40,17 @@ def test_a_program_has_so_many_files_in_both_folders(
         check_disk(there, bounds(), files=1)
 
 
+def test_no_more_files_are_counted_than_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "MOST_FILES", 4)
+    sizes = iter([0] * 10)
+    monkeypatch.setattr(accounts, "_sizes", lambda *_: sizes)
+    with pytest.raises(AttemptError, match="written more than 4 files and folders"):
+        check_disk(places(tmp_path), bounds())
+    assert len([*sizes]) == 4  # each of the two folders is left at its first that is too many
+
+
 def test_a_program_nests_so_many_levels(tmp_path: Path) -> None:
     """`MOST_LEVELS`: each is a call of its own in the worker."""
     there = places(tmp_path)

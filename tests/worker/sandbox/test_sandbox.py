@@ -449,3 +449,12 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         (folder / one).symlink_to(other)
     assert sandbox.links_to(folder / "a") == {str(folder / "a"): "b", str(folder / "b"): "a"}
+
+
+def test_a_parameter_of_so_many_bytes_is_a_variable(places: Places) -> None:
+    """Linux takes 128 KiB of one, and of all together a share of the stack."""
+    longest = "é" * (sandbox._LONGEST_VARIABLE // 2)
+    given = {"fits": longest, "longer": f"{longest}x"}
+    found = sandbox.variables_of(replace(places, parameters=given), BOUNDS)
+    assert found["PARAMETER_FITS"] == longest
+    assert "PARAMETER_LONGER" not in found

@@ -33,6 +33,7 @@ from tests.worker.slots.test_supervisor import (
 )
 from worker.sandbox import confined, sandbox
 from worker.sandbox.messages import ChildSettings, Ended, Failed, SelfTest
+from worker.slots import fitness
 from worker.slots.fitness import Fitness
 from worker.slots.fitness_watch import FitnessWatch
 from worker.slots.self_testing import self_test, unwritable
@@ -257,3 +258,13 @@ def test_a_program_in_a_sandbox_that_does_not_work_has_not_failed(
         with pytest.raises(AttemptError) as raised:
             confined.run_confined("limits", ("true",), places, bounds)
         assert raised.value.category is category
+
+
+def test_the_pause_before_a_test_grows_to_a_minute() -> None:
+    clock = ManualClock()
+    one, pauses = Fitness(clock), []
+    for _ in range(12):
+        one._fail("attempt")
+        pauses.append(one._due - clock.monotonic())
+    assert pauses == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[fitness._LONGEST] * 6])
+    assert fitness._LONGEST == 60.0

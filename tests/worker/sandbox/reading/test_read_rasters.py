@@ -7,7 +7,13 @@ import pytest
 import rasterio
 from rasterio.transform import Affine
 
-from worker.sandbox.reading.read_rasters import MOST_BANDS, Opening, RefusedError, Wanted
+from worker.sandbox.reading.read_rasters import (
+    _LONGEST_TEXT,
+    MOST_BANDS,
+    Opening,
+    RefusedError,
+    Wanted,
+)
 
 SIDE = 0.5
 
@@ -43,6 +49,6 @@ def test_a_raster_has_so_many_bands_at_most(tmp_path: Path) -> None:
 def test_a_raster_has_so_many_bytes_of_pixels_and_of_texts(tmp_path: Path) -> None:
     path = raster(tmp_path / "a.tif", 2, "u" * 300)
     with Opening(path, wanted(8)) as (_, said):
-        assert (len(said.units), len(said.bands[1])) == (200, 200)
+        assert (len(said.units), len(said.bands[1])) == (_LONGEST_TEXT, 200)
     with pytest.raises(RefusedError, match="of pixels, "), Opening(path, wanted(7)):
         pass
