@@ -65,7 +65,7 @@ def documents() -> Iterator[Any]:
 
 def with_stand_ins(given: dict[str, Any]) -> dict[str, Any]:
     """Put something in the place of files that lie beside a document, and leave rasters out."""
-    products = [one for one in given["products"] if not one["name"].startswith("raster:")]
+    products = [one for one in given["products"] if not one.get("name", "").startswith("raster:")]
     made = {**given, "products": products}
     for name, text in FILES.items():
         if name in given["region"].values():
