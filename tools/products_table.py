@@ -31,6 +31,7 @@ Form = Literal[
     "hdf5 globe",
     "polar grid",
     "hdf5 polar grid",
+    "hdf5 rotated tile",
     "geographic tile",
     "hdf5 geographic tile",
     "",
@@ -189,6 +190,12 @@ OTHERS = (
         "hdf5 tile",
     ),
     Other("VNP18A1 VNP18A2", "downward radiation (VIIRS), daily every 3 hours, 1 km", "hdf5 tile"),
+    Other(
+        _viirs("19A1"),
+        "MAIAC surface reflectance (VIIRS), every orbit of a day",
+        "hdf5 rotated tile",
+    ),
+    Other("VCD19A2CMG", "MAIAC optical depth (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other(_viirs("21"), "land surface temperature (VIIRS), 6 minutes", "netcdf swath"),
     Other(
         _viirs("21C1", "21C2", "21C3"),

@@ -156,7 +156,8 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
     else:
         kind, _, geometry = form.rpartition(" ")
         kind, special = kind.partition(" ")[0], form.removeprefix("hdf5 ")
-        geometry = "outlined" if special in ("polar grid", "geographic tile") else geometry
+        outlined = {"polar grid": "", "geographic tile": "46", "rotated tile": "19"}
+        geometry = "outlined" if special in outlined else geometry
         formats = {"hdf5": "hdf5", "netcdf": "netcdf"}
         layout = Layout.model_validate(
             {
@@ -169,7 +170,7 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
         plain = Product(
             name=name,
             collections=("1",),
-            family="46" if special == "geographic tile" else "",
+            family=outlined.get(special, ""),
             title="",
             geometry=geometry,
             resolution=1000,
