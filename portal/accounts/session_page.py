@@ -63,7 +63,7 @@ def ask(
     request: Request,
     portal: CurrentPortal,
     address: Annotated[str, Form(max_length=LONGEST)] = "",
-    then: Annotated[str, Form(alias="next")] = "",
+    then: Annotated[str, Form(alias="next", max_length=200)] = "",
 ) -> Response:
     """Send a sign-in link to an address if it is known; the answer does not reveal if it is."""
     check_origin(request)
