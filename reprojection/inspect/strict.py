@@ -3,14 +3,20 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from modis.composites import composite_end
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
-from reprojection.errors import ReprojectionError
+from reprojection.errors import GridError, ReprojectionError
 from reprojection.inspect.inspect import GranuleReport, inspect
 from reprojection.inspect.soundness import other_than_named
 from reprojection.read.granule import Granule, open_granule
+from reprojection.read.outline import grid_rings
 
+_SIDES = ("West", "South", "East", "North")
+_ASTRAY = 0.5  # degrees; bounding coordinates are those of corners, or of pixels
+_HALF = 180.0
 _COMPARE = "compare its values with the product's user guide"
 
 
@@ -33,6 +39,7 @@ def disagreements(granule: Granule) -> Iterator[str]:
     other = other_than_named(granule.path, granule)
     if other:
         yield f"the file is named {granule.path.name} and holds {other}; give it its own name"
+    yield from _misplaced(granule)
     entry = granule.entry
     if entry is None:
         known = granule.product or "a product without a name"
@@ -53,6 +60,32 @@ def disagreements(granule: Granule) -> Iterator[str]:
             yield (
                 f"{name}: values are as stored: {layer.scale_problem}; convert them by the user "
                 "guide"
+            )
+
+
+def _misplaced(granule: Granule) -> Iterator[str]:
+    """Yield where grids lie elsewhere than the file's bounding coordinates say."""
+    stated = [granule.attributes.get(f"{side}BoundingCoord") for side in _SIDES]
+    said = [float(edge) for edge in stated if isinstance(edge, int | float)]
+    if len(said) < len(_SIDES):
+        return
+    for grid in granule.grids.values():
+        try:
+            points = np.array([point for ring in grid_rings(grid) for point in ring])
+        except GridError:
+            continue  # a projection that is not read is told by its layers
+        if not points.size:
+            continue
+        found = [*points.min(axis=0).tolist(), *points.max(axis=0).tolist()]
+        # Longitudes of a grid across 180 degrees have no least and no largest one.
+        across = said[0] > said[2] or found[2] - found[0] > _HALF
+        away = np.abs(np.subtract(found, said))
+        away = away[1::2] if across else away
+        if away.max() > _ASTRAY:
+            mine, theirs = (" ".join(f"{edge:.2f}" for edge in edges) for edges in (found, said))
+            yield (
+                f"grid {grid.name}: it lies within {mine} (west, south, east, north); the file's "
+                f"bounding coordinates say {theirs}: do not use it before you know which is right"
             )
 
 

@@ -7,6 +7,7 @@ the corners of a tile from 25 to 35 degrees of the equator east of that meridian
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import numpy.typing as npt
 import pyproj
@@ -20,6 +21,7 @@ from reprojection.grid.blocks import plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.pixel_coordinates import Chunk, centres
+from reprojection.inspect.strict import disagreements
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import outline, read_outline
 from reprojection.reproject import Options, reproject
@@ -120,6 +122,19 @@ def test_a_rotated_tile_is_not_the_tile_that_its_corners_have_on_the_grid_of_mod
     archive = FolderArchive(tmp_path, tmp_path / "index.sqlite", read_outline)
     records = [*archive.search("VNP19A2", "2", START.date(), START.date())]
     assert [record.tile for record in records] == [None, None]
+
+
+def test_a_grid_elsewhere_than_its_bounding_coordinates_is_named(tmp_path: Path) -> None:
+    for meridian, wrong in ((MERIDIAN, 0), (0, 1)):
+        path = write(tmp_path, meridian)
+        with h5py.File(path, "a") as file:
+            sides = (("West", -131.1325), ("South", 30.0), ("East", -114.3107), ("North", 40.0))
+            for side, edge in sides:
+                file.attrs[f"{side}BoundingCoord"] = np.array([edge])
+        with open_granule(path) as granule:
+            found = [line for line in disagreements(granule) if "bounding coordinates" in line]
+        assert len(found) == wrong
+        assert not wrong or "28.87 30.00 45.69 40.00" in found[0]
 
 
 def test_tiles_of_two_meridians_make_one_raster(tmp_path: Path) -> None:
