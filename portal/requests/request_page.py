@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.operations.overview import is_lost
 from portal.operations.state import Operations
+from portal.requests.answer import Cause, answer
 from portal.requests.api import listed, mended, order, rehearsal_failed
 from portal.requests.expected_end import before, expected_end
 from portal.requests.retries import may_retry
@@ -432,7 +433,24 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
         "words": _words(row),
         "hints": " ".join(filter(None, (_hints(row, acts=acts), _outlook(portal, row, acts=acts)))),
         "newest": _newest(portal, row, tasks),
+        "said": answer(
+            row,
+            _causes(portal, row, tasks, failed),
+            portal.runtime.clock.now(),
+            may_retry=may_retry(row),
+        ),
     }
+
+
+def _causes(portal: Portal, row: RequestRow, tasks: int, failed: int) -> list[Cause]:
+    """Return the causes of failures; of very many tasks, if they are read already."""
+    index = portal.state(Results).index
+    if not failed or (tasks > _LARGE and not index.is_known(row)):
+        return []
+    return [
+        Cause(category=one.category, count=one.count + one.following_count, rule=one.rule)
+        for one in _groups(index.failures(portal.runtime, row))
+    ]
 
 
 def _newest(portal: Portal, row: RequestRow, tasks: int) -> list[ResultView]:
@@ -632,12 +650,17 @@ def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
     layers = list(every.layers.values())
     gaps = portal.state(Results).index.gaps(portal.runtime, row)[0] if layers else ()
     failed = any(count.failed for count in row.phases.values())
-    failures = (
-        portal.state(Results).index.failures(portal.runtime, row) if layers and failed else ()
-    )
+    failures = portal.state(Results).index.failures(portal.runtime, row) if failed else ()
     found = matrix(layers, gaps, failures, max(1, page), _DATES)
     return {
         "matrix": found,
+        "pictures": {
+            one.layer.id: ResultView(
+                result=one.layer.rasters[one.best.date], request=row.id
+            ).picture("small")
+            for one in found.rows
+            if one.best is not None
+        },
         "file_bytes": every.size,
         "matrix_page": max(1, page),
         "matrix_pages": max(1, -(-found.dates // _DATES)),

@@ -1,11 +1,11 @@
 """Results by layer and date: the matrix on a request's page, and what the map can draw."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -161,22 +161,66 @@ def _parts(path: str) -> tuple[str, str, str]:
 class Cell:
     """What there is of a layer on a date.
 
-    `state` is "complete", "partial", "failed", "missing", or "" where nothing is expected. `text`
-    is what the cell shows, `note` the number of its reason in `Matrix.notes`, 0 for none.
+    `state` is "complete", "partial", "failed" or "missing". `inputs` is the share of the inputs of
+    a partial raster, in words; `valid` the share of pixels that have a value, None without a
+    raster; `note` the number of its reason in `Matrix.notes`, 0 for none.
     """
 
-    state: str = ""
-    text: str = ""
+    date: str
+    state: str
+    inputs: str = ""
+    valid: float | None = None
     path: str = ""
     note: int = 0
+
+    @property
+    def shade(self) -> int:
+        """How dark it is drawn, by its valid share: 0 for no pixel, 5 from 80%."""
+        return 0 if not self.valid else min(5, 1 + int(5 * self.valid))
+
+    @property
+    def short(self) -> str:
+        """The date within its month or year: "09", "09 10:35" for an overpass, "DJF"."""
+        day, _, clock = self.date.partition("T")
+        part = day.rpartition("-")[2] if "_" not in day else day
+        return f"{part} {clock[:2]}:{clock[2:]}" if clock else part or "all"
+
+    @property
+    def text(self) -> str:
+        """All of it in words."""
+        parts = [self.date or "without a date", self.state]
+        if self.inputs:
+            parts[1] += f", {self.inputs} of the inputs"
+        if self.valid is not None:
+            parts.append(f"{_percent(self.valid)} of pixels have a value")
+        if self.note:
+            parts.append(f"reason {self.note}")
+        return f"{parts[0]}: {'; '.join(parts[1:])}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A layer's cells of some dates, by month or year, and the one of which a picture is shown."""
+
+    layer: ResultLayer
+    months: tuple[tuple[str, tuple[Cell, ...]], ...]
+    best: Cell | None
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells in the order of time."""
+        return tuple(cell for _, cells in self.months for cell in cells)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Dates by layers: the columns, the rows of this page, the reasons, and the number of dates."""
+    """Layers by dates: the rows with the dates of this page, the reasons, the number of dates.
 
-    columns: tuple[ResultLayer, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    `shown` are the dates of this page; `counts` are of all dates, by state.
+    """
+
+    rows: tuple[Row, ...]
+    shown: tuple[str, ...]
     notes: tuple[str, ...]
     dates: int
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -185,11 +229,15 @@ class Matrix:
 def matrix(
     layers: Sequence[ResultLayer],
     gaps: Iterable[Gap],
-    failures: Iterable[Interest],
+    failures: Sequence[Interest],
     page: int,
     size: int,
 ) -> Matrix:
-    """Lay the results out by date and layer; `page` counts from 1, of `size` dates each."""
+    """Lay the results out by layer and date; `page` counts from 1, of `size` dates each.
+
+    A layer of which every raster failed has a row, too.
+    """
+    layers = _with_failed(layers, failures)
     absent = _absent(gaps)
     failed = _failed(failures)
     products = {layer.folder.partition("/")[0] for layer in layers}
@@ -198,38 +246,82 @@ def matrix(
     every |= {day for _, day in failed}
     dates = sorted(every, key=_order)
     notes: dict[str, int] = {}
-    counts: dict[str, int] = defaultdict(int)
 
-    def cell(layer: ResultLayer, day: str) -> Cell:
+    def cell(layer: ResultLayer, day: str) -> Cell | None:
         result = layer.rasters.get(day)
         if result is not None:
             said = result.file.completeness
+            made = Cell(date=day, state="complete", valid=result.file.valid_share, path=result.path)
             if said == WHOLE:
-                return Cell(state="complete", text="complete", path=result.path)
+                return made
             why = "; ".join(f"{one.what}: {one.why}" for one in said.missing[:3])
             if said.count > 3:
                 why += f"; and {said.count - 3} more"
-            return Cell(
-                state="partial", text=in_percent(said.share), path=result.path, note=_number(why)
-            )
+            return replace(made, state="partial", inputs=in_percent(said.share), note=_number(why))
         if why := failed.get((layer.folder, day), ""):
-            return Cell(state="failed", text="failed", note=_number(why))
+            return Cell(date=day, state="failed", note=_number(why))
         if why := absent.get((layer.folder.partition("/")[0], day), ""):
-            return Cell(state="missing", text="missing", note=_number(why))
-        return Cell()
+            return Cell(date=day, state="missing", note=_number(why))
+        return None
 
     def _number(why: str) -> int:
         return notes.setdefault(why, len(notes) + 1)
 
+    shown = dates[size * (page - 1) : size * page]
+    rows = []
+    for layer in layers:
+        cells = [found for day in shown if (found := cell(layer, day)) is not None]
+        months = groupby(cells, lambda one: _month(one.date))
+        drawn = [one for one in cells if one.path]
+        best = max(drawn, key=lambda one: one.valid or 0.0, default=None)
+        rows.append(
+            Row(layer=layer, months=tuple((name, tuple(some)) for name, some in months), best=best)
+        )
+    return Matrix(
+        rows=tuple(rows),
+        shown=tuple(shown),
+        notes=tuple(notes),
+        dates=len(dates),
+        counts=_counts(layers, failed),
+    )
+
+
+def _counts(layers: Iterable[ResultLayer], failed: Mapping[tuple[str, str], str]) -> dict[str, int]:
+    """Count the rasters of all dates by state."""
+    found: Counter[str] = Counter()
     for layer in layers:
         partial = sum(bool(one.file.completeness.count) for one in layer.rasters.values())
-        counts["partial"] += partial
-        counts["complete"] += len(layer.rasters) - partial
-    shown = dates[size * (page - 1) : size * page]
-    rows = tuple((day, tuple(cell(layer, day) for layer in layers)) for day in shown)
-    return Matrix(
-        columns=tuple(layers), rows=rows, notes=tuple(notes), dates=len(dates), counts=dict(counts)
-    )
+        found["partial"] += partial
+        found["complete"] += len(layer.rasters) - partial
+        found["empty"] += sum(one.file.valid_share == 0.0 for one in layer.rasters.values())
+        found["failed"] += sum(
+            folder == layer.folder and day not in layer.rasters for folder, day in failed
+        )
+    return dict(found)
+
+
+def _with_failed(layers: Sequence[ResultLayer], failures: Iterable[Interest]) -> list[ResultLayer]:
+    """Add the layers of which no raster was made, and some failed."""
+    known = {layer.folder for layer in layers}
+    more: dict[str, ResultLayer] = {}
+    for one in failures:
+        folder, name, when = _parts(f"{one.output.strip('/')}/{one.name}.tif")
+        if one.output and when and folder not in known:
+            more.setdefault(folder, ResultLayer(folder=folder, name=name, rasters={}))
+    return [*layers, *(more[folder] for folder in sorted(more))]
+
+
+def _month(day: str) -> str:
+    """Return under what a date is listed: its month, its year, or "all years"."""
+    if not day or "_" in day:
+        return ""
+    parts = day.partition("T")[0].split("-")
+    return "-".join(parts[:-1]) or ("years" if parts[0].isdigit() else "all years")
+
+
+def _percent(share: float) -> str:
+    """Write a share: "below 1%" for what is little, not nothing."""
+    return "below 1%" if 0 < share < 0.01 else f"{100 * share:.0f}%"
 
 
 def _absent(gaps: Iterable[Gap]) -> dict[tuple[str, str], str]:

@@ -5,6 +5,29 @@ document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
   if (question && !window.confirm(question)) event.preventDefault();
 });
+// The parts of a request's page: one is seen at a time. Without scripts all are, one below the other.
+const Tabs = {
+  nav: document.querySelector("[data-tabs]"),
+  links() { return [...this.nav.querySelectorAll('a[href^="#"]')].filter((link) => this.part(link) && !this.part(link).hidden); },
+  part(link) { return document.getElementById(link.hash.slice(1)); },
+  show(scroll) {
+    const links = this.links();
+    const inside = location.hash && document.getElementById(location.hash.slice(1))?.closest(".panel");
+    // What failed is seen first where there is no result, and something failed.
+    const holds = (part) => part.id !== "lacks" || part.querySelector(".group, table");
+    const chosen = links.find((link) => this.part(link) === inside) ?? links.find((link) => holds(this.part(link))) ?? links[0];
+    for (const link of links) {
+      this.part(link).classList.toggle("off", link !== chosen);
+      if (link === chosen) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    if (scroll && inside && location.hash.slice(1) !== inside.id) document.getElementById(location.hash.slice(1)).scrollIntoView();
+  },
+};
+if (Tabs.nav) {
+  Tabs.show(true);
+  window.addEventListener("hashchange", () => Tabs.show(true));
+}
 // An address with the name of a folded part opens it: there the answer to its form is seen.
 const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;

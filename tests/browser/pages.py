@@ -68,3 +68,10 @@ def misfits(page: Page) -> list[str]:
     over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     wide = [f"{over} pixels wider than its window"] if over > 0 else []
     return [f"{page.url}: {one}" for one in [*wide, *page.evaluate(UNREADABLE)]]
+
+
+def open_part(page: Page, name: str) -> None:
+    """Open a part of a request's page."""
+    page.get_by_role("navigation", name="Parts of the request").get_by_role(
+        "link", name=name
+    ).click()

@@ -17,7 +17,7 @@ from tasks.requests import request_operations
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount, Preparation
 from tasks.storage.clock import SystemClock
-from tests.browser.pages import misfits
+from tests.browser.pages import misfits, open_part
 from tests.portal.scripted import (
     LivePortal,
     live_portal,
@@ -193,8 +193,10 @@ def test_what_opens_on_a_page_has_no_fault(
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     found += faults(page)
     page.goto(f"{live.url}/requests/{ids['ended']}")
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    found += faults(page)
+    for part in ("Failures", "Files", "Document", "Sharing", "Results"):
+        open_part(page, part)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        found += faults(page)
     page.goto(f"{live.url}/requests/{ids['ended']}/map?layer={LAYER}&date=2012-01-09")
     expect(page.locator("#statistics")).to_contain_text("Statistics, 2012-01-09")
     page.fill("#lon", "-6")

@@ -8,6 +8,7 @@ import s3fs
 from playwright.sync_api import Browser, Route, expect
 
 from tasks.bag.model import RequestState
+from tests.browser.pages import open_part
 from tests.portal.scripted import live_portal, live_runtime, put_result, set_row, settings
 from tests.portal.submissions import submitted
 
@@ -33,6 +34,7 @@ def test_results_are_copied_by_the_page(
         page = chromium.new_page(viewport={"width": 1000, "height": 900})
         page.goto(portal.link())
         page.goto(f"{portal.url}/requests/{request}")
+        open_part(page, "Files")
         page.get_by_text("Copy to your storage").click()
         page.get_by_label("SAS URL of an Azure container").fill("s3://pages/folder")
         page.get_by_label("S3: access key").fill("KEYID")

@@ -15,7 +15,7 @@ from tasks.operators.manager_lease import Acting, ManagerWatch
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import Preparation
-from tests.browser.pages import faultless_page
+from tests.browser.pages import faultless_page, open_part
 from tests.portal.scripted import (
     LivePortal,
     ScriptedManager,
@@ -118,12 +118,13 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
         expect(page.locator(".results tbody tr")).to_have_count(3, timeout=10_000)
     expect(page.locator("#said")).to_have_text("complete")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    open_part(page, "Files")
     with page.expect_download() as waiting:
         page.get_by_role("link", name="Download Lai_1km_2012-01-01.tif").click()
     data = Path(waiting.value.path()).read_bytes()
     shown = page.locator(".results td.mono").first.get_attribute("title")
     assert hashlib.sha256(data).hexdigest() == shown
-    picture = page.locator("img.thumb").first
+    picture = page.locator(".results img.thumb").first
     picture.scroll_into_view_if_needed()
     expect(picture).to_have_js_property("naturalWidth", 144)
     (row,) = request_operations.list_requests(runtime)

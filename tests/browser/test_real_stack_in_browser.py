@@ -14,6 +14,8 @@ import pytest
 import rasterio
 from playwright.sync_api import Browser, ViewportSize, expect
 
+from tests.browser.pages import open_part
+
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.integration]
 
 COMMAND = (sys.executable, "-m", "swathmill.cli")
@@ -78,12 +80,14 @@ def test_a_request_by_the_form_makes_files_to_download(chromium: Browser, link: 
     )
     expect(page.locator("#progress .state")).to_have_text("complete")
     first = page.get_by_role("link", name=re.compile(r"^Download .*Lai_1km.*\.tif$")).first
+    open_part(page, "Files")
     expect(first).to_be_visible(timeout=10_000)
     with page.expect_download() as waiting:
         first.click()
     with rasterio.open(waiting.value.path()) as raster:
         assert (raster.width, raster.height) == (280, 160)
         assert raster.dataset_mask().any()
+    open_part(page, "Results")
     with page.expect_download() as waiting:
         page.get_by_role("link", name="All as one ZIP").click()
     archive = zipfile.ZipFile(io.BytesIO(Path(waiting.value.path()).read_bytes()))

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 
 from reprojection.read.completeness import Completeness, Missing
 from tasks.bag.model import RequestState
-from tests.browser.pages import faultless_page
+from tests.browser.pages import faultless_page, open_part
 from tests.portal.scripted import (
     LivePortal,
     live_portal,
@@ -84,10 +84,11 @@ def test_the_matrix_says_what_is_incomplete_and_leads_to_the_map(
 ) -> None:
     portal, name = day
     page.goto(f"{portal.url}/requests/{name}")
-    expect(page.locator(".matrix tbody tr")).to_have_count(3)
+    expect(page.locator(".heat")).to_have_count(2)
+    expect(page.locator(".heat li > a")).to_have_count(6)
     expect(page.locator(".notes")).to_contain_text("MCD15A2 h17v03: unreadable")
     expect(page.locator(".results tbody tr")).to_have_count(6)
-    page.get_by_role("link", name="partial, 50%: MCD15A2.005 Lai_1km 2012-01-17").click()
+    page.get_by_role("link", name=re.compile("^2012-01-17: partial, 50% of the inputs")).click()
     expect(page.locator("#date-shown")).to_have_text("2012-01-17")
     expect(page.locator("#layer")).to_have_value(LAYER)
 
@@ -160,6 +161,7 @@ def test_a_selection_is_taken_away_with_what_to_cite(
 ) -> None:
     portal, name = day
     page.goto(f"{portal.url}/requests/{name}")
+    open_part(page, "Files")
     page.get_by_text("Part of it, scripts, citation").click()
     page.select_option("#zip-layer", label="MCD15A2.005 Lai_1km")
     page.fill("#zip-start", "2012-01-05")
@@ -203,7 +205,7 @@ def test_the_dates_of_many_layers_fit_a_phone(
     set_row(runtime, name, state=RequestState.COMPLETE, outputs=3, delivered=3, ended=1e9)
     page.set_viewport_size({"width": 320, "height": 640})
     page.goto(f"{day[0].url}/requests/{name}")
-    expect(page.locator("table.matrix")).to_contain_text("Layer_2")
+    expect(page.locator("#matrix")).to_contain_text("Layer_2")
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
@@ -216,12 +218,12 @@ def test_a_request_is_labelled_shared_and_its_link_ended(
     page.fill("#members", "ben@example.org")
     page.get_by_role("button", name="Make the group").click()
     page.goto(f"{portal.url}/requests/{name}")
-    page.get_by_text("Labels, sharing and new data").click()
+    open_part(page, "Sharing")
     page.fill("#labels", "thesis, drought")
     page.select_option("#group", label="the group forest-team")
     page.select_option("#standing", label="each week at most")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("#sharing")).to_have_attribute("open", "")
+    expect(page.locator("#sharing")).to_be_visible()
     expect(page.locator(".head").first).to_contain_text("goes on with new data, each week at most")
     link = page.locator("#link").input_value().replace("http://127.0.0.1/", f"{portal.url}/")
 
@@ -238,7 +240,7 @@ def test_a_request_is_labelled_shared_and_its_link_ended(
     guest = chromium.new_context()
     seen = guest.new_page()
     seen.goto(link)
-    expect(seen.locator(".matrix tbody tr")).to_have_count(3)
+    expect(seen.locator(".heat li > a")).to_have_count(6)
     page.on("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name="End all links").click()
     expect(page.locator("#link")).not_to_have_value(link)
@@ -254,7 +256,7 @@ def test_a_request_is_labelled_shared_and_its_link_ended(
 def test_labels_and_standing_are_set_by_keys_alone(page: Page, day: tuple[LivePortal, str]) -> None:
     portal, name = day
     page.goto(f"{portal.url}/requests/{name}")
-    page.locator("#sharing summary").focus()
+    page.get_by_role("link", name="Sharing").focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.locator("#labels")).to_be_focused()
@@ -262,3 +264,17 @@ def test_labels_and_standing_are_set_by_keys_alone(page: Page, day: tuple[LivePo
     page.keyboard.type("by keys")
     page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="by keys").first).to_be_visible()
+
+
+def test_parts_of_a_request_are_links_without_scripts(
+    chromium: Browser, day: tuple[LivePortal, str]
+) -> None:
+    portal, name = day
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(portal.link())
+    plain.goto(f"{portal.url}/requests/{name}")
+    for part in ("#by-date", "#lacks", "#results", "#document", "#sharing"):
+        expect(plain.locator(part)).to_be_visible()
+        expect(plain.locator(f'[data-tabs] a[href="{part}"]')).to_be_visible()
+    context.close()

@@ -201,7 +201,7 @@ def test_all_files_are_one_click_away_in_the_first_card_of_results(
     with portal.browser() as client:
         pages = {name: client.get(f"/requests/{name}").text for name in (of_rasters, of_tables)}
     for name, page in pages.items():
-        first, files = page.split('<section class="card" id="results"')
+        first, files = page.split('<section class="card panel" id="results"')
         holds = first if name == of_rasters else files
         assert page.count(f'href="/api/requests/{name}/archive.zip"') == 1
         assert f'href="/api/requests/{name}/archive.zip"' in holds
@@ -217,8 +217,8 @@ def test_a_request_that_ended_without_files_shows_its_failures_next(
         running = client.get(f"/requests/{name}").text
         set_row(runtime, name, state=RequestState.FAILED, ended=1e9)
         failed = client.get(f"/requests/{name}").text
-    assert '<section class="card" id="results" aria' in running
-    assert '<section class="card" id="results" hidden' in failed
+    assert '<section class="card panel" id="results" aria' in running
+    assert '<section class="card panel" id="results" hidden' in failed
 
 
 def test_failures_are_grouped_and_lead_to_every_attempt(

@@ -1,8 +1,10 @@
 """Results by layer and date: the matrix, selections, windows and overpasses."""
 
+from dataclasses import replace
+
 import pytest
 
-from portal.results.layers import Arranged, matrix, minute_of, result_layers, selected
+from portal.results.layers import Arranged, Cell, matrix, minute_of, result_layers, selected
 from reprojection.read.completeness import Completeness, Missing
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, TaskOutcome
@@ -20,14 +22,58 @@ def test_a_matrix_says_what_is_complete_partial_or_missing_and_why() -> None:
     ]
     gap = Gap(what="MCD15A2.005 2012-01-17", reason="the archive has no granule of this date")
     found = matrix(list(result_layers(files).values()), [gap], (), 1, 50)
-    rows = dict(found.rows)
-    assert [layer.title for layer in found.columns] == ["MCD15A2.005 Lai_1km", "mean Lai mean"]
-    assert [cell.state for cell in rows["2012-01-01"]] == ["complete", ""]
-    assert [cell.state for cell in rows["2012-01"]] == ["", "complete"]
-    assert (rows["2012-01-09"][0].state, rows["2012-01-09"][0].text) == ("partial", "50%")
-    assert rows["2012-01-17"][0].state == "missing"
-    assert found.notes[rows["2012-01-09"][0].note - 1] == "h17v03: unreadable"
-    assert found.notes[rows["2012-01-17"][0].note - 1] == gap.reason
+    lai, mean = ({cell.date: cell for cell in row.cells} for row in found.rows)
+    assert [row.layer.title for row in found.rows] == ["MCD15A2.005 Lai_1km", "mean Lai mean"]
+    assert {day: one.state for day, one in lai.items()} == {
+        "2012-01-01": "complete",
+        "2012-01-09": "partial",
+        "2012-01-17": "missing",
+    }
+    assert [*mean] == ["2012-01"]
+    assert lai["2012-01-09"].text == (
+        "2012-01-09: partial, 50% of the inputs; 50% of pixels have a value; reason 1"
+    )
+    assert found.notes == ("h17v03: unreadable", gap.reason)
+    assert found.counts == {"complete": 2, "partial": 1, "failed": 0, "empty": 0}
+
+
+def test_a_layer_that_failed_on_every_date_has_a_row_too() -> None:
+    """A step of a reduction, whose runs all failed: the layers before it are complete."""
+    (lai,) = result_layers([result(f"{LAYER}.2012-01-01.tif")]).values()
+    failed = Interest(
+        request="r",
+        key="k",
+        phase=Phase.AGGREGATION,
+        name="anomaly.Lai.2012-01",
+        output="unusual/Lai",
+        outcome=TaskOutcome.GAP,
+        category=Category.USER_CODE_FAILED,
+        message="exit code 1",
+    )
+    other = replace(failed, key="l", name="anomaly.Lai.2012-02")
+    cell = replace(failed, key="m", output="", name="a cell of 2012-01")
+    found = matrix([lai], [], [failed, other, cell], 1, 50)
+    assert [row.layer.title for row in found.rows] == [
+        "MCD15A2.005 Lai_1km",
+        "unusual Lai anomaly.Lai",
+    ]
+    assert [(one.date, one.state) for one in found.rows[1].cells] == [
+        ("2012-01", "failed"),
+        ("2012-02", "failed"),
+    ]
+    assert found.rows[1].best is None
+    assert found.counts["failed"] == 2
+    assert found.notes == ("user code failed: exit code 1",)
+
+
+@pytest.mark.parametrize(
+    ("share", "shade", "said"),
+    [(0.0, 0, "0%"), (0.001, 1, "below 1%"), (0.2, 2, "20%"), (0.79, 4, "79%"), (1.0, 5, "100%")],
+)
+def test_a_cell_is_as_dark_as_its_share_of_pixels(share: float, shade: int, said: str) -> None:
+    made = Cell(date="2012-01-09", state="complete", valid=share, path="a.tif")
+    assert made.shade == shade
+    assert f"{said} of pixels have a value" in made.text
 
 
 def test_stac_items_of_rasters_are_left_out_and_other_files_are_not() -> None:
@@ -60,9 +106,10 @@ def test_overpasses_are_dates_of_a_layer_and_belong_to_their_day() -> None:
         output=LAYER.rpartition("/")[0],
         outcome=TaskOutcome.FAILED,
     )
-    rows = dict(matrix([layer], [], [failed], 1, 50).rows)
-    assert [*rows] == [*whens, "2012-01-10T0140"]
-    assert rows["2012-01-10T0140"][0].state == "failed"
+    (row,) = matrix([layer], [], [failed], 1, 50).rows
+    assert [cell.date for cell in row.cells] == [*whens, "2012-01-10T0140"]
+    assert row.cells[-1].state == "failed"
+    assert row.cells[1].short == "09 04:30"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +152,7 @@ def test_windows_are_dates_of_a_layer_in_the_order_of_time(
     files = {path: result(path) for path in (f"{LAYER}.{when}.tif" for when in reversed(whens))}
     (layer,) = result_layers(files.values()).values()
     assert layer.dates == whens
-    assert [when for when, _ in matrix([layer], [], [], 1, 50).rows] == [*whens]
+    assert matrix([layer], [], [], 1, 50).shown == whens
     assert layer.nearest(whens[-1]) == whens[-1]
     assert len(selected(files, [], "2012-03-01", "2012-04-10")) == taken
     places = [minute_of(when) for when in whens]

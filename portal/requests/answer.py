@@ -1,0 +1,96 @@
+"""The answer that a request's page opens with: how much there is, what is wrong, what is next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from portal.serving.expected import Expected
+from portal.serving.quantities import duration_text
+from tasks.bag.categories import Rule
+from tasks.bag.model import RequestState
+from tasks.requests.request_table import RequestRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """Why tasks of a request failed: the category, how many, its rule where there is one."""
+
+    category: str
+    count: int
+    rule: Rule | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrong:
+    """Something that is wrong with a request, and what to do."""
+
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a reader of a request wants to know first.
+
+    `share` is that of the results that are made, None before the plan; `facts` are short names with
+    their values, `next` says what one may do now.
+    """
+
+    share: float | None
+    results: str
+    wrong: tuple[Wrong, ...]
+    facts: tuple[tuple[str, str], ...]
+    next: str
+
+
+def answer(row: RequestRow, causes: Sequence[Cause], now: float, *, may_retry: bool) -> Answer:
+    """Sum a request up from its row and the causes of its failures, the most frequent first."""
+    planned = bool(row.outputs)
+    return Answer(
+        share=min(1.0, row.delivered / row.outputs) if planned else None,
+        results=f"{row.delivered:,} of {row.outputs:,}" if planned else "not planned yet",
+        wrong=tuple(_wrong(row, causes)),
+        facts=tuple(_facts(row, now)),
+        next=_next(row, may_retry=may_retry),
+    )
+
+
+def _wrong(row: RequestRow, causes: Sequence[Cause]) -> list[Wrong]:
+    found = [
+        Wrong(
+            text=f"{one.count:,} task{'s' if one.count != 1 else ''} failed: {one.category}.",
+            remedy=one.rule.remedy if one.rule else "",
+        )
+        for one in causes
+    ]
+    if row.gap_count:
+        many = "input is" if row.gap_count == 1 else "inputs are"
+        found.append(Wrong(text=f"{row.gap_count:,} {many} not available in the archive."))
+    return found
+
+
+def _facts(row: RequestRow, now: float) -> list[tuple[str, str]]:
+    end = row.ended if row.state.ended else now
+    found = [("Time", duration_text(end - row.submitted))] if end > row.submitted else []
+    if row.preview.tasks:
+        found.append(("Cost expected", Expected.of(row.preview).cost))
+    return found
+
+
+def _next(row: RequestRow, *, may_retry: bool) -> str:
+    match row.state:
+        case RequestState.COMPLETE:
+            return "Look at the results on the map, or take them away."
+        case RequestState.GAPS if may_retry:
+            return "Use what there is, or retry what failed; finished tasks are reused."
+        case RequestState.GAPS:
+            return "Use what there is: each result says what it lacks."
+        case RequestState.FAILED | RequestState.REFUSED:
+            return "Read why, change the request, and submit it again."
+        case RequestState.CANCELLED:
+            return "Finished results stay. Submit it again to go on; they are reused."
+        case RequestState.HELD:
+            return "It needs you: confirm it, or cancel it."
+        case RequestState.RUNNING if row.delivered:
+            return "Results can be used while the rest is made."
+        case _:
+            return "You may close this page: nothing waits for it."
