@@ -196,7 +196,6 @@ OTHERS = (
         "hdf5 rotated tile",
     ),
     Other("VCD19A2CMG", "MAIAC optical depth (VIIRS), 0.05 degrees", "hdf5 globe"),
-    Other(_viirs("21"), "land surface temperature (VIIRS), 6 minutes", "netcdf swath"),
     Other(
         _viirs("21C1", "21C2", "21C3"),
         "land surface temperature (VIIRS), 0.05 degrees",

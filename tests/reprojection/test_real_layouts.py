@@ -19,7 +19,7 @@ def swath(path: Path, groups: tuple[str, str], rows: int, columns: int) -> Path:
     """A netCDF-4 swath whose dimensions have no variables, as most have."""
     down, across = np.indices((rows, columns))
     with h5py.File(path, "w") as file:
-        file.attrs["ShortName"] = np.bytes_("VNP21")
+        file.attrs["ShortName"] = np.bytes_("VNP98")
         scales = {"number_of_lines": rows, "number_of_pixels": columns}
         for name, length in scales.items():
             file[name] = np.zeros(length, np.float32)
@@ -48,7 +48,7 @@ def swath(path: Path, groups: tuple[str, str], rows: int, columns: int) -> Path:
 def test_layers_of_groups_are_read_also_where_lines_are_as_many_as_pixels(
     tmp_path: Path, groups: tuple[str, str], columns: int
 ) -> None:
-    path = swath(tmp_path / "VNP21.A2023001.1030.002.2023002000000.nc", groups, 60, columns)
+    path = swath(tmp_path / "VNP98.A2023001.1030.002.2023002000000.nc", groups, 60, columns)
     with open_granule(path) as granule:
         layer = granule.layer("LST")
         assert (layer.dims, layer.shape) == (("number_of_lines", "number_of_pixels"), (60, columns))
@@ -142,7 +142,7 @@ def test_sea_surface_temperature_of_ghrsst_is_placed_masked_and_dated(tmp_path: 
 @pytest.mark.parametrize("name", ["_FillValue", "valid_min", "add_offset"])
 @pytest.mark.parametrize("form", [np.uint8(0), np.array([0], np.uint8)])
 def test_an_attribute_that_is_0_is_there(tmp_path: Path, name: str, form: object) -> None:
-    path = swath(tmp_path / "VNP21.A2023001.1030.002.2023002000000.nc", ("a", "b"), 10, 12)
+    path = swath(tmp_path / "VNP98.A2023001.1030.002.2023002000000.nc", ("a", "b"), 10, 12)
     with h5py.File(path, "a") as file:
         file["b/LST"].attrs.update({name: form, "valid_max": np.float32(300), "scale_factor": 1.0})
     with open_granule(path) as granule:
