@@ -58,6 +58,10 @@ MEASUREMENTS = {
         what="what each tier of the sandbox adds to the start of a program",
         modules=("bench.sandbox",),
     ),
+    "site-parts": Measurement(
+        what="what ten sites fetch of large granules over HTTP [--dates 4]",
+        modules=("bench.site_parts",),
+    ),
     "sites": Measurement(
         what="1,000 sites beside the rasters of the same days [FOLDER --rounds 3]",
         modules=("bench.sites",),

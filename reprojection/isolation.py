@@ -103,6 +103,11 @@ class ReadingProcess:
     ) -> None:
         self.close()
 
+    def begin(self) -> None:
+        """Start the child, which imports its modules meanwhile; the first call waits for less."""
+        with self._turn:
+            self._started()
+
     def close(self) -> None:
         """End the child and the call it may be running."""
         child, self._child = self._child, None

@@ -249,7 +249,7 @@ class RemoteFiles:
     def part(self, file: str, begin: int, end: int) -> bytes:
         """Return bytes of a file; raises what `stamp` raises."""
         with self._named_errors(file):
-            return bytes(self._system.cat_file(self._path(file), begin, end))
+            return bytes(self._system.cat_file(self._path(file), start=begin, end=end))
 
     def _read(self, opened: IO[bytes], file: str) -> Iterator[bytes]:
         with opened, self._named_errors(file):

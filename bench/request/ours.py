@@ -93,13 +93,20 @@ def cold(request: Request, archive: Path, folder: Path) -> Spent:
 
 @contextmanager
 def stack(
-    archive: Path, folder: Path, environment: Mapping[str, str] | None = None, slots: int = 0
+    archive: Path | None,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    slots: int = 0,
 ) -> Iterator["RunningStack"]:
-    """Run `swathmill up` on new data below `folder`; with 0 slots there is one for each core."""
+    """Run `swathmill up` on new data below `folder`; with 0 slots there is one for each core.
+
+    Without an archive the environment names the sources.
+    """
     data = folder / "data"
+    given = () if archive is None else ("--archive", archive)
     with (folder / "up.log").open("w+") as log:
         process = subprocess.Popen(
-            [*(_COMMAND, "up", "--archive", archive, "--data", data, "--slots", str(slots))],
+            [_COMMAND, "up", *given, "--data", data, "--slots", str(slots)],
             stdout=log,
             stderr=log,
             env=os.environ | (environment or {}),

@@ -247,6 +247,7 @@
   const wrapped = ([lon, lat]) => [((((lon + 180) % 360) + 360) % 360) - 180, Math.min(90, Math.max(-90, lat))];
   const begin = () => {
     root.hidden = false;
+    fetch("/tiles/readers").catch(() => {}); // what draws takes seconds to start
     fill();
     map.regionMap.map.on("click", ({ coordinate }) => tell(wrapped(coordinate)));
     part("middle").addEventListener("click", () => tell(wrapped(map.regionMap.map.getView().getCenter())));

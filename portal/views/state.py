@@ -89,8 +89,12 @@ class Views:
         self._tiles: OrderedDict[str, bytes] = OrderedDict()
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._processes: LifoQueue[ReadingProcess] = LifoQueue()
-        for _ in range(_AT_ONCE):
-            process = ReadingProcess(seconds=_SECONDS, modules=("portal.views.drawing",))
+        self._begun = False
+        self._every = [
+            ReadingProcess(seconds=_SECONDS, modules=("portal.views.drawing",))
+            for _ in range(_AT_ONCE)
+        ]
+        for process in self._every:
             weakref.finalize(self, process.close)
             self._processes.put(process)
 
@@ -100,6 +104,14 @@ class Views:
             if await request.is_disconnected():
                 raise LeftError("Nobody waits for this answer.", "Ask again.")
             return await run_in_threadpool(work)
+
+    def begin(self) -> None:
+        """Start the processes that draw: somebody may look at a layer soon."""
+        if self._begun:
+            return
+        self._begun = True
+        for process in self._every:
+            process.begin()
 
     def kept(self, key: str) -> bytes | None:
         """Return a tile that was drawn before."""

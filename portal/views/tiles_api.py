@@ -122,6 +122,12 @@ async def tile(
     return _sent(request, found, form)
 
 
+@router.get("/readers", status_code=204, include_in_schema=False)
+def readers(portal: CurrentPortal) -> None:
+    """Start what draws: a form is open on which a layer can be shown."""
+    portal.state(Views).begin()
+
+
 @router.get("/{product}/{layer}/{day}/survey.json", summary="What a layer holds in a box")
 async def survey(request: Request, look: Asked, bbox: Box) -> JSONResponse:
     """Count a layer in a box: ends of a colour scale, shares with and without its quality rule."""

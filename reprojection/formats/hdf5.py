@@ -36,6 +36,9 @@ _LEVELS = 4  # of groups within groups, in which variables of netCDF-4 files may
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError, OverflowError)
 
 
+Indexes = npt.NDArray[np.int64]
+
+
 class Hdf5Container:
     """An open HDF5-EOS file; raises UnreadableGranuleError if its directory cannot be read.
 
@@ -119,8 +122,33 @@ class Hdf5Container:
     def take(
         self, dataset: DataSet, at: Sequence[npt.NDArray[np.int64]]
     ) -> npt.NDArray[np.generic]:
-        """Read single elements, as stored; `at` has their indexes along each axis."""
-        return take_from_block(self, dataset, at)
+        """Read single elements, as stored; `at` has their indexes along each axis.
+
+        Of each chunk that holds some the block around them is read.
+        """
+        sides = None if self._northward else self.chunk(dataset)
+        if sides is None or not at[0].size:
+            return take_from_block(self, dataset, at)
+        chunks = np.stack([one // side for one, side in zip(at, sides, strict=True)])
+        _, which = np.unique(chunks, axis=1, return_inverse=True)
+        groups = [np.flatnonzero(which.ravel() == n) for n in range(int(which.max()) + 1)]
+        self._want_each(dataset, [[one[group] for one in at] for group in groups])
+        found = np.empty(at[0].shape, dataset.dtype)
+        for group in groups:
+            found[group] = take_from_block(self, dataset, [one[group] for one in at])
+        return found
+
+    def _want_each(self, dataset: DataSet, groups: Sequence[Sequence[Indexes]]) -> None:
+        """Raise NotHeldError, for all at once, unless the chunks of some elements are here."""
+        if self._part is None:
+            return
+        with self._all_held():
+            chunks = self._checks.check(self._file[dataset.key])
+        if chunks is not None:
+            once = [(tuple(int(one[0]) for one in group), (1,) * len(group)) for group in groups]
+            self._part.held.want(
+                place for start, count in once for place in chunks.places(start, count)
+            )
 
     def chunk(self, dataset: DataSet) -> tuple[int, ...] | None:
         """Return the shape of the chunks that a data set is stored in; None without chunks."""

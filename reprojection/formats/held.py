@@ -43,7 +43,7 @@ PACKED = ".parts"
 
 _MAGIC, _PACKED = b"held in part", b"packed parts"
 _TAIL = struct.Struct("<qqI12s")
-_BLOCK = 1 << 16  # bytes of structure that are asked for at once
+_BLOCK = 1 << 14  # bytes of structure that are asked for at once
 _COPIED = 1 << 22
 _MOST_PARTS = 1 << 20
 

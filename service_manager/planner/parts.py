@@ -18,7 +18,7 @@ from service_manager.planner.layers import ProductLayers
 from tasks.bag.spec import CollectSpec, Input, PartsSpec
 from tasks.holdings.parts import WHOLE_BYTES
 
-Why = Literal["in part", "in storage", "small", "no parts", "most of it"]
+Why = Literal["in part", "in storage", "small", "no parts", "no size", "most of it"]
 _STRUCTURE = 1_000_000  # bytes of a granule besides its values, where they are many
 _LESS = 0.5  # of a granule's bytes: parts of more save nothing that would pay their calls
 _PLACES = 2  # layers' worth of a swath that say where its pixels lie
@@ -27,6 +27,7 @@ _SAID: Mapping[Why, str] = {
     "in storage": "{count} already in storage, whole ({whole})",
     "small": "{count} fetched whole ({whole}): they are small",
     "no parts": "{count} fetched whole ({whole}): their source sends no parts",
+    "no size": "{count} fetched whole: their source does not say how large they are",
     "most of it": "{count} fetched whole ({whole}): the layers take most of each",
 }
 
@@ -109,6 +110,8 @@ class PartsPlan:
     def _decided(self, wanted: ProductLayers, record: GranuleRecord) -> tuple[Why, int]:
         every = (record, *record.companions)
         whole = sum(one.size for one in every)
+        if not all(one.size for one in every):
+            return "no size", 0
         if whole <= WHOLE_BYTES or wanted.choice.exact is not None:
             return "small", 0
         expected = sum(_expected(wanted, one) for one in every)

@@ -32,6 +32,9 @@ WHOLE_BYTES = 4_000_000
 MOST_ROUNDS = 24
 """Calls after which a granule is fetched whole: where its structure is scattered."""
 
+BYTES_OF_ROUND = 250_000
+"""Bytes of a granule for each of which one more call is made: a large one pays many calls."""
+
 IN_USE = 600.0
 """Seconds for which a granule that was used may be in use."""
 
@@ -176,7 +179,8 @@ class _Reading:
             self._opened[path] = self.folder.sources.in_parts(record)
         parts = self._opened[path]
         self._rounds[path] = self._rounds.get(path, 0) + 1
-        if parts is None or self._rounds[path] > MOST_ROUNDS:
+        most = max(MOST_ROUNDS, error.size // BYTES_OF_ROUND)
+        if parts is None or self._rounds[path] > most:
             self.folder.fetch_whole(record, path)
             return
         try:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from portal.views import state, tiles_api
 from portal.views.tile_matrix import WEB_MERCATOR, WORLD_CRS84
+from reprojection.isolation import ReadingProcess
 from reprojection.reproject import Options, reproject
 from tests.portal.scripted import live_portal, live_runtime, settings
 
@@ -209,3 +210,13 @@ def test_a_survey_counts_so_many_granules_and_no_more(
 def test_only_who_is_signed_in_sees_tiles(client: httpx.Client) -> None:
     answer = httpx.get(f"{client.base_url}{LAYER}/4/7/5.png")
     assert answer.status_code == 401
+
+
+def test_what_draws_is_started_once_when_a_form_is_open(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(ReadingProcess, "begin", lambda process: begun.append(process))
+    for _ in range(2):
+        assert client.get("/tiles/readers").status_code == 204
+    assert len({id(one) for one in begun}) == len(begun) == state._AT_ONCE

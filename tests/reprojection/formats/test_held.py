@@ -116,6 +116,32 @@ def test_hdf5_is_read_by_its_parts(tmp_path: Path, how: dict[str, object]) -> No
         assert far.bytes_asked < blocks + len(far.data) // 10
 
 
+def test_elements_of_hdf5_take_their_own_chunks(tmp_path: Path) -> None:
+    source = written(tmp_path / "a.h5", chunks=(90, 120), compression="gzip")
+    from reprojection.formats.hdf5 import Hdf5Container
+
+    at = [np.array([0, 899, 450, 1, 899]), np.array([0, 1199, 600, 2, 0])]
+    far = Far(source, tmp_path / "far")
+    calls = 0
+
+    def part() -> NDArray[np.generic]:
+        nonlocal calls
+        calls += 1
+        held = Hdf5Container(far.path)
+        try:
+            (band,) = (one for one in held.datasets if one.name == "Band")
+            return held.take(band, at)
+        finally:
+            held.close()
+
+    found = completed(part, far.fetch)
+    with h5py.File(source) as file:
+        whole = file["HDFEOS/GRIDS/G/Data Fields/Band"][:]
+    assert np.array_equal(found, whole[at[0], at[1]])
+    structure = far.bytes_asked - 4 * len(far.data) // 200  # each layer has 100 chunks
+    assert structure < len(far.data) // 10
+
+
 def test_hdf4_is_read_by_its_parts(tmp_path: Path) -> None:
     source = tile(tmp_path)
     all_layers_equal(source, tmp_path / "layers")

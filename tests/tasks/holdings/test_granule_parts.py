@@ -140,6 +140,7 @@ def test_a_granule_that_takes_many_calls_is_fetched_whole(
     source: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(parts, "BYTES_OF_ROUND", 10**9)
     held = folder(source, tmp_path)
     assert read(held, record(source.path)) == truth(source.path)
     assert held.traffic.whole == 1
