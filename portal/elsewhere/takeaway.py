@@ -16,7 +16,7 @@ from reprojection.write.meanings import attribute_table
 from reprojection.write.palette import colours_of
 from tasks.packages.rasters import is_raster
 from tasks.request.document import Request
-from tasks.request.record_products import with_products
+from tasks.request.records.products import with_products
 from tasks.requests.gaps import incomplete_lines, join_gaps
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import RequestRow

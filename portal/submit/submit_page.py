@@ -54,7 +54,7 @@ from tasks.packages.rasters import is_raster
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
 from tasks.request.mail_address import is_address
-from tasks.request.record_part import is_record
+from tasks.request.records.part import is_record
 from tasks.request.resolved import ResolvedRequest
 from tasks.requests import request_operations
 

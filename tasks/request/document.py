@@ -46,7 +46,7 @@ from tasks.request.measurements import (
     utc_offset,
 )
 from tasks.request.places import place_area
-from tasks.request.record_part import RECORD, RECORD_NAME, RecordPart, is_record
+from tasks.request.records.part import RECORD, RECORD_NAME, RecordPart, is_record
 from tasks.request.region_child import read_apart
 from tasks.request.region_files import (
     ReadRegion,

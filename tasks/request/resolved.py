@@ -17,7 +17,7 @@ from tasks.errors import RequestRefusedError
 from tasks.packages.rasters import ExactRaster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
-from tasks.request.record_products import with_products
+from tasks.request.records.products import with_products
 from tasks.request.steps import Step, steps_of
 from tasks.request.target import Target, entry_of, target
 

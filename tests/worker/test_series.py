@@ -317,6 +317,31 @@ def test_a_difference_is_of_two_layers_that_may_be_named(tmp_path: Path, group: 
         run(tmp_path, "difference", "difference.tif")
 
 
+def test_a_bridge_is_the_line_of_numpy_over_common_dates(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["MOD.A", "VNP.A"], DAYS, "2011-01-01_2013-06-30")
+    mine, base = values["VNP.A"], values["MOD.A"]
+    found, names = run(tmp_path, "bridge", "VNP.A_bridge.tif", method="linear", least="5")
+    assert names[1] == "bias, VNP.A against MOD.A"
+    series, days = run(tmp_path, "bridge", "bridged.tif", method="linear", least="5")
+    assert days == [day.isoformat() for day in DAYS]
+    for place in np.ndindex(ROWS, COLUMNS):
+        at = (slice(None), *place)
+        both = np.isfinite(mine[at]) & np.isfinite(base[at])
+        count, bias, rmse, r, slope, offset = found[at]
+        assert count == both.sum()
+        if count < 5:
+            assert np.isnan([slope, offset]).all()
+            continue
+        x, y = mine[at][both], base[at][both]
+        np.testing.assert_allclose([slope, offset], np.polyfit(x, y, 1), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(bias, (x - y).mean(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(rmse, np.sqrt(((x - y) ** 2).mean()), rtol=1e-4)
+        np.testing.assert_allclose(r, np.corrcoef(x, y)[0, 1], rtol=1e-3, atol=1e-4)
+        line = slope * mine[at] + offset
+        expected = np.where(np.isfinite(base[at]), base[at], line)
+        np.testing.assert_allclose(series[at], expected, rtol=1e-3, atol=1e-3)
+
+
 def test_savitzky_golay_fills_gaps_and_smooths(tmp_path: Path, group: Path) -> None:
     days = [dt.date(2012, 1, 1) + dt.timedelta(days=16 * n) for n in range(23)]
     values = write(group, ["A"], days, "2012")["A"]

@@ -6,7 +6,7 @@ from reprojection.records import Member, Record, record, records
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import ProductChoice, Request
-from tasks.request.record_part import RecordPart, is_record
+from tasks.request.records.part import RecordPart, is_record
 
 
 def with_products(request: Request) -> Request:

@@ -102,7 +102,7 @@ def test_a_rule_in_words_and_methods_by_name_go_to_each_sensor() -> None:
         ),
         (INDEX, {"units": "brightness"}, "units", "physical"),
         (
-            {"record": "leaf-area-8day", "layers": ["Lai"]},
+            {"record": "active-fire", "layers": ["Fire_Mask"]},
             {"qa": "good"},
             "qa",
             "not every sensor has a rule 'good'",

@@ -1,0 +1,1 @@
+"""Records in a request: the products that one stands for."""
