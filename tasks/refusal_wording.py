@@ -285,7 +285,8 @@ def _told(fault: _Fault, guide: Guide) -> tuple[str, str]:
     remedy = (wanted or _wanted_by_type(fault.kind)).remedy
     if fault.text:
         problem, _, own = fault.text.partition("; ")
-        return f"{problem}.", f"{own[0].upper()}{own[1:]}." if own else remedy
+        own = own if own.endswith("?") else f"{own}."
+        return f"{problem}.", f"{own[0].upper()}{own[1:]}" if own != "." else remedy
     if fault.kind == "missing":
         return "is missing.", f"Add it. {remedy}" if wanted else "Add it."
     if fault.value is None or fault.value == "":

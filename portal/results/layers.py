@@ -53,6 +53,11 @@ class ResultLayer:
         """The dates, the earliest first."""
         return tuple(sorted(self.rasters, key=_order))
 
+    @property
+    def best(self) -> str:
+        """The date on which most pixels have a value, the earliest of such."""
+        return max(self.dates, key=lambda day: self.rasters[day].file.valid_share or 0.0)
+
     def nearest(self, day: str) -> str:
         """Return a date of the layer: this one, else the last before it, else the first."""
         before = [one for one in self.dates if _order(one) <= _order(day)]

@@ -93,7 +93,7 @@ def show(
         row=row,
         layers=list(layers.values()),
         at=at,
-        date=at.nearest(date),
+        date=at.nearest(date) if date else at.best,
     )
     response.headers["Content-Security-Policy"] = _POLICY.replace(
         "connect-src 'self'", f"connect-src 'self' {_storage_origin(portal)}".rstrip()

@@ -83,6 +83,8 @@ def with_region(form: Form, content: bytes, name: str) -> tuple[Form, tuple[str,
 
     Raises RequestRefusedError for a file that gives no region.
     """
+    if not content and name:
+        raise RequestRefusedError("region", f"{name} is empty.", "Choose another file.")
     if not content:
         raise RequestRefusedError("region", "no file was chosen.", "Choose one, or drop it.")
     if form.region_kind == "sites":

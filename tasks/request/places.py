@@ -46,6 +46,30 @@ _FULL = {
     "W.": "Western",
 }
 """Words that Natural Earth abbreviates in names of countries."""
+_OTHER_NAMES = {
+    "britain": "GBR",
+    "burma": "MMR",
+    "cabo verde": "CPV",
+    "cape verde": "CPV",
+    "czech republic": "CZE",
+    "czechia": "CZE",
+    "east timor": "TLS",
+    "eswatini": "SWZ",
+    "great britain": "GBR",
+    "holland": "NLD",
+    "ivory coast": "CIV",
+    "north korea": "PRK",
+    "north macedonia": "MKD",
+    "south korea": "KOR",
+    "swaziland": "SWZ",
+    "the netherlands": "NLD",
+    "timor-leste": "TLS",
+    "turkiye": "TUR",
+    "uk": "GBR",
+    "united states": "USA",
+    "usa": "USA",
+}
+"""Names of countries in common use that Natural Earth does not write, by their codes."""
 _Topology = Mapping[str, Any]
 
 
@@ -68,7 +92,7 @@ def search_places(text: str, most: int = 20) -> tuple[str, ...]:
         return ()
     found = [(key, name) for key, name in _every_name().items() if all(w in key for w in words)]
     found.sort(key=lambda each: (not each[0].startswith(words[0]), "," in each[0], each[0]))
-    return tuple(name for _, name in found[:most])
+    return tuple(dict.fromkeys(name for _, name in found))[:most]
 
 
 @lru_cache(maxsize=64)
@@ -96,7 +120,8 @@ def _found(name: str) -> tuple[str, str]:
     like = [every[one] for one in every if one.startswith(f"{key},")]
     like += [every[one] for one in nearest(key, every, 3) if every[one] not in like]
     if like:
-        raise ValueError(f"there is no place {name!r}; did you mean {' or '.join(like[:3])}?")
+        meant = " or ".join(dict.fromkeys(like[:3]))
+        raise ValueError(f"there is no place {name!r}; did you mean {meant}?")
     raise ValueError(
         f"there is no place {name!r}; name a country, or a state with it: Bayern, Germany"
     )
@@ -110,7 +135,9 @@ def _countries() -> Mapping[str, str]:
         for said, _ in _units(_read(file, _COUNTRIES)):
             for name in (said["iso3"], said["name"], _full(said["name"])):
                 found[_fold(name)] = said["iso3"]
-    return found
+    known = {*found.values()}
+    others = {name: code for name, code in _OTHER_NAMES.items() if code in known}
+    return {**others, **found}
 
 
 @lru_cache(maxsize=16)
@@ -130,6 +157,8 @@ def _every_name() -> Mapping[str, str]:
         for said, _ in _units(_read(file, _COUNTRIES)):
             country = _full(said["name"])
             found[_fold(country)] = country
+            others = (name for name, code in _OTHER_NAMES.items() if code == said["iso3"])
+            found.update(dict.fromkeys(others, country))
             for key, name in _states(said["iso3"]).items():
                 found[f"{key}, {_fold(country)}"] = f"{name}, {country}"
     return found

@@ -395,8 +395,10 @@ def _geojson_features(document: object) -> Iterator[tuple[BaseGeometry, str]]:
     elif document.get("type") == "Feature":
         if document.get("geometry") is not None:
             yield shape(document["geometry"]), _name_in(document.get("properties") or {})
-    else:
+    elif isinstance(document.get("type"), str):
         yield shape(document), ""
+    else:
+        raise ValueError("it is JSON without a type, so no GeoJSON")
 
 
 def _of_kml(text: str) -> _Read:

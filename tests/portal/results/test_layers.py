@@ -76,6 +76,18 @@ def test_a_cell_is_as_dark_as_its_share_of_pixels(share: float, shade: int, said
     assert f"{said} of pixels have a value" in made.text
 
 
+def test_the_map_opens_on_the_date_with_most_values() -> None:
+    files = {
+        day: result(f"{LAYER}.{day}.tif") for day in ("2012-01-01", "2012-01-09", "2012-01-17")
+    }
+    shares = {"2012-01-01": 0.0, "2012-01-09": 0.9, "2012-01-17": 0.2}
+    made = [
+        replace(one, file=replace(one.file, valid_share=shares[day])) for day, one in files.items()
+    ]
+    (layer,) = result_layers(made).values()
+    assert layer.best == "2012-01-09"
+
+
 def test_stac_items_of_rasters_are_left_out_and_other_files_are_not() -> None:
     paths = ("L/a.tif", "L/a.json", "L/table.json", "L/a.nc")
     listed = Arranged.of({path: result(path) for path in paths}).listed

@@ -68,7 +68,7 @@ def test_polygons_with_ids_become_sites_where_sites_are_asked_for(portal: LivePo
         ("a.csv", b"one,two\n1,2", "no column"),
         ("a.wkt", b"POLYGON ((1 2", "cannot be read"),
         ("flat.wkt", b"POLYGON ((1 2, 3 4, 1 2))", "have no area"),
-        ("empty.wkt", b"", "no file was chosen"),
+        ("empty.wkt", b"", "empty.wkt is empty"),
         ("deep.json", b'{"a":' * 100_000, "cannot be read"),
         ("<b>.wkt", b"x", "&lt;b&gt;.wkt"),
     ],
@@ -97,7 +97,7 @@ def test_few_files_are_read_at_once(portal: LivePortal) -> None:
     assert "Other uploads are being read." in busy.text
     turns.release()
     for _ in range(2):  # a turn is given back, though nothing was read
-        assert "no file was chosen" in send(portal, "f.wkt", b"").text
+        assert "f.wkt is empty" in send(portal, "f.wkt", b"").text
 
 
 def test_outlines_and_files_need_a_session(portal: LivePortal) -> None:

@@ -5,6 +5,7 @@ import shapely
 from pyproj import Geod
 
 from tasks.errors import RequestRefusedError
+from tasks.request import places
 from tasks.request.document import parse_request
 from tasks.request.places import place_area, search_places
 from tasks.request.regions import region_area, region_tiles
@@ -70,6 +71,34 @@ def test_other_names_are_refused_with_what_was_meant(name: str, said: str) -> No
         parse_request({**REQUEST, "region": {"place": name}})
     assert refused.value.field == "region.place"
     assert said.lower() in f"{refused.value.problem} {refused.value.remedy}".lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("UK", "GBR"),
+        ("United States", "USA"),
+        ("Holland", "NLD"),
+        ("Czech Republic", "CZE"),
+        ("Ivory Coast", "CIV"),
+        ("Burma", "MMR"),
+        ("Great Britain", "GBR"),
+    ],
+)
+def test_a_country_is_found_by_a_name_in_common_use(name: str, meant: str) -> None:
+    assert place_area(name).equals(place_area(meant))
+
+
+def test_every_other_name_is_that_of_a_country() -> None:
+    known = places._countries()
+    assert {name: known.get(name) for name in places._OTHER_NAMES} == dict(places._OTHER_NAMES)
+
+
+def test_a_question_ends_with_one_mark() -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        parse_request({**REQUEST, "region": {"place": "Kenia"}})
+    assert refused.value.remedy.startswith("Did you mean Kenya")
+    assert refused.value.remedy.endswith("?")
 
 
 @pytest.mark.parametrize("name", ["Kenía", "TUVALU"])
