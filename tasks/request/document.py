@@ -217,8 +217,20 @@ class ProductChoice(_Document):
     @model_validator(mode="before")
     @classmethod
     def _of_record(cls, given: object) -> object:
-        """Read `record: NAME` as the name `record:NAME`."""
-        if not isinstance(given, dict) or "record" not in given:
+        """Read `record: NAME` as the name `record:NAME`; refuse what is not made of records."""
+        if not isinstance(given, dict):
+            return given
+        if given.get("overlap") == "mean":
+            raise ValueError(
+                "no mean over sensors is made of a date; leave overlap out, or take each sensor "
+                "by itself with overlap: all"
+            )
+        if "bridge" in given:
+            raise ValueError(
+                "a bridge is a reduction; leave it out here, and write overlap: all with "
+                "reduction: {package: bridge, group_by: [cell, all]}"
+            )
+        if "record" not in given:
             return given
         if "name" in given:
             raise ValueError("has name and record; give one of the two")

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from archives.model import GranuleRecord
+from service_manager.planner.listing import newest_day, search_box
 from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, RecordedLayer, ReprojectSpec
 from tasks.errors import RequestRefusedError
+from tasks.request.document import parse_request
+from tasks.request.resolved import resolve
 from tasks.requests.plan import Plan
-from tests.service_manager.shelf import made, outputs, specs, tile_granule
+from tests.service_manager.shelf import Shelf, made, outputs, specs, tile_granule
 
 RECORD: dict[str, Any] = {
     "products": [{"record": "ndvi-16day", "layers": ["NDVI"]}],
@@ -154,6 +157,16 @@ def test_a_reduction_that_needs_every_product_needs_one_of_a_record() -> None:
     }
     found = made(ARCHIVE, RECORD, reduction=mean)
     assert {one.window for one in specs(found, GroupSpec)} == {"2025-12", "2026-01", "2026-02"}
+
+
+def test_a_standing_request_goes_on_with_the_sensors_that_go_on() -> None:
+    resolved = resolve(parse_request(RECORD))
+    shelf = Shelf(records=ARCHIVE)
+    assert newest_day(resolved, shelf, search_box(resolved.target.area, 0.0)) == dt.date(
+        2026, 2, 10
+    )
+    old = Shelf(records=[one for one in ARCHIVE if one.product != "VJ113A2"])
+    assert newest_day(resolved, old, search_box(resolved.target.area, 0.0)) == dt.date(2026, 2, 2)
 
 
 def test_a_record_without_a_granule_is_refused() -> None:

@@ -116,6 +116,16 @@ def test_what_may_be_there_is_let_through(changes: dict[str, Any]) -> None:
     check(held(), **changes)
 
 
+def test_of_a_record_one_product_is_enough_and_none_is_refused() -> None:
+    record = {"products": [{"record": "leaf-area-8day", "layers": ["Lai"]}]}
+    check(held("MOD15A2H", collection="61"), **record)
+    late = held("VNP15A2H", collection="2", first=day("2013-01-01"), last=day("2013-01-01"))
+    there = Holdings(products=(held("MOD15A2H", collection="61"), late))
+    assert [*lacking(resolve(parse_request({**PLAIN, **record})), there)] == []
+    with pytest.raises(RequestRefusedError, match="any product of the record leaf-area-8day"):
+        check(held("MOD15A2H", collection="6"), **record)
+
+
 def test_what_one_of_several_products_lacks_is_a_gap_and_said() -> None:
     old = held("MCD12Q1", first=day("2011-01-01"), last=day("2011-01-01"), bits="1")
     products = [*PLAIN["products"], {"name": "MCD12Q1", "collection": "5", "layers": ["x"]}]

@@ -100,6 +100,8 @@ def test_a_rule_in_words_and_methods_by_name_go_to_each_sensor() -> None:
             "products.0",
             "of records alone",
         ),
+        ({**INDEX, "overlap": "mean"}, {}, "products.0", "no mean over sensors"),
+        ({**INDEX, "bridge": "offset"}, {}, "products.0", "package: bridge"),
         (INDEX, {"units": "brightness"}, "units", "physical"),
         (
             {"record": "active-fire", "layers": ["Fire_Mask"]},
