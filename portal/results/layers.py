@@ -180,7 +180,7 @@ class Cell:
 
     @property
     def shade(self) -> int:
-        """How dark it is drawn, by its valid share: 0 for no pixel, 5 from 80%."""
+        """The step of its colour, by its valid share: 0 for no pixel, 5 from 80%."""
         return 0 if not self.valid else min(5, 1 + int(5 * self.valid))
 
     @property

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from portal.results.charts import Chart, Mark, chart
 from portal.results.layers import ResultLayer, minute_of
 from portal.results.numbers import number_text
 from portal.results.state import Results
-from portal.serving.charts import Chart, Mark, chart
 from portal.serving.portal import Portal
 from portal.serving.quantities import unit_text
 from tasks.requests.request_table import RequestRow

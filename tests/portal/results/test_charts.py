@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portal.serving.charts import Mark, chart
+from portal.results.charts import Mark, chart
 
 FINITE = st.floats(-1e12, 1e12, allow_nan=False)
 
