@@ -662,9 +662,8 @@ class History:
             world.at(world.random.uniform(30, STORM), self.shrink)
         world.run(STORM)
         world.calm = True
-        self.watch.settled = world.now + SETTLED
-        for process in self.processes.values():
-            process.stalled_until = min(process.stalled_until, world.now)
+        wakes = (process.stalled_until for process in self.processes.values() if not process.dead)
+        self.watch.settled = max(world.now, *wakes) + SETTLED
         world.run(STORM + CALM, self.settled)
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")
