@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tasks.request.checks import check_request, request_notes
-from tasks.request.regions import region_tiles
+from tasks.request.region.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import parse_sites
 from tasks.request.target import Target

@@ -20,7 +20,7 @@ from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import Reduction, Region, Request, parse_request
 from tasks.request.records.part import RECORD, is_record
-from tasks.request.region_files import is_notation
+from tasks.request.region.files import is_notation
 from tasks.request.request_guide import WANTED
 
 Document = dict[str, object]

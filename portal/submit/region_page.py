@@ -25,11 +25,11 @@ from tasks.errors import RequestRefusedError
 from tasks.plain_text import decoded
 from tasks.request.document import Region, file_refusal
 from tasks.request.places import search_places
-from tasks.request.region_child import read_apart
-from tasks.request.region_files import MOST_BYTES, ReadRegion, RegionFileError
-from tasks.request.regions import region_area
+from tasks.request.region.child import read_apart
+from tasks.request.region.files import MOST_BYTES, ReadRegion, RegionFileError
+from tasks.request.region.regions import region_area
+from tasks.request.region.vertices import MAX_VERTICES, simplified
 from tasks.request.sites import parse_sites
-from tasks.request.vertices import MAX_VERTICES, simplified
 
 router = APIRouter(include_in_schema=False)
 

@@ -31,7 +31,7 @@ from tasks.bag.spec import (
 )
 from tasks.bag.task_keys import canonical
 from tasks.request.document import Request
-from tasks.request.regions import area_geojson, region_tiles
+from tasks.request.region.regions import area_geojson, region_tiles
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Part
 

@@ -20,8 +20,8 @@ from reprojection.catalogue import collections_beside
 from service_manager.planner.granules import is_lit
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Request
+from tasks.request.region.vertices import Area
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
-from tasks.request.vertices import Area
 
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre

@@ -44,7 +44,7 @@ from tasks.packages.packages import PackageSource
 from tasks.request.checks import check_overpasses, check_request, request_notes
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
-from tasks.request.regions import region_tiles
+from tasks.request.region.regions import region_tiles
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 from tasks.requests.plan import Gap, PlannedTask, PlannedWindow

@@ -27,7 +27,7 @@ from tasks.bag.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.packages.packages import layer_labels
 from tasks.packages.parameters import with_defaults
 from tasks.request.joins import StepJoin
-from tasks.request.regions import area_geojson
+from tasks.request.region.regions import area_geojson
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_of
 from tasks.request.windows import Window, windows

@@ -32,10 +32,10 @@ from tasks.bag.absence import Absent, bounded
 from tasks.bag.spec import ExtractSpec, Input, SampleSpec, SitesSpec, TableSpec
 from tasks.errors import RequestRefusedError
 from tasks.request.compared import comparison_of
-from tasks.request.regions import site_areas
+from tasks.request.region.regions import site_areas
+from tasks.request.region.vertices import Area
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import SiteChoice, parse_sites, sites_text
-from tasks.request.vertices import Area
 
 FOLDER = "sites"
 MOST_DATES = 15_000  # the table's specification names each

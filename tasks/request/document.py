@@ -47,8 +47,8 @@ from tasks.request.measurements import (
 )
 from tasks.request.places import place_area
 from tasks.request.records.part import RECORD, RECORD_NAME, RecordPart, is_record
-from tasks.request.region_child import read_apart
-from tasks.request.region_files import (
+from tasks.request.region.child import read_apart
+from tasks.request.region.files import (
     ReadRegion,
     RegionFileError,
     is_notation,

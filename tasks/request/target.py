@@ -23,8 +23,8 @@ from reprojection.grid.grids import (
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.rasters import is_raster
 from tasks.request.document import ProductChoice, Request
-from tasks.request.regions import region_area
-from tasks.request.vertices import Area
+from tasks.request.region.regions import region_area
+from tasks.request.region.vertices import Area
 
 _MOST = 2.0**40  # pixels that a grid may have at all
 _FINEST = 10.0  # metres

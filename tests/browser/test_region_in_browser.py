@@ -15,7 +15,7 @@ from tasks.requests import request_operations
 from tests.browser.pages import faultless_page
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
-from tests.tasks.request.test_region_files import FIELD, zipped_shapefile
+from tests.tasks.request.region.test_files import FIELD, zipped_shapefile
 
 pytestmark = pytest.mark.browser
 

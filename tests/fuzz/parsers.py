@@ -38,7 +38,7 @@ from tasks.errors import RequestRefusedError
 from tasks.packages.packages import MANIFEST, PackageError, load_package
 from tasks.request.document import load_request
 from tasks.request.measurements import MeasurementsError, read_measurements
-from tasks.request.region_files import RegionFileError, read_region
+from tasks.request.region.files import RegionFileError, read_region
 from tests.archives.catalogues import umm, umm_collection, umm_l2p
 
 ROOT = Path(__file__).parents[2]

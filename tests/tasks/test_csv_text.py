@@ -45,7 +45,7 @@ _OF_OUR_OWN = {
     "worker/phases/table_csv.py": "by the rule",
     "worker/packages/series/shared/zonal.py": "by a rule of its own: packages stand alone",
     "tasks/request/measurements.py": "measurements that are kept for workers",
-    "tasks/request/region_files.py": "a field of the form",
+    "tasks/request/region/files.py": "a field of the form",
 }
 
 

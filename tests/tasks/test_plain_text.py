@@ -12,7 +12,7 @@ from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageError, load_package
 from tasks.plain_text import NotUtf8Error, decoded
 from tasks.request.document import load_request
-from tasks.request.region_files import RegionFileError, read_region
+from tasks.request.region.files import RegionFileError, read_region
 from tasks.request.sites import parse_sites
 
 TITLE = "Grün über München"

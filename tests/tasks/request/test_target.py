@@ -15,7 +15,7 @@ from reprojection.grid.grids import modis_tile_grid
 from tasks.errors import RequestRefusedError
 from tasks.request import target as target_module
 from tasks.request.document import Region, parse_request
-from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
+from tasks.request.region.regions import area_geojson, region_area, region_tiles, tile_area
 from tasks.request.target import _MOST_SOURCE, Target, target
 
 

@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from processes.reading_rights import reader_environment, shut_in_reader
-from tasks.request.region_files import ReadRegion, RegionFileError, read_region
+from tasks.request.region.files import ReadRegion, RegionFileError, read_region
 
 _OVER = 3  # exit code of a process that had no more memory
 
@@ -41,7 +41,7 @@ def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> Rea
     words = [str(limits.memory), str(limits.processor), name]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "tasks.request.region_child", *words],
+            [sys.executable, "-m", "tasks.request.region.child", *words],
             input=data,
             capture_output=True,
             timeout=limits.seconds,

@@ -15,10 +15,10 @@ from pyproj import Transformer
 from shapely.geometry import shape
 
 from tasks.errors import RequestRefusedError
-from tasks.request import region_files
 from tasks.request.document import load_request, parse_request
-from tasks.request.region_files import RegionFileError, names_file, read_region
-from tasks.request.regions import region_area
+from tasks.request.region import files
+from tasks.request.region.files import RegionFileError, names_file, read_region
+from tasks.request.region.regions import region_area
 from tasks.request.sites import parse_sites
 
 FIELD = shapely.from_wkt("POLYGON ((5 50, 8 50, 8 53, 5 53, 5 50), (6 51, 7 51, 7 52, 6 52, 6 51))")
@@ -191,7 +191,7 @@ def test_points_become_sites_with_ids() -> None:
         (CASES["geopackage"][:5000], "a.gpkg", "a.gpkg cannot be read"),
         (b"SRID=99999999;POLYGON ((0 0, 1 0, 1 1, 0 0))", "", "cannot be read"),
         (b"POLYGON ((0 0, 1 0", "", "cannot be read"),
-        (b"x" * (region_files.MOST_BYTES + 1), "", "larger than 32 MiB"),
+        (b"x" * (files.MOST_BYTES + 1), "", "larger than 32 MiB"),
     ],
     ids=range(12),  # not by content: an archive holds the time at which it was made
 )
@@ -203,13 +203,13 @@ def test_other_files_are_refused_in_words(data: bytes, name: str, said: str) -> 
 def test_an_archive_that_unpacks_to_more_than_it_may_is_refused() -> None:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bomb.shp", bytes(region_files.MOST_BYTES + 1))
+        archive.writestr("bomb.shp", bytes(files.MOST_BYTES + 1))
     with pytest.raises(RegionFileError, match="larger than 32 MiB unpacked"):
         read_region(made.getvalue())
 
 
 def test_a_geopackage_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_files, "_SQLITE_STEPS", 0)
+    monkeypatch.setattr(files, "_SQLITE_STEPS", 0)
     store = sqlite3.connect(":memory:")
     store.executescript(
         "CREATE TABLE gpkg_spatial_ref_sys (srs_id, organization, organization_coordsys_id, "
@@ -223,7 +223,7 @@ def test_a_geopackage_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_file_has_a_bounded_number_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_files, "_MOST_FEATURES", 2)
+    monkeypatch.setattr(files, "_MOST_FEATURES", 2)
     many = {"type": "FeatureCollection", "features": [json.loads(shapely.to_geojson(FIELD))] * 3}
     with pytest.raises(RegionFileError, match="more than 2 features"):
         read_region(json.dumps(many).encode())
@@ -238,17 +238,17 @@ def test_a_layer_is_found_among_any_number_of_tables() -> None:
 def test_a_file_has_a_bounded_number_of_vertices(
     monkeypatch: pytest.MonkeyPatch, notation: str
 ) -> None:
-    assert region_files._MOST_VERTICES == 2_000_000
-    monkeypatch.setattr(region_files, "_MOST_VERTICES", 10)
+    assert files._MOST_VERTICES == 2_000_000
+    monkeypatch.setattr(files, "_MOST_VERTICES", 10)
     assert read_region(CASES[notation]).geojson is not None
-    monkeypatch.setattr(region_files, "_MOST_VERTICES", 9)
-    monkeypatch.setattr(region_files, "_geojson_features", None)  # counted before one is made
+    monkeypatch.setattr(files, "_MOST_VERTICES", 9)
+    monkeypatch.setattr(files, "_geojson_features", None)  # counted before one is made
     with pytest.raises(RegionFileError, match="has more than 9 vertices; simplify its polygons"):
         read_region(CASES[notation])
 
 
 def test_more_points_than_a_request_has_sites_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_files, "MOST_SITES", 2)
+    monkeypatch.setattr(files, "MOST_SITES", 2)
     points = shapely.MultiPoint([(5, 50), (6, 51)])
     assert len(read_region(shapely.to_geojson(points).encode()).sites.splitlines()) == 3
     more = shapely.MultiPoint([(5, 50), (6, 51), (7, 52)])
@@ -373,14 +373,14 @@ def test_a_collection_of_multipolygons_with_holes_is_read(dimensions: int) -> No
 
 
 def test_brackets_nest_so_many_levels() -> None:
-    region_files._check_levels("(" * region_files._LEVELS + ")" * region_files._LEVELS)
+    files._check_levels("(" * files._LEVELS + ")" * files._LEVELS)
     with pytest.raises(ValueError, match="nested more than 8 levels deep"):
-        region_files._check_levels("(" * 9 + ")" * 9)
+        files._check_levels("(" * 9 + ")" * 9)
 
 
 @pytest.mark.parametrize(("far", "said"), [(1e9, "not on the Earth"), (9.9e8, "cannot be read")])
 def test_coordinates_lie_so_far_at_most(far: float, said: str) -> None:
-    assert region_files._FARTHEST == 1e9
+    assert files._FARTHEST == 1e9
     text = f"SRID=32632;POLYGON (({far} 0, {far} 9, 9 9, {far} 0))"
     with pytest.raises(RegionFileError) as refused:
         read_region(text.encode())

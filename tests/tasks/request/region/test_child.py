@@ -18,10 +18,10 @@ import pytest
 from pydantic import ValidationError
 
 from processes.reading_rights import can_shut_in
-from tasks.request import region_child, region_files
 from tasks.request.document import Region
-from tasks.request.region_child import Bounds, read_apart
-from tasks.request.region_files import RegionFileError, read_region
+from tasks.request.region import child, files
+from tasks.request.region.child import Bounds, read_apart
+from tasks.request.region.files import RegionFileError, read_region
 
 SQUARE = {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], [8, 53], [5, 53], [5, 50]]]}
 TABLES = """
@@ -84,7 +84,7 @@ def test_points_are_counted_before_geometries_are_made(monkeypatch: pytest.Monke
     points = {"type": "MultiPoint", "coordinates": [[5.0, 50.0]] * 300_000}
     data = json.dumps(points).encode()
     with monkeypatch.context() as patched:
-        patched.setattr(region_files, "shape", None)  # no geometry is made
+        patched.setattr(files, "shape", None)  # no geometry is made
         with pytest.raises(RegionFileError, match="has 300,000 points, and a request 5,000 sites"):
             read_region(data, "a.geojson")
     few = {**points, "coordinates": [[5.0, 50.0]] * 5001}
@@ -103,14 +103,14 @@ def test_what_takes_too_much_is_refused_with_what_to_do() -> None:
 
 def end_of(read: Callable[[bytes, str], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Read by a function in a fork that has a second of processor and a gigabyte; how it ends."""
-    monkeypatch.setattr(region_child, "read_region", read)
+    monkeypatch.setattr(child, "read_region", read)
     monkeypatch.setattr(sys, "argv", ["", str(2**30), "1", "a"])
     monkeypatch.setattr(sys, "stdin", Mock())
     reader = os.fork()
     if reader == 0:
         code = 70
         with suppress(BaseException):
-            code = region_child.main()
+            code = child.main()
         os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
 
@@ -130,8 +130,8 @@ def test_the_process_ends_at_its_bound_of_processor(monkeypatch: pytest.MonkeyPa
 HOSTILE = """
 import os, socket, sys
 from pathlib import Path
-from tasks.request import region_child
-from tasks.request.region_files import RegionFileError
+from tasks.request.region import child
+from tasks.request.region.files import RegionFileError
 
 secret, port = Path(sys.argv.pop(1)), int(sys.argv.pop(1))
 ATTACKS = {
@@ -153,8 +153,8 @@ def hostile(data, name):
             held.append(attack)
     raise RegionFileError(" ".join(held))
 
-region_child.read_region = hostile
-sys.exit(region_child.main())
+child.read_region = hostile
+sys.exit(child.main())
 """
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_takes_over_the_process_reaches_nothing(tmp_path: Path) -> N
 
 
 def test_a_text_within_a_document_is_read_apart_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_files, "shapely", None)  # this process parses nothing
+    monkeypatch.setattr(files, "shapely", None)  # this process parses nothing
     given = Region.model_validate({"geojson": "POLYGON ((5 50, 8 50, 8 53, 5 53, 5 50))"})
     assert given.geojson is not None
     assert given.geojson["type"] == "Polygon"
@@ -204,10 +204,10 @@ def test_the_process_writes_no_file(tmp_path: Path) -> None:
     path = tmp_path / "written"
     code = """
 import pathlib, sys
-from tasks.request import region_child
+from tasks.request.region import child
 
-region_child.read_region = lambda _data, name: pathlib.Path(name).write_bytes(b"a")
-sys.exit(region_child.main())
+child.read_region = lambda _data, name: pathlib.Path(name).write_bytes(b"a")
+sys.exit(child.main())
 """
     bounds = [str(Bounds().memory), str(Bounds().processor)]
     done = subprocess.run(

@@ -22,9 +22,9 @@ from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import shown
 from tasks.request.document import Region
 from tasks.request.places import place_area
+from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, union
 from tasks.request.request_guide import WANTED
 from tasks.request.sites import parse_sites
-from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, union
 
 AROUND_SITE = 0.05
 """Degrees around a site in which granules are looked for: a swath's pixels are large."""

@@ -29,8 +29,8 @@ from shapely.geometry import mapping, shape
 from shapely.geometry.base import BaseGeometry
 
 from tasks.plain_text import NotUtf8Error, decoded
+from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, simplified, union
 from tasks.request.sites import MOST_SITES, parse_sites
-from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, simplified, union
 
 MOST_BYTES = 32 * 2**20
 """Of a file, and of what is in an archive of files."""

@@ -1,0 +1,1 @@
+"""Regions of requests: areas, files in which they are given, and the child that reads these."""
