@@ -46,6 +46,15 @@ def test_a_rule_in_words_goes_for_all_sensors_or_for_none() -> None:
     assert bits == [{"value": [0, 1]}, {"value": [0, 1, 2, 3]}]
 
 
+def test_a_rule_that_one_sensor_lacks_is_none_of_the_record() -> None:
+    """The view angle of VIIRS stands in for a layer without a quality layer."""
+    index = record("ndvi-16day")
+    assert index is not None
+    angle = {"NDVI": "1 km 16 days view zenith angle"}
+    modis, viirs = index.members[0], index.members[2].model_copy(update={"names": angle})
+    assert index.model_copy(update={"members": (modis, viirs)}).rules("NDVI") == ()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
