@@ -17,8 +17,9 @@ from service_manager.planner.granules import collected
 from service_manager.planner.layers import ProductLayers
 from tasks.bag.spec import CollectSpec, Input, PartsSpec
 from tasks.holdings.parts import WHOLE_BYTES
+from tasks.storage.schema import PARTS_AND_RECORDS, written
 
-Why = Literal["in part", "in storage", "small", "no parts", "no size", "most of it"]
+Why = Literal["in part", "in storage", "small", "no parts", "no size", "most of it", "upgrade"]
 _STRUCTURE = 1_000_000  # bytes of a granule besides its values, where they are many
 _LESS = 0.5  # of a granule's bytes: parts of more save nothing that would pay their calls
 _PLACES = 2  # layers' worth of a swath that say where its pixels lie
@@ -29,6 +30,7 @@ _SAID: Mapping[Why, str] = {
     "no parts": "{count} fetched whole ({whole}): their source sends no parts",
     "no size": "{count} fetched whole: their source does not say how large they are",
     "most of it": "{count} fetched whole ({whole}): the layers take most of each",
+    "upgrade": "{count} fetched whole ({whole}) until an upgrade of this service is ended",
 }
 
 
@@ -122,6 +124,8 @@ class PartsPlan:
             return "no parts", 0
         if any(self.there(collected(one)[0]) for one in every):
             return "in storage", 0
+        if written() < PARTS_AND_RECORDS:
+            return "upgrade", 0
         return "in part", expected
 
 

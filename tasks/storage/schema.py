@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping
 from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
-OLDEST, SCHEMA = 6, 6
+OLDEST, SCHEMA = 6, 7
+
+PARTS_AND_RECORDS = 7
+"""Specifications of tasks that fetch parts of granules, and of layers of records."""
 
 Upgrade = Callable[[Entity], Entity]
 

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 import tasks
+from tasks.bag.spec import Spec
 from tasks.packages.packages import Package
 from tasks.request.document import Request
 from tasks.storage.codec import Codec
@@ -61,7 +63,8 @@ def rows() -> Any:
         kind: {each.name: str(each.type) for each in fields(codec.of) if each.name != "etag"}
         for kind, codec in codecs()
     }
-    return {"oldest": OLDEST, "newest": SCHEMA, "kinds": kinds}
+    made = plain(TypeAdapter(Spec).json_schema())
+    return {"oldest": OLDEST, "newest": SCHEMA, "kinds": kinds, "specifications": made}
 
 
 INTERFACES: dict[str, Callable[[], Any]] = {

@@ -7,6 +7,7 @@ from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import ProductChoice, Request
 from tasks.request.records.part import RecordPart, is_record
+from tasks.storage.schema import PARTS_AND_RECORDS, written
 
 
 def with_products(request: Request) -> Request:
@@ -24,6 +25,13 @@ def with_products(request: Request) -> Request:
         if not is_record(choice.name):
             made.append(choice.at(place))
             continue
+        if written() < PARTS_AND_RECORDS:
+            raise RequestRefusedError(
+                f"products.{place}.record",
+                "records cannot be made while this service is upgraded: processes of the version "
+                "before it would not read them.",
+                "Name the products by themselves, or ask an operator to end the upgrade.",
+            )
         known = _known(choice, place)
         _check(request, place, choice, known)
         for member in _in_order(known, choice, place):

@@ -35,6 +35,7 @@ from tasks.holdings import parts as holding
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.requests.plan import Plan
+from tasks.storage.schema import PARTS_AND_RECORDS
 from tests.reprojection.reading_samples import small_tile
 from tests.service_manager.shelf import specs
 from tests.worker.mill import Mill
@@ -146,6 +147,16 @@ def test_sites_take_a_part_of_the_granules_and_have_the_same_values(
     assert sum(file.size for one in stored for file in one) < 0.5 * sum(
         one.size for one in specs(found, PartsSpec)
     )
+
+
+def test_beside_the_version_before_granules_are_fetched_whole(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers cannot read such a task."""
+    monkeypatch.setattr(choice, "written", lambda: PARTS_AND_RECORDS - 1)
+    found = planned(Mill(tmp_path, granules))
+    assert [len(specs(found, kind)) for kind in (PartsSpec, CollectSpec)] == [0, 2]
+    assert "until an upgrade of this service is ended" in " ".join(found.notes)
 
 
 def test_swaths_have_the_same_values(

@@ -9,8 +9,10 @@ from tasks.errors import RequestRefusedError
 from tasks.request.checks import check_request
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.request.heading import heading
+from tasks.request.records import products
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.settings import Settings
+from tasks.storage.schema import PARTS_AND_RECORDS
 
 INDEX: dict[str, Any] = {"record": "ndvi-16day", "layers": ["NDVI"]}
 PLAIN: dict[str, Any] = {
@@ -136,6 +138,13 @@ def test_what_has_no_meaning_over_several_sensors_is_refused(
         checked(product, **changes)
     assert refused.value.field == field
     assert told in str(refused.value)
+
+
+def test_a_record_waits_for_the_end_of_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of the version before cannot read its layers."""
+    monkeypatch.setattr(products, "written", lambda: PARTS_AND_RECORDS - 1)
+    with pytest.raises(RequestRefusedError, match="while this service is upgraded"):
+        checked(INDEX)
 
 
 def test_a_product_beside_its_own_record_is_asked_for_twice() -> None:
