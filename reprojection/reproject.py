@@ -61,7 +61,7 @@ Units = Literal["stored", "physical", "brightness"]
 Codes = Literal["mask", "keep"]
 Search = Literal["footprint", "valid"]
 
-ALGORITHM = "6"
+ALGORITHM = "7"
 """Version of the pixels, recorded in provenance.
 
 Increase it whenever the same granules and options would give other pixels, together with the

@@ -237,6 +237,9 @@ class PartsSpec(_Spec):
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"granules", "expected"})
 
+    # A version above the common one: parts of VIIRS are those of the pixels that it keeps.
+    algorithm: ClassVar[int] = ALGORITHM + 1
+
     phase: ClassVar[Phase] = Phase.COLLECTION
     kind: Literal["parts"] = "parts"
     product: str
@@ -288,7 +291,9 @@ class ReprojectSpec(_Spec):
     # 5: averages and spreads of swaths are those of the shares with a value, however small.
     # 6: rasters hold their lineage, with the digests of granules.
     # 7: an attribute that is 0 in HDF5 and netCDF counts, such as a fill value.
-    algorithm: ClassVar[int] = 7
+    # 8: rotated grids lie where they are, pixels that VIIRS deletes are not seen, and its codes and
+    # bits are those of its granules.
+    algorithm: ClassVar[int] = 8
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["reproject"] = "reproject"
@@ -531,8 +536,9 @@ class ExtractSpec(_Spec):
     else None.
     """
 
-    # A version above the common one: an attribute that is 0 in HDF5 and netCDF counts.
-    algorithm: ClassVar[int] = ALGORITHM + 1
+    # Above the common one: an attribute that is 0 in HDF5 and netCDF counts, and then what is the
+    # eighth of cells.
+    algorithm: ClassVar[int] = ALGORITHM + 2
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
     kind: Literal["extract"] = "extract"
