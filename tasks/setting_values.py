@@ -32,6 +32,8 @@ class SmtpServer:
         parts = urlsplit(url)
         if parts.scheme not in _TLS or not parts.hostname or parts.path.strip("/"):
             raise ValueError("it is not smtp://, smtp+starttls:// or smtps://[USER@]HOST[:PORT]")
+        if parts.query or parts.fragment:
+            raise ValueError("write ? and # in a name as %3F and %23")
         if parts.password is not None:
             raise ValueError("the password stands in SWATHMILL_SMTP_PASSWORD alone")
         tls, port = _TLS[parts.scheme]

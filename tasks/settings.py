@@ -337,6 +337,7 @@ _REPLACED = {
     **{f"CONFIRM_{one}": f"CONFIRM='{Confirm()}'" for one in ("TASKS", "GB", "COST")},
     **dict.fromkeys(("SCALE_LEAST", "SCALE_MOST"), "SCALE_SLOTS=LEAST-MOST"),
     **dict.fromkeys(("BLOCK_MIB", "BLOCKS_AT_ONCE"), "BLOCKS=MIBxCOUNT"),
+    "HEARTBEAT_SECONDS": "LEASE_SECONDS=SECONDS",
     **dict.fromkeys(("OIDC_OWNER_CLAIM", "OIDC_GROUPS_CLAIM"), "OIDC_CLAIMS=OWNER,GROUPS"),
 }
 """Settings that are no more, and what to write: without it a process would do something else."""

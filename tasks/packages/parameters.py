@@ -18,7 +18,9 @@ from pydantic import (
 
 from tasks.refusal_wording import listed
 
-_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
+_MONTH = re.compile(r"(?!0000)[0-9]{4}-(0[1-9]|1[0-2])")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = ("true", "false")
 
 Type = Literal["text", "integer", "number", "boolean", "date", "month"]
@@ -60,13 +62,21 @@ class Parameter(BaseModel):
     type: Type = "text"
     unit: str = Field("", max_length=40)
     choices: tuple[Text, ...] = Field((), max_length=256)
-    least: float | None = None
-    most: float | None = None
+    least: float | None = Field(None, allow_inf_nan=False)
+    most: float | None = Field(None, allow_inf_nan=False)
     default: Text = ""
     required: bool = False
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        low, high = self._ends
+        if low > high:
+            raise ValueError("`least` is more than `most`")
+        if (low, high) != (-math.inf, math.inf) and self.type not in ("integer", "number"):
+            raise ValueError("`least` and `most` bound an integer or a number")
+        for choice in self.choices:
+            if not self._is_of_type(choice):
+                raise ValueError(f"its choice {choice!r} is not {self._kind()}")
         if self.required and self.default:
             raise ValueError("a parameter that is required has no default")
         if self.default and (problem := self.problem(self.default)):
@@ -83,13 +93,7 @@ class Parameter(BaseModel):
         """Say what a value may be."""
         if self.choices:
             return listed(self.choices)
-        text = _EXPECTED[self.type]
-        if self.least is not None and self.most is not None:
-            text += f" from {self.least:g} to {self.most:g}"
-        elif self.least is not None:
-            text += f", at least {self.least:g}"
-        elif self.most is not None:
-            text += f", at most {self.most:g}"
+        text = self._kind()
         return f"{text} ({self.unit})" if self.unit else text
 
     def problem(self, value: str) -> str:
@@ -98,8 +102,24 @@ class Parameter(BaseModel):
 
     def fits(self, value: str) -> bool:
         """Tell whether the parameter takes a value."""
-        if self.choices:
-            return value in self.choices
+        return value in self.choices if self.choices else self._is_of_type(value)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The least and the greatest number, infinite where there is no bound."""
+        low = -math.inf if self.least is None else self.least
+        return low, math.inf if self.most is None else self.most
+
+    def _kind(self) -> str:
+        """Say what the type takes, with its bounds."""
+        text = _EXPECTED[self.type]
+        if self.least is not None and self.most is not None:
+            return f"{text} from {self.least:.15g} to {self.most:.15g}"
+        if self.least is not None:
+            return f"{text}, at least {self.least:.15g}"
+        return text if self.most is None else f"{text}, at most {self.most:.15g}"
+
+    def _is_of_type(self, value: str) -> bool:
         match self.type:
             case "boolean":
                 return value in _BOOLEANS
@@ -113,14 +133,14 @@ class Parameter(BaseModel):
                 return True
 
     def _is_number(self, value: str) -> bool:
-        try:
-            number = float(value)
-        except ValueError:
-            return False
-        whole = self.type != "integer" or re.fullmatch(r"[+-]?\d+", value.strip()) is not None
-        low = -math.inf if self.least is None else self.least
-        high = math.inf if self.most is None else self.most
-        return whole and math.isfinite(number) and low <= number <= high
+        """Tell whether a text is a number in every language: in digits of ASCII, without _."""
+        form = _WHOLE if self.type == "integer" else _NUMBER
+        low, high = self._ends
+        return (
+            form.fullmatch(value) is not None
+            and math.isfinite(float(value))
+            and low <= float(value) <= high
+        )
 
 
 def _is_day(value: str) -> bool:

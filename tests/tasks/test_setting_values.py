@@ -28,6 +28,12 @@ def test_a_mail_server_is_a_url(url: str, server: SmtpServer | None) -> None:
     assert Settings(smtp_url=url).smtp == server
 
 
+@pytest.mark.parametrize("name", ["us#er", "us?er"])
+def test_a_sign_that_ends_a_host_leads_to_no_other_server(name: str) -> None:
+    with pytest.raises(ValueError, match="%23"):
+        SmtpServer.read(f"smtp://{name}@mail.example.org")
+
+
 def test_amounts_that_are_not_named_keep_their_default() -> None:
     assert Prices.read("core-hour=0.1") == Prices(core_hour=0.1)
     assert Confirm.read("cost=7, tasks=2") == Confirm(tasks=2, cost=7)

@@ -49,6 +49,7 @@ def test_no_address_for_probes_or_a_pool_means_none() -> None:
         ("CONFIRM_GB", "CONFIRM='tasks=50000 gb=500 cost=100'"),
         ("SCALE_MOST", "SCALE_SLOTS=LEAST-MOST"),
         ("BLOCK_MIB", "BLOCKS=MIBxCOUNT"),
+        ("HEARTBEAT_SECONDS", "LEASE_SECONDS=SECONDS"),
         ("OIDC_OWNER_CLAIM", "OIDC_CLAIMS=OWNER,GROUPS"),
     ],
 )

@@ -56,7 +56,6 @@ class Stack:
             "ARCHIVE": self.folder / "archive",
             "WORKER_NAME": name,
             "SLOTS": 2,
-            "HEARTBEAT_SECONDS": 0.3,
             "LEASE_SECONDS": 20,
             "GRACE_SECONDS": 1,
             **more,

@@ -13,10 +13,22 @@ READ = TypeAdapter(Declared)
 @pytest.mark.parametrize(
     ("declared", "good", "bad"),
     [
-        ({"type": "month"}, ["2012-07"], ["", "2012", "2012-13", "2012-7", "2012-07-01"]),
+        (
+            {"type": "month"},
+            ["2012-07"],
+            ["", "2012", "2012-13", "2012-7", "2012-07-01", "0000-07"],
+        ),
         ({"type": "date"}, ["2012-02-29"], ["2013-02-29", "20120229", "soon"]),
-        ({"type": "integer", "least": 3}, ["3", "12"], ["2", "3.0", "1e3", "x"]),
-        ({"type": "number", "least": 0, "most": 100}, ["0", "99.5", "1e2"], ["-1", "nan", "inf"]),
+        (
+            {"type": "integer", "least": 3},
+            ["3", "12"],
+            ["2", "3.0", "1e3", "x", " 3", "3\n", "1_0", "١٢"],
+        ),
+        (
+            {"type": "number", "least": 0, "most": 100},
+            ["0", "99.5", "1e2"],
+            ["-1", "nan", "inf", "1_0", "1e999"],
+        ),
         ({"type": "boolean"}, ["true", "false"], ["yes", "True", "1"]),
         ({"choices": ["mean", "median"]}, ["mean"], ["Mean", "", "mode"]),
         ({}, ["anything"], []),
@@ -36,6 +48,26 @@ def test_a_default_is_a_value_and_no_default_is_required() -> None:
         Parameter(type="number", default="x")
     with pytest.raises(ValidationError, match="no default"):
         Parameter(required=True, default="x")
+
+
+@pytest.mark.parametrize(
+    ("declared", "wrong"),
+    [
+        ({"type": "number", "least": 5, "most": 1}, "more than"),
+        ({"type": "number", "least": "nan"}, "finite"),
+        ({"type": "date", "least": 3}, "bound an integer or a number"),
+        ({"type": "boolean", "choices": ["yes", "no"]}, "'yes' is not true or false"),
+        ({"type": "integer", "most": 3, "choices": [2, 4]}, "'4' is not a whole number"),
+    ],
+)
+def test_what_no_value_can_be_is_no_parameter(declared: dict[str, object], wrong: str) -> None:
+    with pytest.raises(ValidationError, match=wrong):
+        READ.validate_python(declared)
+
+
+def test_a_bound_is_told_with_all_its_digits() -> None:
+    one = Parameter(type="integer", least=1234567, unit="m")
+    assert one.expected() == "a whole number, at least 1234567 (m)"
 
 
 def test_a_meaning_alone_is_read_and_written_as_earlier_builds_do() -> None:
