@@ -1,5 +1,6 @@
 """Tests lie as the modules do: a file that is named after a module lies where that module lies."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def test_a_folder_is_seen_at_one_glance(package: str) -> None:
     folders = {path.parent for path in (ROOT / package).rglob("*.py")}
     counts = {one: sum(path.stem != "__init__" for path in one.glob("*.py")) for one in folders}
     assert {one.relative_to(ROOT): n for one, n in counts.items() if n > 20} == {}
+
+
+def test_no_test_runs_a_loop_in_its_own_thread() -> None:
+    """Tests with a browser leave one there, and each test may follow them in its process."""
+    files = (path for path in (ROOT / "tests").rglob("*.py") if path.stem != "own_loop")
+    made = re.compile(r"^(?!.*submit\().*\basyncio\.(run|Runner)\(", re.MULTILINE)
+    found = [str(path.relative_to(ROOT)) for path in files if made.search(path.read_text("utf-8"))]
+    assert found == [], "use tests/own_loop.py"
 
 
 @pytest.mark.parametrize("package", MIRRORED)

@@ -107,12 +107,16 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
 def test_every_field_of_a_request_is_crossed() -> None:
     # What is delivered is planned only, and so is which dates a window takes and what becomes of
     # overpasses: tests/service_manager/planner/test_planner_joins.py, test_planner_overpasses.py.
+    # Records stand for products before anything is planned: tests/tasks/request/records.
     # Measurements change no raster: tests/acceptance/test_measured_sites.py.
     fields = {*Request.model_fields} - UNPLANNED - {"deliver", "region", "grid", "steps"}
     fields -= {"measurements"}
     assert {*FACTORS} - {"day_night", "place", "reduction"} == fields
     choices = {*ProductChoice.model_fields} - {"name", "collection", "layers"}
-    assert choices == {"day_night", "overpasses", "use", "look_back", "look_ahead"}
+    assert choices == {
+        *("day_night", "overpasses", "use", "look_back", "look_ahead"),
+        *("prefer", "overlap"),
+    }
     assert {case["resampling"] for case in CASES} == {None, "by layer", *METHODS}
 
 

@@ -83,7 +83,7 @@ def long_times() -> Iterator[str]:
         for node in ast.parse(text).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name, value = node.targets[0].id, ast.unparse(node.value)
-                hours = re.search(r"\b(86400|3600)\b|_DAY\b|_HOUR\b", value)
+                hours = re.search(r"\b(86400|3600)\b|(?<![A-Z])_DAY\b|(?<![A-Z])_HOUR\b", value)
                 if re.fullmatch(r"_?[A-Z][A-Z_0-9]*", name) and hours:
                     yield f"{path.relative_to(ROOT).as_posix()}::{name}"
 

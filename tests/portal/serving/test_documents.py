@@ -1,6 +1,5 @@
 """Forms that browsers send, at their bounds."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from starlette.exceptions import HTTPException
 from portal.serving import documents
 from portal.serving.documents import read_form_data
 from portal.serving.problems import TooLargeError
+from tests.own_loop import run_on_own_loop
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def read(sent: httpx.Request, how: Callable[[Request], Awaitable[T]]) -> T:
         scope = {"type": "http", "method": "POST", "headers": headers, "app": None}
         return await how(Request(scope, receive))
 
-    return asyncio.run(reading())
+    return run_on_own_loop(reading)
 
 
 @pytest.mark.parametrize("files", [0, 1])

@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,18 +10,13 @@ import pytest
 from portal.app import create_app
 from portal.views import state
 from portal.views.state import LeftError, Views
+from tests.own_loop import run_on_own_loop
 from tests.portal.scripted import live_runtime, settings
 
 
 def views() -> Views:
     found: Views = create_app(settings(), live_runtime()).state.portal.state(Views)
     return found
-
-
-def run(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run on a loop of its own, whatever loop this thread has: a browser's tests leave one."""
-    with ThreadPoolExecutor(1) as other:
-        other.submit(lambda: asyncio.run(ask())).result()
 
 
 def caller(*, left: bool = False) -> Any:
@@ -40,7 +33,7 @@ def test_nothing_is_drawn_for_who_has_left() -> None:
         await views().in_turn(caller(left=True), lambda: drawn.append("tile"))
 
     with pytest.raises(LeftError):
-        run(ask)
+        run_on_own_loop(ask)
     assert drawn == []
 
 
@@ -61,7 +54,7 @@ def test_no_more_are_drawn_at_once_than_there_are_processes() -> None:
         shown = views()
         await asyncio.gather(*(shown.in_turn(caller(), draw) for _ in range(3 * state._AT_ONCE)))
 
-    run(ask)
+    run_on_own_loop(ask)
     assert most == state._AT_ONCE
 
 

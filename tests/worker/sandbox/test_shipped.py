@@ -54,7 +54,7 @@ def run_script(places: Places, text: str, bounds: SandboxLimits = LIMITS) -> Non
 
 def test_all_shipped_packages_are_scripts_that_python_runs() -> None:
     folders = [path.parent for path in SHIPPED.glob("**/package.yaml")]
-    assert len(folders) == 20
+    assert len(folders) == 22
     assert shipped_packages().keys() == {pack(folder).digest for folder in folders}
     for folder in folders:
         python, script, *_ = load_package(folder).command
