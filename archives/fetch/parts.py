@@ -169,4 +169,8 @@ class AddressInParts:
             raise UnlikeRecordError(f"{where} was replaced while it was read; begin again")
         if (int(match[1]), int(match[2])) != (begin, min(end, total) - 1):
             raise AnswerBrokenError(f"{where} sends another part than was asked for")
+        if not validator:
+            raise WholeOnlyError(
+                f"{where} does not say which edition of the file it sends: it is fetched whole"
+            )
         self._size, self._validator = total, validator

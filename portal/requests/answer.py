@@ -12,7 +12,10 @@ from tasks.requests.request_table import RequestRow
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """Why tasks of a request failed: the category, how many, its rule where there is one."""
+    """Why tasks of a request failed: the category, how many, its rule where there is one.
+
+    The category is "" where causes are not read yet.
+    """
 
     category: str
     count: int
@@ -47,7 +50,7 @@ def answer(row: RequestRow, causes: Sequence[Cause], now: float, *, may_retry: b
     planned = bool(row.outputs)
     return Answer(
         share=min(1.0, row.delivered / row.outputs) if planned else None,
-        results=f"{row.delivered:,} of {row.outputs:,}" if planned else "not planned yet",
+        results=f"{row.delivered:,} of {row.outputs:,}" if planned else _unplanned(row),
         wrong=tuple(_wrong(row, causes)),
         facts=tuple(_facts(row, now)),
         next=_next(row, may_retry=may_retry),
@@ -57,7 +60,7 @@ def answer(row: RequestRow, causes: Sequence[Cause], now: float, *, may_retry: b
 def _wrong(row: RequestRow, causes: Sequence[Cause]) -> list[Wrong]:
     found = [
         Wrong(
-            text=f"{one.count:,} task{'s' if one.count != 1 else ''} failed: {one.category}.",
+            text=f"{one.count:,} task{'s' if one.count != 1 else ''} failed{_as(one.category)}.",
             remedy=one.rule.remedy if one.rule else "",
         )
         for one in causes
@@ -66,6 +69,14 @@ def _wrong(row: RequestRow, causes: Sequence[Cause]) -> list[Wrong]:
         many = "input is" if row.gap_count == 1 else "inputs are"
         found.append(Wrong(text=f"{row.gap_count:,} {many} not available in the archive."))
     return found
+
+
+def _unplanned(row: RequestRow) -> str:
+    return "none" if row.state.ended else "not planned yet"
+
+
+def _as(category: str) -> str:
+    return f": {category}" if category else ""
 
 
 def _facts(row: RequestRow, now: float) -> list[tuple[str, str]]:
@@ -90,6 +101,10 @@ def _next(row: RequestRow, *, may_retry: bool) -> str:
             return "Finished results stay. Submit it again to go on; they are reused."
         case RequestState.HELD:
             return "It needs you: confirm it, or cancel it."
+        case RequestState.PREVIEWED:
+            return "It was counted only: submit it again to have it made."
+        case RequestState.RUNNING if row.paused:
+            return "Resume it to have the rest made."
         case RequestState.RUNNING if row.delivered:
             return "Results can be used while the rest is made."
         case _:

@@ -445,8 +445,10 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
 def _causes(portal: Portal, row: RequestRow, tasks: int, failed: int) -> list[Cause]:
     """Return the causes of failures; of very many tasks, if they are read already."""
     index = portal.state(Results).index
-    if not failed or (tasks > _LARGE and not index.is_known(row)):
+    if not failed:
         return []
+    if tasks > _LARGE and not index.is_known(row):
+        return [Cause(category="", count=failed, rule=None)]
     return [
         Cause(category=one.category, count=one.count + one.following_count, rule=one.rule)
         for one in _groups(index.failures(portal.runtime, row))

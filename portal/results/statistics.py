@@ -131,6 +131,9 @@ def _histogram(
         bins = -(-(last - first + 1) // wide)
         low = raster.offset + step * (first - 0.5)
         high = low + step * wide * bins
+    elif not high > low:  # one value
+        half = max(0.5, abs(low) * 1e-6)
+        low, high = low - half, low + half
     places = np.floor((values - low) / (high - low) * bins).clip(0, bins - 1).astype(np.int64)
     counts = np.bincount(places, minlength=bins)
     return Histogram(counts=tuple(counts.tolist()), edges=(low, high))

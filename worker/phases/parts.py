@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from archives.errors import UnlikeRecordError
+from archives.errors import AnswerBrokenError, DownloadFailedError, UnlikeRecordError
 from archives.sources import Sources
 from reprojection.errors import (
     ChoiceRefusedError,
@@ -42,6 +42,9 @@ from worker.phases.extract import places_of, wanted_of
 
 log = structlog.get_logger("worker.parts")
 
+_WHOLE_AFTER = (AnswerBrokenError, DownloadFailedError, UnreadableGranuleError, NotHeldError)
+"""What a whole granule may not meet: a server may answer it alone as it should."""
+
 _FETCHED = 0.7  # share of an attempt's progress
 _ROUND = 0.1  # of it after the first call, more after each
 
@@ -69,7 +72,7 @@ def collect_parts(
         try:
             found = _parts(archive, spec, context, read, check, sites)
             return tuple(_stored(path, context) for path in found)
-        except (UnlikeRecordError, UnreadableGranuleError, NotHeldError) as error:
+        except _WHOLE_AFTER as error:
             log.info("granule is fetched whole", granule=spec.granule, reason=str(error))
     return tuple(_whole(archive, one, context, check) for one in spec.granules)
 

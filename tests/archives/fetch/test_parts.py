@@ -115,7 +115,11 @@ def of_unknown_size(request: Request) -> None:
     request.answer(206, DATA[:9], Content_Range="bytes 0-8/*")
 
 
-@pytest.mark.parametrize("act", [whole, of_unknown_size])
+def of_no_edition(request: Request) -> None:
+    request.answer(206, DATA[:9], Content_Range=f"bytes 0-8/{len(DATA)}")
+
+
+@pytest.mark.parametrize("act", [whole, of_unknown_size, of_no_edition])
 def test_a_server_without_ranges_is_told(served: FileServer, act: Act) -> None:
     served.always[PATH] = act
     with pytest.raises(WholeOnlyError, match="fetched whole"):

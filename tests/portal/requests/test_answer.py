@@ -1,5 +1,7 @@
 """What a request's page opens with: results, what is wrong, what is next."""
 
+from dataclasses import replace
+
 import pytest
 
 from portal.requests.answer import Cause, answer
@@ -31,7 +33,20 @@ def test_each_state_has_a_next_step(state: RequestState) -> None:
     row = RequestRow(id="r", owner="a", state=state, submitted=1.0)
     found = answer(row, [], 2.0, may_retry=False)
     assert found.next.endswith(".")
-    assert found.results == "not planned yet"
+    assert found.results == ("none" if state.ended else "not planned yet")
+
+
+def test_failures_are_told_though_their_causes_are_not_read() -> None:
+    found = answer(ROW, [Cause(category="", count=2400, rule=None)], 500.0, may_retry=True)
+    assert found.wrong[0].text == "2,400 tasks failed."
+
+
+def test_what_goes_on_by_itself_alone_is_said_to() -> None:
+    paused = replace(ROW, state=RequestState.RUNNING, paused=True)
+    counted = replace(ROW, state=RequestState.PREVIEWED, delivered=0)
+    said = [answer(one, [], 500.0, may_retry=False).next for one in (paused, counted)]
+    assert said[0].startswith("Resume")
+    assert "submit it again" in said[1]
 
 
 def test_the_page_says_what_is_wrong_before_its_parts(portal: LivePortal, runtime: Runtime) -> None:

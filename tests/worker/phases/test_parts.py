@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from archives.errors import AnswerBrokenError, ArchiveError, DownloadFailedError
 from archives.fetch.files import LocalFiles
 from archives.fetch.parts import WholeOnlyError
 from archives.kinds.folder import FolderArchive
@@ -263,11 +264,12 @@ def test_a_granule_that_is_replaced_meanwhile_is_fetched_as_it_is_now(
     assert mill.fetch(file).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("error", [WholeOnlyError, AnswerBrokenError, DownloadFailedError])
 def test_a_source_that_sends_no_parts_gives_the_granule(
-    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[ArchiveError], granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def whole_only(*_: object) -> bytes:
-        raise WholeOnlyError("no parts")
+        raise error("no parts")
 
     monkeypatch.setattr(LocalFiles, "part", whole_only)
     mill = Mill(tmp_path, granules)
