@@ -12,8 +12,9 @@ from portal.serving.quantities import unit_text
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import LayerKind
-from reprojection.records import PREFIX, record
+from reprojection.records import record
 from tasks.holdings.holdings import Holdings
+from tasks.request.records.part import is_record
 
 _MOST_BANDS = 32  # bands of a layer that are offered one by one
 _PLATFORMS = {
@@ -192,7 +193,7 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
     ]
 
     def is_absent(item: ProductItem) -> bool:
-        known = record(item.name) if item.name.startswith(PREFIX) else None
+        known = record(item.name) if is_record(item.name) else None
         names = [(item.name, item.collection)]
         if known is not None:
             names = [(one.product, Collection(one.collection)) for one in known.members]
@@ -204,7 +205,7 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
         key=lambda group: (
             group[0][0][0],
             is_absent(group[0][1]),
-            not group[0][1].name.startswith(PREFIX),
+            not is_record(group[0][1].name),
             *group[0][0][1:],
             group[0][1].geometry == "globe",
         )
@@ -242,7 +243,7 @@ def _is_named(word: str, name: str) -> bool:
 
     A satellite alone (VIIRS_NPP-JPL-L2P) does not count, nor the words that a record is called by.
     """
-    return not name.startswith(PREFIX) and word in name and (f"_{word}-" not in name)
+    return not is_record(name) and word in name and (f"_{word}-" not in name)
 
 
 def _place(word: str, words: Sequence[str]) -> int:
@@ -273,7 +274,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def find(name: str, collection: str) -> ProductItem | None:
     """Find a product in a collection, or a record; return None if the catalogue lacks it."""
-    if not collection.strip() and not name.startswith(PREFIX):
+    if not collection.strip() and not is_record(name):
         return None
     wanted = Collection(collection)
     return next((i for i in items() if i.name == name and i.collection == wanted), None)

@@ -2,9 +2,10 @@
 
 from modis.collection import Collection
 from portal.submit.catalogue import LayerItem, ProductItem
-from reprojection.records import PREFIX, Record, record, records
+from reprojection.records import Record, record, records
 from tasks.holdings.held import held_text, named
 from tasks.holdings.holdings import Holdings
+from tasks.request.records.part import RECORD, is_record
 
 
 def record_items() -> tuple[ProductItem, ...]:
@@ -16,7 +17,7 @@ def record_item(one: Record) -> ProductItem:
     """Show a record."""
     first = one.members[0].entry
     return ProductItem(
-        name=f"{PREFIX}{one.name}",
+        name=f"{RECORD}{one.name}",
         collection=Collection(""),
         title=one.title,
         platform=", ".join(one.sensors),
@@ -39,19 +40,19 @@ def record_item(one: Record) -> ProductItem:
 
 def about_record(name: str) -> str:
     """Say what a record is: its sensors from its first year on; "" for a product."""
-    found = record(name) if name.startswith(PREFIX) else None
+    found = record(name) if is_record(name) else None
     return f"a record since {found.since.year}: {', '.join(found.sensors)}" if found else ""
 
 
 def what_differs(name: str) -> str:
     """Say what changes from sensor to sensor of a record; "" for a product."""
-    found = record(name) if name.startswith(PREFIX) else None
+    found = record(name) if is_record(name) else None
     return found.differs if found else ""
 
 
 def archive_text(name: str, collection: str, held: Holdings) -> str:
     """Say what the archive has of a product, or of each product of a record; "": nothing."""
-    found = record(name) if name.startswith(PREFIX) else None
+    found = record(name) if is_record(name) else None
     if found is None:
         one = held.of(name, collection)
         return held_text(one) if one else ""

@@ -5,7 +5,7 @@ one collection, and which layer of each is which layer of the record. Which of t
 known only where granules are listed; nothing here says when a sensor ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from functools import lru_cache
 from importlib.resources import files
@@ -170,11 +170,17 @@ class Record(_Entry):
         return found.kind if found else LayerKind.CONTINUOUS
 
     def rules(self, layer: str) -> tuple[Preset, ...]:
-        """List the QA rules in words that mean bits of each sensor for a layer."""
+        """List the QA rules in words that mean alike for a layer of each sensor.
+
+        A word is none that one product lacks, or by which some leave clouds out and others do not:
+        the record would change with its sensors.
+        """
+        presets = [_presets(member, self, layer) for member in self.members]
         return tuple(
             word
             for word in PRESETS
-            if all(word in _presets(member, self, layer) for member in self.members)
+            if all(word in own for own in presets)
+            and len({_sees_clouds(own[word]) for own in presets}) == 1
         )
 
     @property
@@ -194,13 +200,17 @@ class Record(_Entry):
         return any(one.entry is not None and one.entry.geometry == "swath" for one in self.members)
 
 
-def _presets(member: Member, record: Record, layer: str) -> tuple[str, ...]:
-    """List the presets of a product's layer."""
+def _presets(member: Member, record: Record, layer: str) -> Mapping[str, Iterable[str]]:
+    """Return the rules in words of a product's layer, each with the fields that it looks at."""
     entry, known = record.entry_of(member, layer), member.entry
     if entry is None or known is None or entry.qa is None:
-        return ()
+        return {}
     quality = known.layer(entry.qa)
-    return tuple(quality.presets) if quality is not None else ()
+    return quality.presets if quality is not None else {}
+
+
+def _sees_clouds(fields: Iterable[str]) -> bool:
+    return any("cloud" in name.casefold() for name in fields)
 
 
 @lru_cache(maxsize=1)
@@ -212,11 +222,6 @@ def records() -> dict[str, Record]:
 def record(name: str) -> Record | None:
     """Return a record, named with or without its prefix; None if there is none."""
     return records().get(name.removeprefix(PREFIX))
-
-
-def is_record(name: str) -> bool:
-    """Tell whether a product's name in a request is that of a record."""
-    return name.startswith(PREFIX)
 
 
 def _read() -> Iterator[Record]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from reprojection.records import Member, Record, record, records
+from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
 from tasks.request.document import ProductChoice, Request
@@ -38,15 +39,31 @@ def with_products(request: Request) -> Request:
             part = _part(known, member, choice, place)
             made.append(choice.part_of(part, member.product, member.collection))
             if isinstance(methods, Mapping):
-                named = {
-                    own: methods[asked] for own, asked in part.names.items() if asked in methods
-                }
-                methods = {**methods, **named}
+                methods = {**methods, **_named(methods, part, member, request)}
     if isinstance(methods, Mapping):
         there = {layer for choice in made for layer in choice.layers}
         asked = {layer for choice in made for layer in choice.asked_layers}
         methods = {name: how for name, how in methods.items() if name in there or name not in asked}
     return request.model_copy(update={"products": tuple(made), "resampling": methods})
+
+
+def _named(
+    methods: Mapping[str, Method | Statistic], part: RecordPart, member: Member, request: Request
+) -> Mapping[str, Method | Statistic]:
+    """Return the methods of a product's layers, which the document gives by the record's names."""
+    plain = {
+        layer for one in request.products if not is_record(one.name) for layer in one.layers
+    } | {*(request.resampling if isinstance(request.resampling, Mapping) else ())}
+    found = {own: methods[asked] for own, asked in part.names.items() if asked in methods}
+    for own in found:
+        if own in plain and own not in part.names.values():
+            raise RequestRefusedError(
+                f"resampling.{own}",
+                f"is the layer of {member.product} in the record {part.record}, whose method is "
+                f"that of {part.names[own]}.",
+                "Give one of the two, or make two requests.",
+            )
+    return found
 
 
 def _known(choice: ProductChoice, place: int) -> Record:
@@ -133,8 +150,8 @@ def _check_words(rule: str, layer: str, known: Record) -> None:
     can = listed(words) if words else ""
     raise RequestRefusedError(
         "qa",
-        f"of {known.name} {layer}, not every sensor has a rule {rule!r}, so the record would "
-        "change with the sensor.",
+        f"of {known.name} {layer}, not every sensor has a rule {rule!r}, or one leaves clouds "
+        "out and another does not, so the record would change with the sensor.",
         f"Write qa: {can}." if can else "Leave qa out, or ask for single products of it.",
     )
 

@@ -112,6 +112,18 @@ def test_a_rule_in_words_and_methods_by_name_go_to_each_sensor() -> None:
             "not every sensor has a rule 'good'",
         ),
         (
+            {"record": "reflectance-daily", "layers": ["red"]},
+            {"qa": "good"},
+            "qa",
+            "one leaves clouds out and another does not",
+        ),
+        (
+            {"record": "ndvi-16day", "layers": ["NDVI"]},
+            {"resampling": {"NDVI": "cubic", "1 km 16 days NDVI": "nearest"}},
+            "resampling.1 km 16 days NDVI",
+            "the layer of MOD13A2 in the record",
+        ),
+        (
             INDEX,
             {"qa": {"1 km 16 days VI Quality": {"MODLAND": [0]}}},
             "qa.1 km 16 days VI Quality",
