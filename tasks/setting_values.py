@@ -86,8 +86,6 @@ class Prices(_Amounts):
     core_hour: float = 0.05
     download: float = 0.0
 
-    __str__ = _Amounts.__str__
-
 
 @dataclass(frozen=True, kw_only=True)
 class Confirm(_Amounts):
@@ -96,8 +94,6 @@ class Confirm(_Amounts):
     tasks: float = 50_000
     gb: float = 500.0
     cost: float = 100.0
-
-    __str__ = _Amounts.__str__
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,8 @@ def kept_footprints(lat: Floats, lon: Floats, scan_lines: int) -> Bools | None:
     """Tell which pixels of a VIIRS swath the instrument keeps; None where it keeps all.
 
     None, too, where the lines that are left would not reach from scan to scan: some products move
-    their pixels to other places and fill all lines.
+    their pixels to other places and fill all lines. So it is where lines do not go on evenly within
+    what should be a scan: the swath was cut elsewhere than between two.
     """
     rows, columns = lat.shape
     if _LINES.get(columns) != scan_lines or rows % scan_lines or rows < 2 * scan_lines:
@@ -51,7 +52,11 @@ def _reaches(lat: Floats, lon: Floats, scan_lines: int, left: int) -> bool:
     points = np.stack(unit_vectors(lat, lon), axis=-1).reshape(-1, scan_lines, 3)
     scans = np.unique(np.linspace(0, len(points) - 2, _SAMPLES).astype(int))
     ahead = np.linalg.norm(points[scans + 1] - points[scans], axis=-1)
-    steps = np.linalg.norm(np.diff(points[scans], axis=1), axis=-1)
+    within = np.diff(points[scans], axis=1)
+    steps = np.linalg.norm(within, axis=-1)
     if not (np.isfinite(ahead).any() and np.isfinite(steps).any()):
         return False
+    back = (within[:, 1:] * within[:, :-1]).sum(axis=-1) < 0
+    if back.all(axis=0).any():
+        return False  # at one line of each: a step back goes from scan to scan
     return bool(left * np.nanmedian(steps) >= np.nanmedian(ahead))

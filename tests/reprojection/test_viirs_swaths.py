@@ -69,6 +69,14 @@ def test_the_pixels_that_are_deleted_are_those_of_real_granules(band: str) -> No
     assert np.array_equal(~kept, np.tile(deleted_in_scan(band), (3, 1)))
 
 
+def test_a_swath_that_is_cut_within_scans_keeps_all() -> None:
+    """The pattern would lie on other lines, and take values away."""
+    part = scans("M", 4)
+    for first in (4, 8, 15):
+        rows = slice(first, first + 48)
+        assert kept_footprints(part.lat[rows], part.lon[rows], 16) is None, first
+
+
 def test_lines_that_do_not_overlap_are_all_kept() -> None:
     """Some products move pixels to other places, so that lines follow one another."""
     part = scans("M", 3)
