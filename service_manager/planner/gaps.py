@@ -141,10 +141,11 @@ def phase_of(period: int, seen: Iterable[date], usual: int) -> int:
 def starts(period: int, phase: int, span: Time, seen: Iterable[date]) -> list[date]:
     """List the days in a span on which a product starts, and those seen there out of step."""
     there = {day for day in seen if span.holds(day)}
-    return sorted(there.union(d for d in span.each_day() if _starts(d, period, phase)))
+    return sorted(there.union(d for d in span.each_day() if starts_on(d, period, phase)))
 
 
-def _starts(day: date, period: int, phase: int) -> bool:
+def starts_on(day: date, period: int, phase: int) -> bool:
+    """Tell whether a product of a period and phase starts on a day, by NASA's calendar."""
     if period >= YEARLY:
         return day.timetuple().tm_yday - 1 == phase
     if period in MONTHLY:

@@ -17,6 +17,7 @@ from archives.model import Archive, GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from reprojection.catalogue import collections_beside
+from service_manager.planner.gaps import starts_on
 from service_manager.planner.granules import is_lit
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Request
@@ -26,6 +27,7 @@ from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre
 _POLAR = 75.0
+_LATE = 16  # days, and two periods, without a granule after which a product counts as ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +95,8 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
     """Return the last day asked for of which all products have a granule near the region.
 
     Composites count by their first day. Products whose dates are chosen by a reduction, and rasters
-    of users, are not waited for; of a record the newest of its products counts. None: a product has
-    none.
+    of users, are not waited for. Of a record a day counts when no product that would be taken for
+    it is still to come. None: a product has none.
 
     Raises ArchiveError as the archive does.
     """
@@ -104,15 +106,56 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
         for product in resolved.products
         if product.choice.exact is None and product.choice.use == "same-day"
     ]
-    newest: dict[int, list[date]] = {}
+    listed: dict[int, list[_Listed]] = {}
     for product in awaited:
         place = product.choice.part_place
         first = product.number if place is None else _first_of(resolved, place)
         found = _of_product(resolved, product, archive, box, time.start)
-        newest.setdefault(first, []).extend(day for day, _, _ in found if time.holds(day))
-    if not newest or not all(newest.values()):
-        return None
-    return min(map(max, newest.values()))
+        days = frozenset(day for day, _, _ in found if time.holds(day))
+        before = frozenset[date]()
+        if place is not None:
+            choice, since = product.choice, time.start - _late(product)
+            earlier = archive.search(choice.name, choice.collection, since, time.end, box)
+            before = frozenset(record.start_day for record in earlier)
+        listed.setdefault(first, []).append(_Listed(product, days, before))
+    newest = [_newest_of(group) for group in listed.values()]
+    return min((day for day in newest if day), default=None) if all(newest) else None
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The days of a product that are asked for, and those on which any granule near starts."""
+
+    product: ResolvedProduct
+    days: frozenset[date]
+    starts: frozenset[date]
+
+    def comes(self, day: date) -> bool:
+        """Tell whether a granule of a day is still to come: the product has it, and goes on."""
+        entry = self.product.entry
+        if day in self.days or entry is None or not starts_on(day, entry.period, entry.phase):
+            return False
+        late = _late(self.product)
+        return day not in self.starts and any(day - late <= one < day for one in self.starts)
+
+
+def _late(product: ResolvedProduct) -> timedelta:
+    return timedelta(days=max(_LATE, 2 * product.entry.period if product.entry else 0))
+
+
+def _newest_of(group: Sequence[_Listed]) -> date | None:
+    """Return the last day of products that stand for one another, of which all are there.
+
+    The products are in order of preference, and only those before the first that has a day would
+    be taken instead of it; where all are wanted, all.
+    """
+    for day in sorted({day for one in group for day in one.days}, reverse=True):
+        there = next(number for number, one in enumerate(group) if day in one.days)
+        part = group[0].product.choice.part
+        wanted = group[:there] if part is None or part.shares_dates else group
+        if not any(one.comes(day) for one in wanted):
+            return day
+    return None
 
 
 def _first_of(resolved: ResolvedRequest, place: int) -> int:

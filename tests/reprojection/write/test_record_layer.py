@@ -1,5 +1,6 @@
 """A raster of a record says its record, layer and sensor: in its tags, its item and its cube."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,3 +72,16 @@ def test_layers_of_products_alone_do_not_join(tmp_path: Path) -> None:
     with pytest.raises(ChoiceRefusedError, match="do not fit in one cube"):
         write_cube(paths, tmp_path / "cube.nc")
     assert b'"record"' not in paths[0].read_bytes()
+
+
+@pytest.mark.parametrize("stated", ["Celsius", "degree_C", "%"])
+def test_granules_in_another_unit_are_no_part_of_a_record(stated: str) -> None:
+    sea = leaf("VIIRS_NPP-JPL-L2P", "2016.2", "sea_surface_temperature", "2025-12-27", stated)
+    with pytest.raises(ChoiceRefusedError, match=re.escape(repr(stated))):
+        as_record(sea, "sea-surface-temperature", "SST", "K")
+
+
+@pytest.mark.parametrize("stated", ["kelvin", "K", "", "a spelling of its own"])
+def test_a_unit_may_be_spelt_otherwise(stated: str) -> None:
+    sea = leaf("VIIRS_NPP-JPL-L2P", "2016.2", "sea_surface_temperature", "2025-12-27", stated)
+    assert as_record(sea, "sea-surface-temperature", "SST", "K").units == "K"

@@ -162,11 +162,42 @@ def test_a_reduction_that_needs_every_product_needs_one_of_a_record() -> None:
 def test_a_standing_request_goes_on_with_the_sensors_that_go_on() -> None:
     resolved = resolve(parse_request(RECORD))
     shelf = Shelf(records=ARCHIVE)
-    assert newest_day(resolved, shelf, search_box(resolved.target.area, 0.0)) == dt.date(
-        2026, 2, 10
-    )
+    # Suomi NPP goes before NOAA-20, and its granule of February 10th may still come.
+    assert newest_day(resolved, shelf, search_box(resolved.target.area, 0.0)) == dt.date(2026, 2, 2)
     old = Shelf(records=[one for one in ARCHIVE if one.product != "VJ113A2"])
     assert newest_day(resolved, old, search_box(resolved.target.area, 0.0)) == dt.date(2026, 2, 2)
+
+
+DAILY: dict[str, Any] = {
+    **RECORD,
+    "products": [{"record": "reflectance-daily", "layers": ["red"]}],
+    "time": {"start": "2026-03-10", "end": "2026-03-31"},
+    "grid": {"modis": 500},
+}
+
+
+def newest(terra: Iterable[str], aqua: Iterable[str], **more: str) -> dt.date | None:
+    """Return the newest day of the daily reflectance, whose first sensor is Terra."""
+    product = {**DAILY["products"][0], **more}
+    resolved = resolve(parse_request({**DAILY, "products": [product]}))
+    shelf = Shelf(records=[*granules("MOD09GA", "61", terra), *granules("MYD09GA", "61", aqua)])
+    return newest_day(resolved, shelf, search_box(resolved.target.area, 0.0))
+
+
+def test_a_standing_request_waits_for_the_sensor_that_goes_first() -> None:
+    days = [f"2026-03-{day}" for day in range(10, 13)]
+    assert newest(days[:2], days) == dt.date(2026, 3, 11)
+    assert newest(days, days[:2]) == dt.date(2026, 3, 12)
+    assert newest(days, days[:2], overlap="all") == dt.date(2026, 3, 11)
+    # Terra's last granules are of before the days asked for; all of Aqua's might be doubled.
+    assert newest(["2026-03-09"], days) is None
+    assert newest(["2026-03-09", "2026-03-12"], days) == dt.date(2026, 3, 12)
+
+
+def test_a_standing_request_does_not_wait_for_a_sensor_that_has_ended() -> None:
+    assert newest(["2026-02-21"], ["2026-03-10"]) == dt.date(2026, 3, 10)
+    assert newest(["2026-02-22"], ["2026-03-10"]) is None
+    assert newest(["2026-02-22"], ["2026-03-10", "2026-03-11"]) == dt.date(2026, 3, 11)
 
 
 def test_a_record_without_a_granule_is_refused() -> None:

@@ -5,11 +5,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+import reprojection.records
 from tasks.errors import RequestRefusedError
 from tasks.request.checks import check_request
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.request.heading import heading
-from tasks.request.records import products
+from tasks.request.records import part, products
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.settings import Settings
 from tasks.storage.schema import PARTS_AND_RECORDS
@@ -30,6 +31,11 @@ def checked(*products: dict[str, Any], **changes: Any) -> ResolvedRequest:
     resolved = resolve(parse_request(document(*products, **changes)))
     check_request(resolved, Settings())
     return resolved
+
+
+def test_names_are_spelt_alike_where_records_are_asked_for_and_where_they_are_kept() -> None:
+    known = (reprojection.records.PREFIX, reprojection.records.NAME)
+    assert known == (part.RECORD, part.RECORD_NAME)
 
 
 def test_a_record_may_be_named_in_two_ways_and_is_kept_in_one() -> None:
