@@ -31,7 +31,7 @@ from tasks.answers.uploads import (
     RasterFields,
     RasterVersionFields,
 )
-from tasks.bag.model import RequestState
+from tasks.bag.model import Phase, RequestState
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
 from tasks.request.document import Request, load_request, parse_request
 from tasks.storage.blobs import split_blob
@@ -70,6 +70,20 @@ class RequestStatus(RequestAnswer):
     def state_text(self) -> str:
         """The state as people read it: "running", or "running (paused)"."""
         return self.state.text(paused=self.paused)
+
+    def __str__(self) -> str:
+        """One line: the state, how far planning or writing is, tasks done by phase, results."""
+        parts = [] if self.preparation is None else [self.preparation.text]
+        for phase in Phase:
+            count = self.phases.get(phase)
+            if count is not None and count.total:
+                notes = [f"{count.failed} failed"] if count.failed else []
+                notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
+                noted = f" ({', '.join(notes)})" if notes else ""
+                parts.append(f"{phase} {count.done}/{count.total}{noted}")
+        if self.outputs:
+            parts.append(f"results {self.delivered}/{self.outputs}")
+        return " | ".join([self.state_text, *parts])
 
 
 class _Copied(Answer):

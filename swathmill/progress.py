@@ -52,7 +52,7 @@ class ProgressView:
         if self._bars is not None:
             self._show_bars(self._bars, status)
             return
-        line = describe(status)
+        line = str(status)
         if line != self._last_line and now >= self._next_line_at:
             self._console.print(line, markup=False)
             self._last_line = line
@@ -113,18 +113,3 @@ class ProgressView:
 
 def _made(newest: str) -> str:
     return f"made, newest {newest}" if newest else "made"
-
-
-def describe(status: RequestStatus) -> str:
-    """One line: the state, how far planning or writing is, tasks done by phase, results made."""
-    parts = [] if status.preparation is None else [status.preparation.text]
-    for phase in PHASES:
-        count = status.phases.get(phase)
-        if count is not None and count.total:
-            notes = [f"{count.failed} failed"] if count.failed else []
-            notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
-            noted = f" ({', '.join(notes)})" if notes else ""
-            parts.append(f"{phase} {count.done}/{count.total}{noted}")
-    if status.outputs:
-        parts.append(f"results {status.delivered}/{status.outputs}")
-    return " | ".join([status.state_text, *parts])

@@ -8,7 +8,8 @@ what to do.
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from tasks.errors import RequestRefusedError
 
 Path = tuple[str | int, ...]
 
+_SHORT = 3  # letters of a name from which on it may be misspelt
 _LONGEST = 60  # characters of a value that are shown
 _OWN = "Value error, "
 _NUMBER = re.compile(r"[-+]?\d{1,20}(\.\d{1,20})?")
@@ -80,12 +82,28 @@ def faults(error: ValidationError, document: object, guide: Guide) -> list[Reque
     meant = {fault.path: _meant(fault, guide) for fault in found if fault.kind in _EXTRA}
     replaced = {(*path[:-1], name) for path, name in meant.items() if name}
     refusals: dict[str, RequestRefusedError] = {}
-    for fault in sorted(found, key=lambda f: f.kind not in _EXTRA):
+    for fault in sorted(map(partial(_with_choices, found), found), key=_by_spelling):
         if fault.kind == "missing" and fault.path in replaced:
             continue  # it is there, misspelt
         problem, remedy = _words(fault, guide)
         refusals.setdefault(fault.field, RequestRefusedError(fault.field, problem, remedy))
     return [*refusals.values()]
+
+
+def _by_spelling(fault: _Fault) -> bool:
+    return fault.kind not in _EXTRA
+
+
+def _with_choices(found: Sequence[_Fault], fault: _Fault) -> _Fault:
+    """Give a value that is no choice of a union the choices of all its branches."""
+    if fault.kind != "literal_error":
+        return fault
+    every = [
+        str(one.context.get("expected", ""))
+        for one in found
+        if one.kind == fault.kind and one.path == fault.path
+    ]
+    return replace(fault, context={**fault.context, "expected": ", ".join(dict.fromkeys(every))})
 
 
 def sentence(details: ErrorDetails) -> str:
@@ -96,9 +114,18 @@ def sentence(details: ErrorDetails) -> str:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
-    """List the known names most like a misspelt one, in any case."""
+    """List the known names most like a misspelt one, in any case.
+
+    A name of one or two letters is like none, unless it is written otherwise. Names that begin
+    as the misspelt one, or it as they, come first.
+    """
     by_lower = {each.lower(): each for each in known}
-    return [by_lower[n] for n in difflib.get_close_matches(name.lower(), by_lower, count, 0.6)]
+    word = name.lower()
+    if len(word) < _SHORT:
+        return [by_lower[word]] if word in by_lower else []
+    begin = [one for one in by_lower if len(one) >= _SHORT and word.startswith(f"{one}_")]
+    like = difflib.get_close_matches(word, by_lower, count, 0.6)
+    return [by_lower[one] for one in dict.fromkeys((*begin, *like))][:count]
 
 
 def listed(names: Sequence[str], last: str = "or") -> str:

@@ -1,13 +1,14 @@
 """What goes with downloaded results: how to open and cite them, scripts, a QGIS project."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from shlex import quote as shell_quote
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from portal.results.layers import result_layers
+from portal.results.layers import ResultLayer, result_layers
 from portal.results.result_files import ResultFile
 from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
@@ -15,8 +16,10 @@ from reprojection.resampling import STATISTICS
 from reprojection.write.meanings import attribute_table
 from reprojection.write.palette import colours_of
 from tasks.packages.rasters import is_raster
+from tasks.request import windows
 from tasks.request.document import Request
 from tasks.request.records.products import with_products
+from tasks.requests.data_results import is_data
 from tasks.requests.gaps import incomplete_lines, join_gaps
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import RequestRow
@@ -158,12 +161,30 @@ def _curl(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> 
     return "\n".join(lines) + "\n"
 
 
+def _data_first(files: Mapping[str, ResultFile]) -> list[ResultLayer]:
+    """Return the layers, data before what says how well pixels were seen."""
+    return sorted(result_layers(files.values()).values(), key=lambda one: not is_data(one.folder))
+
+
 def _layers(files: Mapping[str, ResultFile]) -> dict[str, dict[str, str]]:
     """Return the path of each raster by layer and date, in the order of time."""
-    return {
-        layer.id: {day: layer.rasters[day].path for day in layer.dates}
-        for layer in result_layers(files.values()).values()
-    }
+    return {layer.id: _dated(layer) for layer in _data_first(files)}
+
+
+def _dated(layer: ResultLayer) -> dict[str, str]:
+    """Return a layer's paths by the time at which each begins; by window, if of all years."""
+    names = {day: windows.begin(day) for day in layer.dates}
+    begins = {name: _clock(begin) for name, begin in names.items()}
+    are_times = all(re.match(r"[1-9]\d{3}", one) for one in begins.values())
+    differ = are_times and len(set(begins.values())) == len(begins)
+    return {begins[day] if differ else day: layer.rasters[day].path for day in layer.dates}
+
+
+def _clock(begin: str) -> str:
+    """Write "2012-01-09T1035" with a colon, and the first day of a month or year."""
+    day, _, clock = begin.partition("T")
+    day += "-01" * (3 - len(day.split("-")))
+    return f"{day}T{clock[:2]}:{clock[2:]}" if clock else day
 
 
 def _python(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
@@ -186,11 +207,11 @@ LAYER = {next(iter(layers), "")!r}
 
 
 def read(layer=LAYER):
-    """Return the first band of all dates, in units, NaN where there is no value.
+    """Return the first band of all dates along `time`, in units, NaN where there is no value.
 
     Dates whose file you did not download are left out.
     """
-    found = {{date: HERE / path for date, path in FILES[layer].items() if (HERE / path).exists()}}
+    found = {{time: HERE / path for time, path in FILES[layer].items() if (HERE / path).exists()}}
     planes = []
     for path in found.values():
         with rasterio.open(path) as raster:
@@ -202,10 +223,18 @@ def read(layer=LAYER):
             x = [at.c + at.a * (column + 0.5) for column in range(columns)]
             y = [at.f + at.e * (row + 0.5) for row in range(rows)]
             about = {{"crs": str(raster.crs), "units": raster.units[0] or ""}}
-    coords = {{"date": list(found), "y": y, "x": x}}
+    coords = {{"time": times(found), "y": y, "x": x}}
     return xarray.DataArray(
-        numpy.stack(planes), coords, ("date", "y", "x"), name=Path(layer).name, attrs=about
+        numpy.stack(planes), coords, ("time", "y", "x"), name=Path(layer).name, attrs=about
     )
+
+
+def times(names):
+    """Return the times at which dates or windows begin; names of windows of all years stay text."""
+    try:
+        return numpy.array(list(names), "datetime64[ns]")
+    except ValueError:
+        return list(names)
 
 
 if __name__ == "__main__":
@@ -238,6 +267,8 @@ files <- layers[[layer]]
 files <- files[file.exists(files)]  # those that you downloaded
 values <- rast(lapply(unname(files), function(file) rast(file)[[1]]))
 names(values) <- names(files)
+days <- as.Date(names(files), format = "%Y-%m-%d")
+if (!anyNA(days)) time(values) <- days
 print(values)
 print(global(values, "mean", na.rm = TRUE))
 """
@@ -249,7 +280,7 @@ def _r_text(text: str) -> str:
 
 def _notebook(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     del portal_url
-    layers = list(result_layers(files.values()))
+    layers = [layer.id for layer in _data_first(files)]
     title = row.title or f"Request {row.id}"
     cells: list[tuple[str, str]] = [
         (
@@ -291,7 +322,7 @@ def _notebook(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str)
 
 def _qgis(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     del portal_url
-    layers = list(result_layers(files.values()).values())
+    layers = _data_first(files)
     tree: list[str] = []
     maps: list[str] = []
     for number, layer in enumerate(layers):
@@ -299,7 +330,7 @@ def _qgis(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> 
         for day in layer.dates:
             name = f"layer_{len(maps)}"
             path = "./" + layer.rasters[day].path
-            shown = number == 0 and day == layer.dates[0]
+            shown = number == 0 and day == layer.best
             title = f"{layer.name} {day}".strip()
             nodes.append(
                 f'<layer-tree-layer id={quoteattr(name)} name={quoteattr(title)} providerKey="gdal"'

@@ -43,7 +43,10 @@ class ResultLayer:
     @property
     def title(self) -> str:
         """The name for people: the folder names product and layer; a file may add an output."""
-        place = " ".join(PurePosixPath(self.folder).parts)
+        parts = PurePosixPath(self.folder).parts
+        place = " ".join(parts)
+        if parts and self.name == parts[-1]:
+            return place
         if self.name.replace(".", " ") == place.replace(".", " "):
             return place
         return self.name if not place else f"{place} {self.name}"

@@ -22,7 +22,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from portal.serving.expected import Expected
-from portal.serving.quantities import duration_text, size_text, unit_text
+from portal.serving.quantities import duration_text, named_text, size_text, unit_text
 from portal.serving.tokens import Person
 from tasks.accounts.group_table import name_of
 from tasks.errors import StoreError
@@ -128,6 +128,7 @@ class Pages:
             "group_name": name_of,
             "iso": iso_text,
             "moment": self._moment,
+            "named": named_text,
             "seconds": duration_text,
             "units": unit_text,
         }

@@ -3,8 +3,18 @@
 import datetime as dt
 import re
 
+from modis.collection import Collection
+
 _POWER = re.compile(r"(?<![\w.])([A-Za-z]*[a-z]|[KWJ])\^?(-?\d+)(?![\w.(])")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+_PRODUCT = re.compile(r"\b([A-Z][A-Z0-9_]*\d[A-Z0-9_]*)\.(\d{1,2})(?![\d.]*\d)")
+
+
+def named_text(text: str) -> str:
+    """Write collections in names as granules and folders have them: MCD15A2.5 as MCD15A2.005."""
+    return _PRODUCT.sub(lambda found: f"{found[1]}.{Collection(found[2]).padded}", text)
 
 
 def unit_text(units: str | None) -> str:

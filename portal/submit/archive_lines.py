@@ -1,5 +1,7 @@
 """What the form says of the archive while it is filled in: a calm line, which refuses nothing."""
 
+import datetime as dt
+from collections.abc import Iterator
 from dataclasses import replace
 
 from portal.submit import catalogue
@@ -32,6 +34,8 @@ def lacks_of(form: Form, held: Holdings | None) -> Problems:
             found += [_calm(one, error) for one in problems_of(error, form).found]
     except RequestRefusedError:
         return Problems()  # the check of the form says what is wrong
+    if form.start and form.end and not found:
+        found += _beyond(filled, made.time.start, made.time.end, held)
     if not (form.start and form.end):
         found += [
             FieldProblem(
@@ -45,6 +49,28 @@ def lacks_of(form: Form, held: Holdings | None) -> Problems:
             for has in [f"{named(each)}: {held_text(each)}"]
         ]
     return Problems(found=tuple(found))
+
+
+def _beyond(form: Form, start: dt.date, end: dt.date, held: Holdings) -> Iterator[FieldProblem]:
+    """Say which products have nothing for the first or the last of the days asked for."""
+    for card in form.products:
+        each, known = (
+            held.of(card.name, card.collection),
+            catalogue.find(card.name, card.collection),
+        )
+        if each is None:
+            continue
+        last = each.last + dt.timedelta(days=max(1, known.period if known else 1) - 1)
+        parts = [f"begins at {each.first}"] if start < each.first else []
+        parts += [f"ends at {last}"] if end > last else []
+        if parts:
+            days = (max(start, each.first).isoformat(), min(end, last).isoformat())
+            yield FieldProblem(
+                slot="time",
+                control="end" if end > last else "start",
+                text=f"The archive's {named(each)} {' and '.join(parts)}: there is nothing beyond.",
+                days=days,
+            )
 
 
 def _calm(problem: FieldProblem, error: RequestRefusedError) -> FieldProblem:

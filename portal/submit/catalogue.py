@@ -11,6 +11,7 @@ from modis.collection import Collection
 from portal.serving.quantities import unit_text
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
+from reprojection.catalogue.about_pixels import layers_about_pixels
 from reprojection.catalogue.layers import LayerKind
 from reprojection.records import record
 from tasks.holdings.holdings import Holdings
@@ -40,11 +41,6 @@ _SUBJECTS = {
 }
 _MOST_SOUGHT = 4  # layers that are ticked because they were searched for
 _FAR = 999  # a place in a title, of a word that is not in it
-# Names of layers that say how, when or how well a pixel was seen.
-_ABOUT_PIXELS = re.compile(
-    r"(^|[^a-z])(q[ac]|quality|reliability|angle?|pnt|gflags|flags?|zenith|azimuth|latitude"
-    r"|longitude|std ?dev|uncertainty|number of|day of|scan start time|view time)([^a-z]|$)"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +149,16 @@ def _data_first(found: Iterable[LayerItem]) -> tuple[LayerItem, ...]:
 
 def _layers(product: Product) -> Iterator[LayerItem]:
     """List the layers of a product; of a layer with several bands each, but for bands of days."""
-    judging = {entry.qa for name in product.layer_names if (entry := product.layer(name))}
+    about_pixels = layers_about_pixels(product)
     for name in product.layer_names:
         entry = product.layer(name) or LayerEntry()
-        plain = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()
-        is_bits = entry.kind is LayerKind.BITFIELD
         whole = LayerItem(
             name=name,
             kind=entry.kind.value,
             title=entry.title,
             units=entry.units or "",
             resolution=entry.resolution or product.resolution,
-            is_quality=is_bits or name in judging or bool(_ABOUT_PIXELS.search(plain)),
+            is_quality=name in about_pixels,
         )
         bands = product.bands_of(name)
         if product.days_in(name) > 1:

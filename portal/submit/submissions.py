@@ -1,6 +1,7 @@
 """Accept requests from the form and the API."""
 
 import hashlib
+import re
 from collections.abc import Callable
 
 from portal.serving.portal import Portal
@@ -37,6 +38,7 @@ from tasks.requests.request_table import RequestRow
 from tasks.settings import Settings
 
 LONGEST_KEY = 255
+_OF_FORM = re.compile(r"form-(\d{6})-")
 
 
 _POLL_SECONDS = 0.25
@@ -181,8 +183,13 @@ def _same(row: RequestRow, request: Request, key: str, dry_run: bool) -> Request
 
 
 def idempotent_id(owner: str, key: str) -> str:
-    """Derive the request id from an owner's idempotency key; no other owner can derive it."""
-    return "k" + hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()[:20]
+    """Derive the request id from an owner's idempotency key; no other owner can derive it.
+
+    The form's keys have the day on which it was opened: their ids are written as all others.
+    """
+    digest = hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()
+    day = _OF_FORM.match(key)
+    return f"{day[1]}-{digest[:10]}" if day else f"k{digest[:20]}"
 
 
 def wait_for_preview(

@@ -1,5 +1,6 @@
 """The page to submit a request: the form, its checks while it is filled in, previews, documents."""
 
+import datetime as dt
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -288,6 +289,9 @@ def new_page(
     `file_read` is what the form says of a file that was to give the region.
     Browsers do not cache the page: after Back, the form is a new submission.
     """
+    if "-" not in form.submission:
+        day = dt.datetime.fromtimestamp(portal.runtime.clock.now(), dt.UTC)
+        form = replace(form, submission=f"{day:%y%m%d}-{form.submission}")
     try:
         summary = _summary(portal, portal.state(Uploads).resolved(caller, request_of(form)))
     except RequestRefusedError:

@@ -1,6 +1,6 @@
 """Colours of classes, for colour tables, and colours of values, for small pictures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,83 @@ def class_colour(code: int) -> Colour:
     return round(red * 255), round(green * 255), round(blue * 255), 255
 
 
-def colours_of(codes: Iterable[int]) -> dict[int, Colour]:
-    """Choose a colour for each class, by code."""
-    return {code: class_colour(code) for code in sorted(codes)}
+_LEGENDS = (
+    # MCD12 User Guide: the colours of the International Geosphere-Biosphere Programme's classes,
+    # and for classes of other legends those of what they name.
+    (("evergreen", "needleleaf"), (5, 69, 10)),
+    (("evergreen", "broadleaf"), (8, 106, 16)),
+    (("deciduous", "needleleaf"), (84, 167, 8)),
+    (("deciduous", "broadleaf"), (120, 210, 3)),
+    (("cropland", "natural"), (255, 109, 76)),
+    (("forest", "cropland"), (255, 109, 76)),
+    (("forest",), (0, 153, 0)),
+    (("closed", "shrub"), (198, 176, 68)),
+    (("dense", "shrub"), (198, 176, 68)),
+    (("shrub",), (220, 209, 89)),
+    (("woody", "savanna"), (218, 222, 72)),
+    (("savanna",), (251, 255, 19)),
+    (("wetland",), (39, 255, 135)),
+    (("crop",), (194, 79, 68)),
+    (("grass",), (182, 255, 5)),
+    (("herbaceous",), (182, 255, 5)),
+    (("urban",), (165, 165, 165)),
+    (("barren",), (249, 255, 164)),
+    (("non-vegetated",), (249, 255, 164)),
+    # What a pixel shows, or why it shows nothing.
+    (("no snow",), (150, 190, 120)),
+    (("snow",), (105, 255, 248)),
+    (("ice",), (105, 255, 248)),
+    (("fire", "high"), (200, 0, 0)),
+    (("fire", "nominal"), (240, 90, 20)),
+    (("fire", "low"), (250, 180, 60)),
+    (("non-fire", "water"), (28, 13, 255)),
+    (("cloud", "shadow"), (110, 110, 120)),
+    (("cloud",), (235, 235, 235)),
+    (("night",), (30, 30, 60)),
+    (("no decision",), (150, 140, 150)),
+    (("missing",), (120, 100, 110)),
+    (("not processed",), (140, 120, 130)),
+    (("saturated",), (200, 60, 160)),
+    (("fill",), (100, 90, 90)),
+    (("deep", "ocean"), (10, 10, 120)),
+    (("ocean",), (20, 30, 170)),
+    (("shallow", "water"), (110, 150, 255)),
+    (("inland", "water"), (70, 110, 255)),
+    (("lake",), (70, 110, 255)),
+    (("water",), (28, 13, 255)),
+    (("coast",), (220, 190, 130)),
+    (("land",), (150, 190, 120)),
+)
+"""Words of a class's name and its colour; the first line of which all words are there counts."""
+_STEP = 0.3  # towards white, of a colour that another class of the layer has
+_TRIES = 4
+
+
+def colours_of(classes: Mapping[int, str]) -> dict[int, Colour]:
+    """Choose a colour for each class by its name, as the products' own legends draw it.
+
+    A class of a name that no legend draws has a colour by its code. No two have the same.
+    """
+    found: dict[int, Colour] = {}
+    for code, name in sorted(classes.items()):
+        found[code] = _free(_by_name(name) or class_colour(code), code, set(found.values()))
+    return found
+
+
+def _by_name(name: str) -> Colour | None:
+    plain = name.lower()
+    colours = (rgb for words, rgb in _LEGENDS if all(word in plain for word in words))
+    chosen = next(colours, None)
+    return None if chosen is None else (*chosen, 255)
+
+
+def _free(colour: Colour, code: int, taken: Collection[Colour]) -> Colour:
+    for step in range(_TRIES):
+        if (lighter := _lightened(colour, step * _STEP)) not in taken:
+            return lighter
+    return class_colour(code)
+
+
+def _lightened(colour: Colour, share: float) -> Colour:
+    red, green, blue = (round(part + (255 - part) * share) for part in colour[:3])
+    return red, green, blue, 255

@@ -8,6 +8,7 @@ import structlog
 
 from tasks.bag.runtime import Runtime
 from tasks.requests import request_operations
+from tasks.requests.data_results import is_data
 from tasks.storage.blobs import split_blob
 
 _SIDE = 480  # pixels at most
@@ -25,7 +26,7 @@ class MailPicture:
 
 
 def draw(runtime: Runtime, request: str) -> MailPicture | None:
-    """Draw the raster of a request's results that has most values.
+    """Draw the raster of a request's results that has most values, of data if there is one.
 
     None if there is none, or it cannot be had now: the mail goes without a picture. Only rasters
     that Swathmill wrote are opened: their share of values was counted.
@@ -48,7 +49,7 @@ def _drawn(runtime: Runtime, request: str) -> MailPicture | None:
         return None
     from reprojection.write.picture import write_png  # here: most managers draw seldom
 
-    file, path = max(rasters, key=lambda raster: raster[0].valid_share or 0.0)
+    file, path = max(rasters, key=lambda raster: (is_data(raster[1]), raster[0].valid_share or 0.0))
     with tempfile.TemporaryDirectory(prefix="swathmill-") as folder:
         raster, picture = Path(folder, "raster.tif"), Path(folder, "picture.png")
         runtime.blobs.get_file(*split_blob(file.blob), raster, file.sha256)

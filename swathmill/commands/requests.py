@@ -32,8 +32,9 @@ from swathmill.delivery import EXIT_CODES, EXIT_FAILED
 from swathmill.errors import ArgumentError, RefusedError, StackError
 from swathmill.following import Follower
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
-from swathmill.progress import PHASES, ProgressView, describe
+from swathmill.progress import PHASES, ProgressView
 from tasks.bag.model import RequestState
+from tasks.packages.items import without_items
 from tasks.request.document import load_request
 
 _LINES = 40  # lines of one list in the terminal
@@ -243,12 +244,15 @@ def _download(
 
 def _sum(console: PlainConsole, found: list[ResultFile], where: str) -> None:
     size = size_text(sum(one.size for one in found))
-    files = "1 file" if len(found) == 1 else f"{len(found):,} files"
-    console.print(f"{files}, {size}{where}", markup=False)
+    results = len(without_items([one.name for one in found]))
+    said = "1 result" if results == 1 else f"{results:,} results"
+    if items := len(found) - results:
+        said += f" with {items:,} STAC item{'s' if items != 1 else ''}"
+    console.print(f"{said}, {size}{where}", markup=False)
 
 
 def _show(console: PlainConsole, row: RequestStatus) -> None:
-    console.print(describe(row), markup=False)
+    console.print(str(row), markup=False)
     at = row.preparation
     if at is not None and console.is_terminal:
         console.print(ProgressBar(total=at.total, completed=at.done, width=36))

@@ -26,7 +26,7 @@ FORM = {
     "resolution": "0.01",
     "mask": "yes",
     "title": "By form",
-    "submission": "abc123",
+    "submission": "120501-abc123",
 }
 
 

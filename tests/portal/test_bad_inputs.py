@@ -622,7 +622,7 @@ SHAPE = [
         "broken KML",
         region(geojson="<?xml version='1.0'?><kml><Polygon></kml>"),
         "region.geojson",
-        "the text cannot be read: mismatched tag",
+        "the text is damaged or cut KML: mismatched tag",
         {"region_kind": "geojson", "geojson": "<?xml version='1.0'?>\n<kml><Polygon></kml>"},
         "geojson",
     ),
@@ -763,6 +763,20 @@ SHAPE = [
         {"resampling": "bilnear"},
         "resampling",
     ),
+    case(
+        "a method of other programs",
+        {"resampling": "lanczos"},
+        "resampling",
+        "Choose nearest, bilinear, cubic, average, gdal-average, mode, min, max, median, count "
+        "or std.",
+    ),
+    case(
+        "a method that begins as one of ours",
+        {"resampling": "cubic_spline"},
+        "resampling",
+        "Did you mean cubic?",
+    ),
+    case("a name too short to be like another", {"a": 1}, "a", "The fields are: title, products"),
     case(
         "such a method for a layer",
         {"resampling": {"Lai_1km": "best"}},

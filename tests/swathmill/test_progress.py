@@ -27,6 +27,12 @@ def shown(*states: RequestStatus) -> str:
         )
 
 
+def test_a_state_prints_as_one_line() -> None:
+    """`job.watch(progress=print)` is the call that the documentation names."""
+    status = read_status(id="r", state=RequestState.RUNNING, outputs=4, delivered=1, phases=PHASES)
+    assert str(status) == "running | collection 7/40 | results 1/4"
+
+
 def test_each_file_is_named_that_came_on_a_terminal_the_last_one() -> None:
     running = read_status(id="r", state=RequestState.RUNNING, outputs=4, delivered=1)
     for terminal in (True, False):

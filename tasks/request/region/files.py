@@ -52,6 +52,22 @@ _WKT = re.compile(
     re.IGNORECASE,
 )
 _ZIP, _SQLITE = b"PK\x03\x04", b"SQLite format 3\x00"
+_NOT_REGIONS = (
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"II*\x00", "a TIFF raster"),
+    (b"MM\x00*", "a TIFF raster"),
+    (b"%PDF", "a PDF document"),
+    (b"\x1f\x8b", "a file packed by gzip"),
+    (b"7z\xbc\xaf", "a 7-Zip archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"\x89HDF", "an HDF5 or netCDF file"),
+    (b"\x0e\x03\x13\x01", "an HDF4 file"),
+    (b"CDF", "a netCDF file"),
+)
+"""How files begin that people choose by mistake, and what they are."""
+_NOTATIONS = "give GeoJSON, a zipped shapefile, GeoPackage, KML, WKT or a CSV table of sites"
 _UNREADABLE = (
     *(ShapelyError, ProjError, BadZipFile, zlib.error, sqlite3.Error, struct.error, ET.ParseError),
     *(ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, RuntimeError),
@@ -109,12 +125,23 @@ def read_region(data: bytes, name: str = "") -> ReadRegion:
         raise
     except NotUtf8Error as error:
         raise RegionFileError(f"{name or 'the text'} cannot be read: {error}") from None
+    except BadZipFile:
+        raise RegionFileError(
+            f"{name or 'the archive'} is a damaged or cut ZIP archive; pack it again, or copy it "
+            "again"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise RegionFileError(
+            f"{name or 'the text'} is damaged or cut GeoJSON: line {error.lineno}, column "
+            f"{error.colno} is not as JSON has it; save it again"
+        ) from None
+    except ET.ParseError as error:
+        raise RegionFileError(
+            f"{name or 'the text'} is damaged or cut KML: {error}; save it again"
+        ) from None
     except _UNREADABLE as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
-        raise RegionFileError(
-            f"{name or 'the text'} cannot be read: {why}; give GeoJSON, a zipped shapefile, "
-            "GeoPackage, KML, WKT or a CSV table of sites"
-        ) from None
+        raise RegionFileError(f"{name or 'the text'} cannot be read: {why}; {_NOTATIONS}") from None
 
 
 def is_notation(text: str) -> bool:
@@ -131,10 +158,11 @@ def names_file(text: str) -> bool:
 
 def _parsed(data: bytes, name: str) -> _Read | str:
     """Return the features of a file, or the text of a table."""
-    if data.startswith(_ZIP):
+    if data.startswith(_ZIP) or (data.startswith(b"PK") and b"\x00" in data[:30]):
         return _of_zip(data)
     if data.startswith(_SQLITE):
         return _of_geopackage(data)
+    _check_begin(data, name)
     if PurePath(name).suffix.lower() in (".shp", ".shx", ".dbf", ".prj"):
         raise RegionFileError(
             "a shapefile is several files; zip the .shp, .shx, .dbf and .prj and give that"
@@ -156,6 +184,16 @@ def _parsed(data: bytes, name: str) -> _Read | str:
             ) from None
         return _Read(features=[(made, "")], crs=crs)
     return text
+
+
+def _check_begin(data: bytes, name: str) -> None:
+    """Refuse what begins as no notation does, and say what it is."""
+    called = name or "the file"
+    for begin, what in _NOT_REGIONS:
+        if data.startswith(begin):
+            raise RegionFileError(f"{called} is {what}, which has no region; {_NOTATIONS}")
+    if not data.strip():
+        raise RegionFileError(f"{called} is empty; {_NOTATIONS}")
 
 
 def _of_zip(data: bytes) -> _Read | str:

@@ -45,8 +45,9 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     whole.extractall(tmp_path)
     assert (tmp_path / "open_results.py").read_text() == script
     values = runpy.run_path(str(tmp_path / "open_results.py"))["read"]()
-    assert values.dims == ("date", "y", "x")
-    assert list(values.date.values) == ["2012-01-01", "2012-01-09"]
+    assert values.dims == ("time", "y", "x")
+    assert list(values.time.dt.day.values) == [1, 9]
+    assert values.sel(time=slice("2012-01-05", None)).sizes["time"] == 1
     assert values.attrs == {"crs": "EPSG:4326", "units": "m2 m-2"}
     assert 0 < float(values.mean()) < 10
     assert bool(values.isnull().any())
@@ -63,7 +64,7 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     )
     assert ran.returncode == 0, ran.stderr
     lines = (tmp_path / "series.csv").read_text().splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["date", "2012-01-01", "2012-01-09"]
+    assert [line.partition(",")[0] for line in lines] == ["time", "2012-01-01", "2012-01-09"]
     project = ET.fromstring(whole.read("results.qgs").decode().split("\n", 1)[1])
     sources = [node.text for node in project.iter("datasource")]
     assert sources == [f"./{LAYER}.2012-01-{day}.tif" for day in ("01", "09")]
@@ -113,8 +114,29 @@ def test_the_python_script_reads_the_downloaded_files_of_its_layer_alone(
     script = tmp_path / "open_results.py"
     script.write_text(SCRIPTS[script.name](ENDED, alike, ""))
     read = runpy.run_path(str(script))["read"]
-    assert list(read().date.values) == ["2012-01-01"]
+    assert [str(day)[:10] for day in read().time.values] == ["2012-01-01"]
     assert float(read().mean()) != float(read("s/x/x_std").mean())
+
+
+def test_a_script_opens_data_unasked_and_has_the_times_at_which_windows_begin() -> None:
+    bits, lai = "MCD15A2.005/FparLai_QC/MCD15A2.005.FparLai_QC", "MCD15A2.005/Lai_1km/Lai"
+    paths = [f"{bits}.2012-01-01.tif", f"{lai}.2012-01.tif", f"{lai}.2012-02.tif"]
+    paths += ["m/s/s.DJF.tif", "m/s/s.MAM.tif", "o/o/o.2012-01-09T1035.tif", "d/d/d.2012-041.tif"]
+    script = SCRIPTS["open_results.py"](ENDED, {path: result(path) for path in paths}, "")
+    space: dict[str, object] = {"__file__": "open_results.py", "__name__": "script"}
+    exec(script, space)
+    files = space["FILES"]
+    assert isinstance(files, dict)
+    assert space["LAYER"] == lai
+    assert [list(one) for one in files.values()] == [
+        ["2012-01-01", "2012-02-01"],
+        ["2012-02-10"],
+        ["DJF", "MAM"],
+        ["2012-01-09T10:35"],
+        ["2012-01-01"],
+    ]
+    project = SCRIPTS["results.qgs"](ENDED, {path: result(path) for path in paths}, "")
+    assert project.index(lai) < project.index(bits)
 
 
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="Rscript is not installed")

@@ -21,7 +21,6 @@ from reprojection.grid import crs
 from reprojection.grid.crs import Crs
 from swathmill.client import Client
 from swathmill.errors import RefusedError
-from swathmill.progress import describe
 from tasks.bag import task_table
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestState, State
@@ -482,7 +481,7 @@ def test_cancelling_is_a_state_from_the_moment_of_the_order(
     row = request_operations.load(runtime, name)
     assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, None, False)
     status = Client(url=portal.url, token=token).status(name)
-    assert describe(status) == "cancelling | reprojection 3/7 (1 cancelled)"
+    assert str(status) == "cancelling | reprojection 3/7 (1 cancelled)"
 
 
 def test_storage_that_does_not_answer_is_503(

@@ -6,7 +6,7 @@ import pytest
 
 from modis.collection import Collection
 from portal.app import CONTENT_SECURITY_POLICY
-from portal.serving.quantities import duration_text, size_text, unit_text
+from portal.serving.quantities import duration_text, named_text, size_text, unit_text
 from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
@@ -154,3 +154,17 @@ def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
 )
 def test_collections_read_as_the_archives_write_them(collection: str, text: str) -> None:
     assert Collection(collection).dotted == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("collection MCD15A2.5", "collection MCD15A2.005"),
+        ("reprojection MOD11A1.61 0.01, 2-4 Mpx", "reprojection MOD11A1.061 0.01, 2-4 Mpx"),
+        ("MCD15A2.5.Lai_1km", "MCD15A2.005.Lai_1km"),
+        ("MCD15A2.005.Lai_1km.2012-01-01", "MCD15A2.005.Lai_1km.2012-01-01"),
+        ("reduction ada/NDVI@1.0.2", "reduction ada/NDVI@1.0.2"),
+    ],
+)
+def test_collections_are_written_as_granules_have_them(text: str, shown: str) -> None:
+    assert named_text(text) == shown

@@ -35,6 +35,7 @@ def test_the_form_submits_once(
         later = client.post("/new", data=FORM)
     assert first.status_code == again.status_code == later.status_code == 200
     assert first.url == again.url == later.url
+    assert re.search(r"/requests/\d{6}-[0-9a-f]{10}$", str(first.url))  # as ids of commands
     (row,) = request_operations.list_requests(runtime)
     assert row.title == "By form"
     assert request_operations.document_of(request_operations.load(runtime, row.id)).region.bbox == (

@@ -12,11 +12,13 @@ import pytest
 import rasterio
 
 from reprojection import catalogue
+from reprojection.catalogue import products
 from reprojection.read.cf import cf_flags
 from reprojection.read.raster import Band, Raster
 from reprojection.write import meanings
 from reprojection.write.cube import write_cube
 from reprojection.write.meanings import attribute_table
+from reprojection.write.palette import class_colour, colours_of
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tests.reprojection.raster_samples import classes, plain, provenance
@@ -42,6 +44,18 @@ def test_a_geotiff_names_its_classes_to_any_reader_of_gdal(tmp_path: Path) -> No
         tags = opened.tags(1)
         assert opened.colormap(1)[9] == (200, 0, 0, 255)
     assert (tags["class_1"], tags["class_2"], tags["class_9"]) == ("forest", "water", "town")
+
+
+def test_classes_are_drawn_as_their_products_draw_them_and_no_two_alike() -> None:
+    colours = colours_of({0: "water bodies", 1: "Evergreen needleleaf forests", 7: "something"})
+    assert colours[0][:3] == (28, 13, 255)
+    assert colours[1][:3] == (5, 69, 10)
+    assert colours[7] == class_colour(7)
+    for product in products():
+        for name in product.layer_names:
+            entry = product.layer(name)
+            drawn = colours_of(entry.classes) if entry else {}
+            assert len(set(drawn.values())) == len(drawn), (product.name, name)
 
 
 def test_an_attribute_table_has_names_and_colours_by_value() -> None:

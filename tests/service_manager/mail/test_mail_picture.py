@@ -49,3 +49,14 @@ def test_a_large_raster_is_not_fetched_for_a_picture(
     monkeypatch.setattr(runtime.blobs, "get_file", lambda *at: fetched.append(str(at)))
     assert mail_picture.draw(runtime, request) is None
     assert fetched == []
+
+
+def test_the_picture_is_of_data_though_a_bit_field_comes_first(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    request, raster = submitted(runtime), raster_bytes(tmp_path)
+    for layer in ("FparLai_QC", "Lai_1km"):
+        put_result(runtime, request, f"MCD15A2.005/{layer}", "a.tif", raster)
+    drawn = mail_picture.draw(runtime, request)
+    assert drawn is not None
+    assert drawn.path == "MCD15A2.005/Lai_1km/a.tif"

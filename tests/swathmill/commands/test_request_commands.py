@@ -19,7 +19,6 @@ from swathmill.cli import application
 from swathmill.client import Client
 from swathmill.commands.shared.counts import Counts, WindowCounts, lines_of
 from swathmill.errors import ApiError, RefusedError
-from swathmill.progress import describe
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestState
@@ -122,7 +121,7 @@ def test_a_paused_request_says_so_everywhere(runtime: Runtime, portal: LivePorta
     token = tokens.issue(SECRET, OWNER, tokens.Role.OPERATOR)
     status = Client(url=portal.url, token=token).status(name)
     assert (status.paused, status.state_text, status.owner) == (True, paused, OWNER)
-    assert describe(status).startswith(paused), "so says `status --follow`"
+    assert str(status).startswith(paused), "so says `status --follow`"
     with httpx.Client(base_url=portal.url, headers={"Authorization": f"Bearer {token}"}) as web:
         assert web.get(f"/jobs/{name}").json()["message"] == paused
         assert paused in web.get(f"/requests/{name}").text

@@ -186,14 +186,20 @@ def test_points_become_sites_with_ids() -> None:
         (b'<!DOCTYPE kml [<!ENTITY a "b">]><kml/>', "a.kml", "declares a document type"),
         (b"\x00\x00\x27\x0a" + bytes(96), "fields.shp", "zip the .shp, .shx, .dbf and .prj"),
         (b"\xff\xfe\x00", "picture.png", "picture.png cannot be read"),
-        (b"PK\x03\x04broken", "a.zip", "a.zip cannot be read"),
-        (CASES["shapefile"][:-200], "a.zip", "a.zip cannot be read"),
+        (b"\x89PNG\r\n\x1a\n\xff", "picture.png", "picture.png is a PNG picture, which has no"),
+        (b"II*\x00" + bytes(40), "dem.tif", "dem.tif is a TIFF raster, which has no region"),
+        (b" \n", "none.csv", "none.csv is empty; give GeoJSON"),
+        (b'{"type": "Polygon", "coord', "a.json", "damaged or cut GeoJSON: line 1, column 21"),
+        (b"<kml><a", "a.kml", "a.kml is damaged or cut KML: unclosed token"),
+        (b"PK\x05\x06" + bytes(3), "a.zip", "a.zip is a damaged or cut ZIP archive"),
+        (b"PK\x03\x04broken\x00", "a.zip", "a.zip is a damaged or cut ZIP archive"),
+        (CASES["shapefile"][:-200], "a.zip", "a.zip is a damaged or cut ZIP archive"),
         (CASES["geopackage"][:5000], "a.gpkg", "a.gpkg cannot be read"),
         (b"SRID=99999999;POLYGON ((0 0, 1 0, 1 1, 0 0))", "", "cannot be read"),
         (b"POLYGON ((0 0, 1 0", "", "cannot be read"),
         (b"x" * (files.MOST_BYTES + 1), "", "larger than 32 MiB"),
     ],
-    ids=range(12),  # not by content: an archive holds the time at which it was made
+    ids=range(18),  # not by content: an archive holds the time at which it was made
 )
 def test_other_files_are_refused_in_words(data: bytes, name: str, said: str) -> None:
     with pytest.raises(RegionFileError, match=said.replace(".", r"\.")):
