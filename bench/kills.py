@@ -23,7 +23,7 @@ from swathmill.errors import StackError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.storage import Storage
 from tasks.errors import SwathmillError
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 
 ROUNDS, KILLS, GRACE_SECONDS = 20, 6, 5.0
 STOP_SECONDS = GRACE_SECONDS + 10 + 10 + 10

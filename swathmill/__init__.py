@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from swathmill.xarray.load import load
     from swathmill.xarray.virtual import VirtualStore, virtualize
     from tasks.errors import RequestRefusedError, SwathmillError
-    from tasks.request.document import Request, load_request
+    from tasks.request.document import Request
+    from tasks.request.request_file import load_request
 
     __version__: str
 
@@ -85,7 +86,7 @@ _HOMES = {
     "explain": "reprojection.explain.explain",
     "keep_granules": "reprojection.reproject",
     "load": "swathmill.xarray.load",
-    "load_request": "tasks.request.document",
+    "load_request": "tasks.request.request_file",
     "read_grid": "reprojection.write.write",
     "read_raster": "reprojection.write.write",
     "reproject": "reprojection.reproject",

@@ -33,7 +33,8 @@ from tasks.answers.uploads import (
 )
 from tasks.bag.model import Phase, RequestState
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
-from tasks.request.document import Request, load_request, parse_request
+from tasks.request.document import Request, parse_request
+from tasks.request.request_file import load_request
 from tasks.storage.blobs import split_blob
 from tasks.storage.file_blobs import FileBlobs
 

@@ -29,17 +29,21 @@ _COUNTED = ("too_long", "too_short", "string_too_long", "string_too_short", "byt
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedValue:
-    """What a field takes: "VALUE is not WHAT", and how to write it."""
+class FieldWords:
+    """What a field takes, as in "VALUE is not WHAT", how to write it, and what pages call it.
 
-    what: str
-    remedy: str
+    `what` is empty where its choices say enough.
+    """
+
+    what: str = ""
+    remedy: str = ""
+    label: str = ""
 
 
 class Guide(Protocol):
     """What is known of a document's fields. A path is dotted: `products.0.name`."""
 
-    def wanted(self, path: str) -> ExpectedValue | None:
+    def wanted(self, path: str) -> FieldWords | None:
         """Return what the field takes; None when no more than its type is known."""
         ...
 
@@ -154,39 +158,37 @@ def shown(value: object) -> str:
 
 _EXTRA = ("extra_forbidden", "invalid_key")
 
-_BY_TYPE: Sequence[tuple[tuple[str, ...], ExpectedValue]] = (
+_BY_TYPE: Sequence[tuple[tuple[str, ...], FieldWords]] = (
     (
         ("int", "whole"),
-        ExpectedValue(what="a whole number", remedy="Write a whole number, like 5."),
+        FieldWords(what="a whole number", remedy="Write a whole number, like 5."),
     ),
     (
         ("float", "finite", "decimal", "complex", "greater", "less", "multiple"),
-        ExpectedValue(what="a number that fits here", remedy="Write a number, like 0.5."),
+        FieldWords(what="a number that fits here", remedy="Write a number, like 0.5."),
     ),
-    (("bool",), ExpectedValue(what="true or false", remedy="Write true or false.")),
+    (("bool",), FieldWords(what="true or false", remedy="Write true or false.")),
     (
         ("date", "time", "timezone"),
-        ExpectedValue(what="a day", remedy="Write year, month and day, like 2012-01-31."),
+        FieldWords(what="a day", remedy="Write year, month and day, like 2012-01-31."),
     ),
     (
         ("string", "bytes", "enum", "literal", "url", "uuid"),
-        ExpectedValue(
-            what="a text that fits here", remedy="Write a text without special characters."
-        ),
+        FieldWords(what="a text that fits here", remedy="Write a text without special characters."),
     ),
     (
         ("list", "tuple", "set", "frozen", "iter", "generator"),
-        ExpectedValue(what="a list", remedy="Write a list: [first, second]."),
+        FieldWords(what="a list", remedy="Write a list: [first, second]."),
     ),
     (
         ("dict", "mapping", "model", "dataclass", "arguments", "get_attribute"),
-        ExpectedValue(
+        FieldWords(
             what="a mapping of names to values",
             remedy="Write names with values: {name: value}.",
         ),
     ),
 )
-_ANYTHING = ExpectedValue(
+_ANYTHING = FieldWords(
     what="a value that fits here", remedy="Look the field up in the documentation."
 )
 
@@ -194,7 +196,7 @@ _ANYTHING = ExpectedValue(
 class NoGuide:
     """As `Guide`, where nothing is known but types."""
 
-    def wanted(self, path: str) -> ExpectedValue | None:
+    def wanted(self, path: str) -> FieldWords | None:
         del path
         return None
 
@@ -331,7 +333,7 @@ def _told(fault: _Fault, guide: Guide) -> tuple[str, str]:
     return f"{shown(fault.value)} is not {what}.", remedy
 
 
-def _wanted_by_type(kind: str) -> ExpectedValue:
+def _wanted_by_type(kind: str) -> FieldWords:
     for starts, wanted in _BY_TYPE:
         if kind.startswith(starts):
             return wanted
@@ -353,7 +355,7 @@ def _misspelt(fault: _Fault, guide: Guide) -> tuple[str, str]:
     return problem, "Take it out, or check its spelling."
 
 
-def _no_choice(fault: _Fault, wanted: ExpectedValue | None) -> tuple[str, str]:
+def _no_choice(fault: _Fault, wanted: FieldWords | None) -> tuple[str, str]:
     choices = str(fault.context.get("expected", "")).replace("'", "")
     names = [name.strip() for name in choices.replace(" or ", ",").split(",") if name.strip()]
     like = nearest(fault.value, names) if isinstance(fault.value, str) else []

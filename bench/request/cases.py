@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.request import granules
-from tasks.request.document import Request, load_request, parse_request
+from tasks.request.document import Request, parse_request
+from tasks.request.request_file import load_request
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _ROOT = Path(__file__).parents[2]

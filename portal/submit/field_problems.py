@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from portal.submit.forms import Form, NotFilledError, ProductCard, layers_of
 from tasks.errors import RequestRefusedError
-from tasks.request.request_guide import label
+from tasks.request.document import GUIDE
 
 SLOTS = (
     "products",
@@ -94,7 +94,7 @@ def _problem(error: RequestRefusedError, form: Form) -> FieldProblem:
 def told(error: RequestRefusedError) -> str:
     """Write a refusal for the form: the label of the field, what is wrong, what to do."""
     colon = "" if error.problem.startswith(_PREDICATES) else ":"
-    return f"{label(error.field)}{colon} {error.problem} {error.remedy}".strip()
+    return f"{GUIDE.label(error.field)}{colon} {error.problem} {error.remedy}".strip()
 
 
 def slots_of(form: Form) -> tuple[str, ...]:

@@ -18,10 +18,9 @@ from modis.yaml_text import dump_yaml, load_yaml
 from portal.submit.quality import QualityLayer, quality_layers
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
-from tasks.request.document import Reduction, Region, Request, parse_request
+from tasks.request.document import GUIDE, Reduction, Region, Request, parse_request
 from tasks.request.records.part import RECORD, is_record
 from tasks.request.region.files import is_notation
-from tasks.request.request_guide import WANTED
 
 Document = dict[str, object]
 
@@ -669,7 +668,9 @@ def _yaml_mapping(name: str, text: str) -> object:
         mark = getattr(error, "problem_mark", None)
         last = len(text.splitlines())  # the parser's own end of an unfinished text is after it
         where = f" at line {min(mark.line + 1, last)}" if mark is not None else ""
-        raise RequestRefusedError(name, f"cannot be read{where}.", WANTED[name].remedy) from None
+        wanted = GUIDE.wanted(name)
+        remedy = wanted.remedy if wanted is not None else ""
+        raise RequestRefusedError(name, f"cannot be read{where}.", remedy) from None
 
 
 def request_yaml(request: Request) -> str:

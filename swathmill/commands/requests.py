@@ -35,7 +35,7 @@ from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, 
 from swathmill.progress import PHASES, ProgressView
 from tasks.bag.model import RequestState
 from tasks.packages.items import without_items
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 
 _LINES = 40  # lines of one list in the terminal
 

@@ -22,7 +22,7 @@ from swathmill.commands.shared.paths import output_folder
 from swathmill.console import PlainConsole
 from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 
 GRACE_SECONDS = 5.0
 GIVE_UP_AFTER = 5

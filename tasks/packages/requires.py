@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tasks.refusal_wording import FieldWords
+
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -16,8 +18,15 @@ class Requires(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dates: Literal["any", "all"] | Share = "any"
-    pixels: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    dates: Annotated[
+        Literal["any", "all"] | Share,
+        FieldWords(what="what a run must have of the dates", remedy="Write any, all, or a share."),
+    ] = "any"
+    pixels: Annotated[
+        float,
+        Field(ge=0.0, le=1.0),
+        FieldWords(what="a share", remedy="Write a number from 0 to 1, like 0.5."),
+    ] = 0.0
 
 
 def _of_dates(value: object) -> object:

@@ -3,12 +3,11 @@
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -27,35 +26,24 @@ from pydantic_core import PydanticCustomError
 
 import modis.collection
 from modis.tile import Tile
-from modis.yaml_text import load_yaml
-from reprojection.files import AnyPath, as_paths
 from reprojection.resampling import Method, Statistic
-from tasks.errors import RequestRefusedError, refusal_of
+from tasks.field_guide import ModelGuide
 from tasks.packages.package_reference import NAME, OWNER, PATTERN, PackageReference
 from tasks.packages.parameters import ParameterText
 from tasks.packages.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.packages.requires import RequiresField
-from tasks.plain_text import NotUtf8Error, decoded
-from tasks.refusal_wording import listed, refusal
+from tasks.refusal_wording import FieldWords, listed, refusal
 from tasks.request.mail_address import ADDRESS, LONGEST
 from tasks.request.measurements import (
-    MeasurementsError,
-    needed_text,
     read_measurements,
-    refused_table,
     utc_offset,
 )
 from tasks.request.places import place_area
 from tasks.request.records.part import RECORD, RECORD_NAME, RecordPart, is_record
 from tasks.request.region.child import read_apart
 from tasks.request.region.files import (
-    ReadRegion,
-    RegionFileError,
     is_notation,
-    names_file,
-    read_region,
 )
-from tasks.request.request_guide import RequestGuide
 from tasks.request.sites import parse_sites
 
 Merge = Literal["nadir", "latest", "mean", "first"]
@@ -72,15 +60,32 @@ WINDOW = re.compile(
 MOST_LABELS = 10
 LABEL = r"^[^\s,]([^,\n]*[^\s,])?$"
 Labels = Annotated[
-    tuple[Annotated[str, Field(pattern=LABEL, max_length=40)], ...],
+    tuple[
+        Annotated[
+            str,
+            Field(pattern=LABEL, max_length=40),
+            FieldWords(
+                what="a label",
+                remedy="Write a word or a few, at most 40 characters, without a comma.",
+            ),
+        ],
+        ...,
+    ],
     Field(max_length=MOST_LABELS),
     AfterValidator(lambda labels: tuple(dict.fromkeys(labels))),
+    FieldWords(
+        what="a list of labels", remedy="Write at most 10 words: [thesis, drought].", label="Labels"
+    ),
 ]
 """Words by which a person finds requests again."""
 
 _EVERY = "[*]"
-_LOOK = dt.timedelta(days=31)  # so long may a composite go on after the time asked for
 _MOST_LAYERS = 64
+
+_YES_NO = FieldWords(what="true or false", remedy="Write true or false.")
+_NUMBER = FieldWords(what="a number", remedy="Write a number, like 0.0353.")
+_NAME = "A name has small letters, digits and dashes, like"
+_SITES = "Give a CSV table that begins with id,latitude,longitude"
 
 
 class _Document(BaseModel):
@@ -95,8 +100,21 @@ def _collection(value: object) -> object:
 
 # Ocean colour has the year of its reprocessing: R2022.0.
 Collection = Annotated[
-    str, BeforeValidator(_collection), Field(pattern=r"^([0-9]{0,3}|(19|20)[0-9]{2,3})$")
+    str,
+    BeforeValidator(_collection),
+    Field(pattern=r"^([0-9]{0,3}|(19|20)[0-9]{2,3})$"),
+    FieldWords(
+        what="the number of a collection",
+        remedy="Write its number, like 6.1 or 61.",
+        label="Collection",
+    ),
 ]
+
+
+def _look(label: str) -> FieldWords:
+    return FieldWords(
+        what="a number of days", remedy="Write a whole number from 0 to 3700.", label=label
+    )
 
 
 def _record_or_name(schema: dict[str, Any]) -> None:
@@ -124,21 +142,51 @@ class ProductChoice(_Document):
     several have: "prefer" takes the first, "all" delivers each by itself.
     """
 
-    name: str = Field(
-        pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_-]{{2,39}}$|^{REFERENCE}|^{RECORD}{RECORD_NAME}$"
-    )
+    name: Annotated[
+        str,
+        FieldWords(
+            what="the short name of a product",
+            remedy="A short name has 3 to 20 letters, digits and underscores, like MCD15A2.",
+            label="Product",
+        ),
+    ] = Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_-]{{2,39}}$|^{REFERENCE}|^{RECORD}{RECORD_NAME}$")
     collection: Collection = Field("", validate_default=True)
-    layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        min_length=1, max_length=_MOST_LAYERS
-    )
+    layers: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Field(min_length=1),
+                FieldWords(
+                    what="the name of a layer",
+                    remedy="Name each layer as its granules do: [Lai_1km].",
+                ),
+            ],
+            ...,
+        ],
+        FieldWords(
+            what="a list of layers",
+            remedy="Name at least one layer and at most 64: [Lai_1km].",
+            label="Layers",
+        ),
+    ] = Field(min_length=1, max_length=_MOST_LAYERS)
     day_night: Literal["any", "day", "night"] = "any"
     overpasses: Literal["merged", "all"] = "merged"
-    use: Use = "same-day"
-    look_back: Annotated[int, Field(ge=0, le=3700)] | None = None
-    look_ahead: Annotated[int, Field(ge=0, le=3700)] | None = None
-    prefer: tuple[Annotated[str, Field(min_length=1, max_length=40)], ...] = Field(
-        (), max_length=10
-    )
+    use: Annotated[
+        Use,
+        FieldWords(
+            what="a way to use dates",
+            remedy="Choose same-day, covering, previous, nearest or static.",
+            label="Dates of a product",
+        ),
+    ] = "same-day"
+    look_back: Annotated[Annotated[int, Field(ge=0, le=3700)] | None, _look("Days before")] = None
+    look_ahead: Annotated[Annotated[int, Field(ge=0, le=3700)] | None, _look("Days after")] = None
+    prefer: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=40)], ...],
+        FieldWords(
+            what="a list of sensors or products", remedy="Write a list: [VIIRS, Aqua MODIS]."
+        ),
+    ] = Field((), max_length=10)
     overlap: Overlap = "prefer"
     _exact: ExactRaster | None = PrivateAttr(None)
     _part: RecordPart | None = PrivateAttr(None)
@@ -319,9 +367,36 @@ def _bands(layer: str, name: str, collection: str) -> tuple[str, ...]:
     return bands
 
 
+_BOX = "Write four numbers in degrees: west, south, east, north."
+
+
+def _longitude(label: str) -> FieldWords:
+    remedy = f"Longitudes go from -180 to 180. {_BOX}"
+    return FieldWords(what="a longitude", remedy=remedy, label=label)
+
+
+def _latitude(label: str) -> FieldWords:
+    remedy = f"Latitudes go from -90 to 90. {_BOX}"
+    return FieldWords(what="a latitude", remedy=remedy, label=label)
+
+
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
-Box = tuple[Longitude, Latitude, Longitude, Latitude]
+Box = tuple[
+    Annotated[Longitude, _longitude("West")],
+    Annotated[Latitude, _latitude("South")],
+    Annotated[Longitude, _longitude("East")],
+    Annotated[Latitude, _latitude("North")],
+]
+
+_TILES = "Write a list of tiles: [h17v03, h18v03]."
+POLYGON = FieldWords(
+    what="a polygon as GeoJSON, WKT or KML",
+    remedy='Give a GeoJSON polygon: {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], '
+    "[8, 53], [5, 50]]]}.",
+    label="Polygon",
+)
+"""What `region.geojson` takes."""
 
 
 REGION_KINDS = ("bbox", "tiles", "geojson", "place", "sites")
@@ -336,12 +411,29 @@ class Region(_Document):
     FeatureCollection. In a file, `geojson` and `sites` may also name a file beside it.
     """
 
-    bbox: Box | None = None
-    tiles: tuple[str, ...] | None = None
-    geojson: dict[str, Any] | None = None
-    place: str | None = Field(None, max_length=200)
-    sites: str | dict[str, Any] | None = None
-    clip: bool = False
+    bbox: Annotated[
+        Box | None, FieldWords(what="a box of four numbers", remedy=_BOX, label="Box")
+    ] = None
+    tiles: Annotated[
+        tuple[Annotated[str, FieldWords(what="the name of a tile", remedy=_TILES)], ...] | None,
+        FieldWords(what="a list of tiles", remedy=_TILES, label="Tiles"),
+    ] = None
+    geojson: Annotated[dict[str, Any] | None, POLYGON] = None
+    place: Annotated[
+        str | None,
+        FieldWords(
+            what="a country or a state",
+            remedy="Name a country, or a state with its country: Bayern, Germany.",
+            label="Place",
+        ),
+    ] = Field(None, max_length=200)
+    sites: Annotated[
+        str | dict[str, Any] | None,
+        FieldWords(
+            what="a table of sites", remedy=f"{_SITES}, or a FeatureCollection.", label="Sites"
+        ),
+    ] = None
+    clip: Annotated[bool, _YES_NO] = False
 
     @field_validator("bbox")
     @classmethod
@@ -422,13 +514,17 @@ def _day_of_year(value: object) -> object:
 DayOfYear = Annotated[str, BeforeValidator(_day_of_year), Field(pattern=r"^[0-9]{2}-[0-9]{2}$")]
 
 
+def _day_of(label: str) -> FieldWords:
+    return FieldWords(what="a day of a year", remedy='Write month and day: "06-01".', label=label)
+
+
 class Season(_Document):
     """A part of each year: days `from` and `to`, both included; it may pass New Year."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    first: DayOfYear = Field(alias="from")
-    last: DayOfYear = Field(alias="to")
+    first: Annotated[DayOfYear, _day_of("First day of the season")] = Field(alias="from")
+    last: Annotated[DayOfYear, _day_of("Last day of the season")] = Field(alias="to")
 
     def holds(self, day: dt.date) -> bool:
         """Tell whether a day lies in the season."""
@@ -438,12 +534,24 @@ class Season(_Document):
         return name >= self.first or name <= self.last
 
 
+def _day(label: str) -> FieldWords:
+    remedy = "Write year, month and day, like 2012-01-31."
+    return FieldWords(what="a day", remedy=remedy, label=label)
+
+
 class Time(_Document):
     """Inclusive days, UTC, by a granule's nominal start day; with `every` only a season of each."""
 
-    start: dt.date
-    end: dt.date
-    every: Season | None = None
+    start: Annotated[dt.date, _day("First day")]
+    end: Annotated[dt.date, _day("Last day")]
+    every: Annotated[
+        Season | None,
+        FieldWords(
+            what="a season",
+            remedy='Write {from: "06-01", to: "08-31"}: month and day.',
+            label="Season",
+        ),
+    ] = None
 
     @field_validator("end")
     @classmethod
@@ -504,9 +612,23 @@ class Time(_Document):
 class GridChoice(_Document):
     """A CRS with a resolution in its units, or the sinusoidal tile grid at 250, 500 or 1000 m."""
 
-    crs: str | None = None
-    resolution: float | None = Field(None, gt=0, allow_inf_nan=False)
-    modis: Literal[250, 500, 1000] | None = None
+    crs: Annotated[
+        str | None,
+        FieldWords(
+            what="a coordinate reference system",
+            remedy="Write an EPSG code, like EPSG:4326, or WKT.",
+            label="Coordinate system",
+        ),
+    ] = None
+    resolution: Annotated[
+        float | None,
+        FieldWords(
+            what="the side of a pixel",
+            remedy="Write a number greater than 0, in the units of the coordinate system.",
+            label="Pixel side",
+        ),
+    ] = Field(None, gt=0, allow_inf_nan=False)
+    modis: Annotated[Literal[250, 500, 1000] | None, FieldWords(label="Resolution")] = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -530,16 +652,53 @@ class Reduction(_Document):
     each later one all outputs of the step before it.
     """
 
-    name: str = Field("", pattern=rf"^$|^{NAME}$")
-    package: str = Field(pattern=PATTERN)
-    group_by: tuple[str, ...] = ("cell", "month")
-    takes: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
-        (), max_length=100
+    name: Annotated[str, FieldWords(what="the name of a step", remedy=f"{_NAME} daily-et.")] = (
+        Field("", pattern=rf"^$|^{NAME}$")
     )
-    requires: RequiresField | None = None
-    parameters: dict[str, ParameterText] = Field(default_factory=dict)
-    rehearse: bool = True  # one run of an own package first, before anything else is spent
-    deliver: bool = False  # also if a later step takes its outputs
+    package: Annotated[
+        str,
+        FieldWords(what="the name of a package", remedy=f"{_NAME} monthly-mean.", label="Package"),
+    ] = Field(pattern=PATTERN)
+    group_by: Annotated[
+        tuple[str, ...],
+        FieldWords(
+            what="a way to group",
+            remedy="Write cell and a window of time, like date, 8-day, month, season: "
+            "[cell, month].",
+            label="Group",
+        ),
+    ] = ("cell", "month")
+    takes: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+        FieldWords(
+            what="a list of products, layers and earlier steps",
+            remedy="Write a list: [MOD11A1, MCD15A2H/Lai_500m, daily-et].",
+        ),
+    ] = Field((), max_length=100)
+    requires: Annotated[
+        RequiresField | None,
+        FieldWords(
+            what="what a run must have",
+            remedy="Write any, all, a share of the dates like 0.75, or {dates: 0.75, pixels: 0.5}.",
+        ),
+    ] = None
+    parameters: Annotated[
+        dict[
+            str,
+            Annotated[
+                ParameterText,
+                FieldWords(what="text", remedy='Write each value as text, in quotes: {name: "5"}.'),
+            ],
+        ],
+        FieldWords(
+            what="a list of parameters",
+            remedy="Write names with values as text: {name: value}.",
+            label="Parameters",
+        ),
+    ] = Field(default_factory=dict)
+    # One run of an own package first, before anything else is spent.
+    rehearse: Annotated[bool, _YES_NO] = True
+    deliver: Annotated[bool, _YES_NO] = False  # also if a later step takes its outputs
 
     @field_validator("group_by")
     @classmethod
@@ -571,13 +730,18 @@ class Compared(_Document):
     the days' means or with their sum.
     """
 
-    column: str = Field(min_length=1, max_length=100)
-    scale: float = Field(1.0, ge=-1e30, le=1e30)
-    offset: float = Field(0.0, ge=-1e30, le=1e30)
+    column: Annotated[
+        str,
+        FieldWords(
+            what="a column of the table", remedy="Write its name, as the table's first line does."
+        ),
+    ] = Field(min_length=1, max_length=100)
+    scale: Annotated[float, _NUMBER] = Field(1.0, ge=-1e30, le=1e30)
+    offset: Annotated[float, _NUMBER] = Field(0.0, ge=-1e30, le=1e30)
     statistic: Literal["mean", "sum"] = "mean"
 
 
-def _column(value: object) -> object:
+def compared(value: object) -> object:
     """Read the name of a column alone as a comparison with it."""
     return {"column": value} if isinstance(value, str) else value
 
@@ -591,16 +755,56 @@ class Measurements(_Document):
     `tolerance` is in minutes. `least_share` is the share of a day's values that its mean needs.
     """
 
-    table: str = ""
-    compare: dict[
-        Annotated[str, Field(min_length=1, max_length=200)],
-        Annotated[Compared, BeforeValidator(_column, json_schema_input_type=Compared | str)],
+    table: Annotated[
+        str,
+        FieldWords(
+            what="a table of measurements",
+            remedy="Give a CSV table: FLUXNET, AmeriFlux BASE, or with columns site, time and "
+            "values.",
+            label="Table of measurements",
+        ),
+    ] = ""
+    compare: Annotated[
+        dict[
+            Annotated[str, Field(min_length=1, max_length=200)],
+            Annotated[
+                Compared,
+                BeforeValidator(compared, json_schema_input_type=Compared | str),
+                FieldWords(
+                    what="a column of the table",
+                    remedy="Write its name, or {column: LE_F_MDS, scale: 0.0353}.",
+                ),
+            ],
+        ],
+        FieldWords(
+            what="layers with columns of the table",
+            remedy="Write each layer with its column: {Lai_1km: LAI}.",
+            label="The list of compared layers, under Measurements,",
+        ),
     ] = Field(min_length=1, max_length=20)
-    sites: str | dict[str, Any] | None = None
-    time_zone: str = Field("", max_length=10)
-    join: Literal["auto", "overpass", "day"] = "auto"
-    tolerance: int = Field(30, ge=0, le=720)
-    least_share: float = Field(0.75, ge=0, le=1)
+    sites: Annotated[
+        str | dict[str, Any] | None,
+        FieldWords(what="a table of sites", remedy=f"{_SITES}.", label="Sites of the measurements"),
+    ] = None
+    time_zone: Annotated[
+        str,
+        FieldWords(
+            what="a time zone",
+            remedy='Write UTC, or hours ahead of it: "+01:00".',
+            label="Time zone",
+        ),
+    ] = Field("", max_length=10)
+    join: Annotated[
+        Literal["auto", "overpass", "day"],
+        FieldWords(what="a way to join", remedy="Choose auto, overpass or day."),
+    ] = "auto"
+    tolerance: Annotated[
+        int,
+        FieldWords(what="a number of minutes", remedy="Write a whole number from 0 to 720."),
+    ] = Field(30, ge=0, le=720)
+    least_share: Annotated[
+        float, FieldWords(what="a share", remedy="Write a number from 0 to 1, like 0.75.")
+    ] = Field(0.75, ge=0, le=1)
 
     @field_validator("sites")
     @classmethod
@@ -648,6 +852,29 @@ First = Annotated[
     BeforeValidator(
         _dates, json_schema_input_type=Literal["oldest", "newest"] | dt.date | tuple[dt.date, ...]
     ),
+    FieldWords(
+        what="an order of the results",
+        remedy="Write oldest, newest, or a list of up to 50 days of `time`: [2012-01-31].",
+        label="Make first",
+    ),
+]
+
+_PRODUCTS = "Write a list: [{name: MCD15A2, collection: 5, layers: [Lai_1km]}]."
+_METHOD = FieldWords(
+    what="a method", remedy="Write a method by layer: {Lai_1km: nearest}.", label="Resampling"
+)
+_QA = "Write best, good, or a rule by QA layer: {FparLai_QC: {MODLAND: [0]}}."
+_QaValue = Annotated[
+    int, FieldWords(what="a value of a QA field", remedy=f"Values are whole numbers. {_QA}")
+]
+_QaField = Annotated[tuple[_QaValue, ...], FieldWords(what="a list of values to keep", remedy=_QA)]
+_QaRule = Annotated[dict[str, _QaField], FieldWords(what="a rule of a QA layer", remedy=_QA)]
+_Step = Annotated[
+    Reduction,
+    FieldWords(
+        what="a step of a reduction",
+        remedy="Write {name: monthly, package: monthly-mean, group_by: [cell, month]}.",
+    ),
 ]
 
 _SEARCH_GRID: dict[str, Any] = {"modis": 1000}
@@ -693,34 +920,117 @@ class Request(_Document):
             0 by default: never.
     """
 
-    title: str = Field("", max_length=200)
-    products: tuple[ProductChoice, ...] = Field(min_length=1, max_length=20)
-    region: Region
-    time: Time
-    grid: GridChoice
-    resampling: Method | Statistic | dict[str, Method | Statistic] | None = None
-    merge: Merge = "nadir"
-    qa: Literal["best", "good"] | dict[str, dict[str, tuple[int, ...]]] | None = None
-    mask: bool = True
-    units: Literal["stored", "physical", "brightness"] = "stored"
-    codes: Literal["mask", "keep"] = "mask"
-    extra_bands: tuple[Literal["count", "source", "reason"], ...] = ()
-    clamp: bool = False
-    cells: bool = False  # deliver the cells too
-    cube: Literal["none", "netcdf", "zarr"] = "none"  # deliver each layer over time, too
-    weight: Literal["none", "days"] = "none"
-    on_missing: Literal["skip", "fail"] = "skip"
+    title: Annotated[
+        str,
+        FieldWords(
+            what="a title", remedy="Write one line of at most 200 characters.", label="Title"
+        ),
+    ] = Field("", max_length=200)
+    products: Annotated[
+        tuple[
+            Annotated[
+                ProductChoice, FieldWords(what="a product", remedy=_PRODUCTS, label="Product")
+            ],
+            ...,
+        ],
+        FieldWords(what="a list of products", remedy=_PRODUCTS, label="Products"),
+    ] = Field(min_length=1, max_length=20)
+    region: Annotated[
+        Region,
+        FieldWords(
+            what="a region",
+            remedy="Give one of bbox, tiles, geojson, place or sites: "
+            "{bbox: [-8.0, 50.5, 6.0, 58.5]}.",
+            label="Region",
+        ),
+    ]
+    time: Annotated[
+        Time,
+        FieldWords(
+            what="a span of days",
+            remedy="Write {start: 2012-01-01, end: 2012-04-30}.",
+            label="Time",
+        ),
+    ]
+    grid: Annotated[
+        GridChoice,
+        FieldWords(
+            what="a grid",
+            remedy='Write {crs: "EPSG:4326", resolution: 0.01} or {modis: 500}.',
+            label="Grid",
+        ),
+    ]
+    resampling: Annotated[
+        Method | Statistic | dict[str, Annotated[Method | Statistic, _METHOD]] | None, _METHOD
+    ] = None
+    merge: Annotated[Merge, FieldWords(label="Where granules overlap")] = "nadir"
+    qa: Annotated[
+        Literal["best", "good"] | dict[str, _QaRule] | None,
+        FieldWords(what="a quality rule", remedy=_QA, label="Quality"),
+    ] = None
+    mask: Annotated[bool, replace(_YES_NO, label="Mask")] = True
+    units: Annotated[Literal["stored", "physical", "brightness"], FieldWords(label="Values")] = (
+        "stored"
+    )
+    codes: Annotated[Literal["mask", "keep"], FieldWords(label="Special codes")] = "mask"
+    extra_bands: Annotated[
+        tuple[Literal["count", "source", "reason"], ...],
+        FieldWords(
+            what="a list of bands",
+            remedy="Choose any of count, source, reason: [count].",
+            label="Extra bands",
+        ),
+    ] = ()
+    clamp: Annotated[bool, replace(_YES_NO, label="Hold to the valid range")] = False
+    cells: Annotated[bool, replace(_YES_NO, label="Cells")] = False
+    cube: Annotated[Literal["none", "netcdf", "zarr"], FieldWords(label="Layers over time")] = (
+        "none"
+    )
+    weight: Annotated[Literal["none", "days"], FieldWords(label="Composites")] = "none"
+    on_missing: Annotated[Literal["skip", "fail"], FieldWords(label="When an input is missing")] = (
+        "skip"
+    )
     first: First = "oldest"
     steps: Annotated[
-        tuple[Reduction, ...],
+        tuple[_Step, ...],
         BeforeValidator(_steps, json_schema_input_type=Reduction | tuple[Reduction, ...] | None),
+        FieldWords(
+            what="a reduction",
+            remedy="Write {package: monthly-mean, group_by: [cell, month]}, or a list of such "
+            "steps.",
+            label="Reduction",
+        ),
     ] = Field((), alias="reduction", max_length=20)
-    deliver: Deliver = "both"
-    measurements: Measurements | None = None
-    notify: str = Field("", pattern=rf"^$|^{ADDRESS}$", max_length=LONGEST)
+    deliver: Annotated[Deliver, FieldWords(label="Deliver")] = "both"
+    measurements: Annotated[
+        Measurements | None,
+        FieldWords(
+            what="measurements to compare with",
+            remedy="Write {table: towers.csv, compare: {Lai_1km: LAI}}.",
+            label="Measurements",
+        ),
+    ] = None
+    notify: Annotated[
+        str,
+        FieldWords(
+            what="an e-mail address",
+            remedy="Write one address, like scientist@example.org.",
+            label="Mail",
+        ),
+    ] = Field("", pattern=rf"^$|^{ADDRESS}$", max_length=LONGEST)
     labels: Labels = ()
-    group: str = Field("", pattern=rf"^$|^(?:{OWNER}/)?{NAME}$")
-    standing: int = Field(0, ge=0, le=366)
+    group: Annotated[
+        str,
+        FieldWords(what="the name of a group", remedy=f"{_NAME} forest-team.", label="Group"),
+    ] = Field("", pattern=rf"^$|^(?:{OWNER}/)?{NAME}$")
+    standing: Annotated[
+        int,
+        FieldWords(
+            what="a number of days",
+            remedy="Write a whole number from 1 to 366; 0: it does not stand.",
+            label="Go on with new data",
+        ),
+    ] = Field(0, ge=0, le=366)
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -833,20 +1143,16 @@ class Request(_Document):
 UNPLANNED = frozenset({"title", "notify", "labels", "group", "standing", "first"})
 """The fields that no task depends on: two requests that differ in them alone have equal plans."""
 
-GUIDE = RequestGuide(
-    {
-        "": tuple(field.alias or name for name, field in Request.model_fields.items()),
-        "products.*": (*ProductChoice.model_fields, "record"),
-        "region": tuple(Region.model_fields),
-        "time": tuple(Time.model_fields),
-        "time.every": ("from", "to"),
-        "grid": tuple(GridChoice.model_fields),
-        "reduction": tuple(Reduction.model_fields),
-        "reduction.*": tuple(Reduction.model_fields),
-        "measurements": tuple(Measurements.model_fields),
-        "measurements.compare.*": tuple(Compared.model_fields),
-    }
+GUIDE = ModelGuide(
+    Request,
+    FieldWords(
+        what="a request document",
+        remedy="A request names its fields: products, region, time and grid. Copy an example.",
+        label="The document",
+    ),
+    also={ProductChoice: ("record",)},
 )
+"""What each field takes, for messages, and what the form calls it."""
 
 
 def parse_request(document: object) -> Request:
@@ -861,177 +1167,6 @@ def parse_request(document: object) -> Request:
         return Request.model_validate(document)
     except ValidationError as error:
         raise refusal(error, document, GUIDE) from None
-
-
-def load_request(
-    path: AnyPath, region: AnyPath | None = None, measurements: Sequence[AnyPath] = ()
-) -> Request:
-    """Read a request from a YAML or JSON file.
-
-    Args:
-        path: The file, in UTF-8.
-        region: A file of polygons or sites that takes the place of the document's region.
-        measurements: Tables that take the place of the document's `measurements.table`.
-
-    Returns:
-        The request, checked for itself; archives are not asked.
-
-    Raises:
-        RequestRefusedError: the file cannot be read, or names a field that is wrong: which, why and
-            what to do; the other errors are in its `also`.
-    """
-    path = Path(path)
-    try:
-        document = load_yaml(decoded(path.read_bytes()))
-    except FileNotFoundError:
-        raise RequestRefusedError(
-            str(path), "no such file.", "Give the path of a request document."
-        ) from None
-    except OSError as error:
-        raise RequestRefusedError(
-            str(path), f"cannot be read: {error.strerror}.", "Give the path of a request document."
-        ) from None
-    except NotUtf8Error as error:
-        raise refusal_of(str(path), str(error)) from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise RequestRefusedError(
-            str(path),
-            f"is not YAML: {' '.join(str(error).split())}.",
-            "Mend the document; examples/ has some to copy.",
-        ) from None
-    document = _with_measurements(document, path.parent, as_paths(measurements))
-    if region is not None:
-        return parse_request(_with_region(document, Path(region)))
-    return parse_request(_with_files(document, path.parent))
-
-
-def _with_region(document: object, path: Path) -> object:
-    """Put the region of a file in place of a document's own.
-
-    Raises RequestRefusedError for a file that gives no region.
-    """
-    if not isinstance(document, dict):
-        return document
-    region = document.get("region")
-    clip = {"clip": region["clip"]} if isinstance(region, dict) and "clip" in region else {}
-    read = _read_file(path, "region")
-    if read.geojson is None:
-        return {**document, "region": {"sites": read.sites}}
-    return {**document, "region": {"geojson": read.geojson, **clip}}
-
-
-def file_refusal(error: RegionFileError, field: str, name: str) -> RequestRefusedError:
-    """Turn the error of a file into the refusal of a field."""
-    said = str(error)
-    return refusal_of(field, said if said.startswith(name) else f"{name}: {said}")
-
-
-def _read_file(path: Path, field: str) -> ReadRegion:
-    """Read the region of a file; raise RequestRefusedError with the field if there is none."""
-    try:
-        return read_region(path.read_bytes(), path.name)
-    except RegionFileError as error:
-        raise file_refusal(error, field, path.name) from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise RequestRefusedError(
-            field,
-            f"{path.name} cannot be read: {getattr(error, 'strerror', error)}.",
-            "Correct the path; in a document it counts from the document's folder.",
-        ) from None
-
-
-def _with_files(document: object, folder: Path) -> object:
-    """Put the content of a file in place of its name in `region.geojson` or `region.sites`.
-
-    Raises RequestRefusedError for a file that cannot be read.
-    """
-    region = document.get("region") if isinstance(document, dict) else None
-    if not isinstance(region, dict):
-        return document
-    for kind in ("geojson", "sites"):
-        name = region.get(kind)
-        if not isinstance(name, str) or not names_file(name):
-            continue
-        path = folder / name.strip()
-        read = _read_file(path, f"region.{kind}")
-        given: object = read.geojson if kind == "geojson" else read.sites
-        if kind == "sites" and path.suffix.lower() in (".json", ".geojson"):
-            given = decoded(path.read_bytes())  # with the names of its points and polygons
-        if not given:
-            has, other = ("points", "sites") if kind == "geojson" else ("polygons", "geojson")
-            raise RequestRefusedError(
-                f"region.{kind}", f"{path.name} holds {has}.", f"Give it as region.{other}."
-            )
-        return {**document, "region": {**region, kind: given}}  # type: ignore[dict-item]
-    return document
-
-
-def _with_measurements(document: object, folder: Path, tables: Sequence[Path]) -> object:
-    """Put what is needed of files in place of their names in `measurements.table` and `.sites`.
-
-    `tables` are files that take the place of those named. Raises RequestRefusedError for a file
-    that cannot be read.
-    """
-    given = document.get("measurements") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(given, dict):
-        if tables:
-            raise RequestRefusedError(
-                "measurements",
-                "the document does not say what is compared with the tables.",
-                "Write measurements: {compare: {Lai_1km: LAI}}.",
-            )
-        return document
-    read = {**given}
-    names, sites = given.get("table"), given.get("sites")
-    if isinstance(names, str):
-        names = [names] if names.strip() and "\n" not in names.strip() else []
-    if isinstance(names, list) or tables:
-        paths = tables or [folder / str(name).strip() for name in names or ()]
-        if paths:
-            read["table"] = _tables(paths, document.get("time"), given.get("compare"))
-    if isinstance(sites, str) and names_file(sites):
-        path = folder / sites.strip()
-        found = _read_file(path, "measurements.sites").sites
-        if path.suffix.lower() in (".json", ".geojson"):
-            found = decoded(path.read_bytes())
-        read["sites"] = found
-    return {**document, "measurements": read}
-
-
-def _tables(paths: Sequence[Path], time: object, compare: object) -> str:
-    """Read what is needed of tables, files or all of a folder.
-
-    Where the document is wrong in other fields it is all that they hold.
-    """
-    paths = [
-        one for path in paths for one in (sorted(path.glob("*.csv")) if path.is_dir() else [path])
-    ]
-    try:
-        files = [(path.name, _table(path)) for path in paths]
-    except (OSError, ValueError) as error:
-        raise RequestRefusedError(
-            "measurements.table",
-            f"{', '.join(path.name for path in paths)} cannot be read: "
-            f"{getattr(error, 'strerror', error)}.",
-            "Correct the path; in a document it counts from the document's folder.",
-        ) from None
-    try:
-        span = Time.model_validate(time)
-        asked = compare.values() if isinstance(compare, dict) else ()
-        columns = [Compared.model_validate(_column(one)).column for one in asked]
-    except ValidationError:
-        return "\n".join(text for _, text in files)
-    try:
-        return needed_text(files, columns, span.start - _LOOK, span.end + _LOOK)
-    except MeasurementsError as error:
-        raise refused_table(error) from None
-
-
-def _table(path: Path) -> str:
-    try:
-        return decoded(path.read_bytes())
-    except NotUtf8Error as error:
-        raise refusal_of("measurements.table", f"{path.name}: {error}") from None
 
 
 def dump_request(request: Request) -> str:

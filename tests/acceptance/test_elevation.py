@@ -26,7 +26,7 @@ from reprojection.user_rasters.source import RasterChoices, RasterFile
 from swathmill.commands.remake.making import remake
 from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReprojectSpec
 from tasks.packages.packages import Packages
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 from tasks.requests.plan import Plan
 from tasks.uploads import raster_operations
 from tests.service_manager.shelf import plan, specs

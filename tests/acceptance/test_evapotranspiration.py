@@ -26,7 +26,8 @@ from swathmill.commands.remake.making import remake
 from tasks.bag.categories import Category
 from tasks.bag.spec import GroupSpec, MosaicSpec, ReduceSpec, TableSpec
 from tasks.packages.packages import Packages
-from tasks.request.document import Time, load_request
+from tasks.request.document import Time
+from tasks.request.request_file import load_request
 from tasks.request.sites import parse_sites
 from tasks.requests.plan import Plan
 from tests.service_manager.shelf import plan, specs

@@ -13,7 +13,7 @@ from reprojection.read.outline import read_outline
 from swathmill.commands.remake.making import remake
 from tasks.bag.spec import MosaicSpec
 from tasks.packages.packages import SERIES, SHIPPED, Packages
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 from tests.service_manager.shelf import plan
 from tests.worker.mill import Mill
 

@@ -21,7 +21,8 @@ from reprojection.user_rasters.conversion import convert
 from reprojection.user_rasters.source import RasterChoices, RasterFile
 from tasks.bag.spec import TableSpec
 from tasks.packages.packages import Packages
-from tasks.request.document import load_request, parse_request
+from tasks.request.document import parse_request
+from tasks.request.request_file import load_request
 from tasks.uploads import raster_operations
 from tests.service_manager.shelf import plan, specs
 from tests.worker.mill import Mill

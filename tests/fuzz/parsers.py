@@ -36,9 +36,9 @@ from reprojection.formats.hdf4_data import DamagedStreamError, StoredData
 from reprojection.formats.structmetadata import parse_structure
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import MANIFEST, PackageError, load_package
-from tasks.request.document import load_request
 from tasks.request.measurements import MeasurementsError, read_measurements
 from tasks.request.region.files import RegionFileError, read_region
+from tasks.request.request_file import load_request
 from tests.archives.catalogues import umm, umm_collection, umm_l2p
 
 ROOT = Path(__file__).parents[2]

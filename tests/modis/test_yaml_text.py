@@ -13,7 +13,7 @@ from modis import yaml_text
 from modis.yaml_text import TooDeepError, dump_yaml, load_yaml
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageError, load_package
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 
 ALIASES = "a: &a [x, x]\nb: [*a, *a]\n"
 

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from reprojection.read import kept
-from tasks.request.document import load_request
+from tasks.request.request_file import load_request
 from tasks.request.resolved import resolve
 
 ROOT = Path(__file__).parents[2]

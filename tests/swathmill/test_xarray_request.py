@@ -14,7 +14,8 @@ from swathmill import load
 from swathmill.xarray import requesting
 from swathmill.xarray.explaining import OPTIONS
 from tasks.errors import RequestRefusedError
-from tasks.request.document import load_request, parse_request
+from tasks.request.document import parse_request
+from tasks.request.request_file import load_request
 from tasks.request.resolved import resolve
 
 DEPTH = "Optical_Depth_Land_And_Ocean"

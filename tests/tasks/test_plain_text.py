@@ -11,8 +11,8 @@ from tasks import plain_text
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageError, load_package
 from tasks.plain_text import NotUtf8Error, decoded
-from tasks.request.document import load_request
 from tasks.request.region.files import RegionFileError, read_region
+from tasks.request.request_file import load_request
 from tasks.request.sites import parse_sites
 
 TITLE = "Grün über München"

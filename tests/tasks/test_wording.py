@@ -1,6 +1,6 @@
 """Every error that pydantic knows becomes a plain sentence."""
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel, Field, ValidationError
@@ -11,7 +11,7 @@ from pydantic_core._pydantic_core import list_all_errors
 from tasks import refusal_wording
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import NoGuide, refusal
-from tasks.request.document import GUIDE, Request, parse_request
+from tasks.request.document import GUIDE, parse_request
 
 PRODUCT = {"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}
 REQUEST: dict[str, Any] = {
@@ -84,9 +84,12 @@ def test_misspelt_names_come_first() -> None:
 
 
 def test_every_field_of_a_request_says_what_it_takes() -> None:
-    for name, field in Request.model_fields.items():
-        choices = [a for a in get_args(field.annotation) if isinstance(a, str)]
-        assert choices or GUIDE.wanted(field.alias or name) is not None, name
+    for path, model in GUIDE.parts():
+        for name, field in model.model_fields.items():
+            at = f"{path}.{field.alias or name}".lstrip(".")
+            choices = [one for one in get_args(field.annotation) if isinstance(one, str | int)]
+            literal = [one for one in get_args(field.annotation) if get_origin(one) is Literal]
+            assert choices or literal or GUIDE.wanted(at) is not None, at
 
 
 @pytest.mark.parametrize(

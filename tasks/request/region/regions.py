@@ -20,10 +20,9 @@ from modis.tile import Tile
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import shown
-from tasks.request.document import Region
+from tasks.request.document import POLYGON, Region
 from tasks.request.places import place_area
 from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, union
-from tasks.request.request_guide import WANTED
 from tasks.request.sites import parse_sites
 
 AROUND_SITE = 0.05
@@ -202,9 +201,7 @@ def _long_edge(area: Area) -> tuple[float, float] | None:
 
 
 def _refused(problem: str, remedy: str = "") -> RequestRefusedError:
-    return RequestRefusedError(
-        "region.geojson", problem + ".", remedy or WANTED["region.geojson"].remedy
-    )
+    return RequestRefusedError("region.geojson", problem + ".", remedy or POLYGON.remedy)
 
 
 def _unwrap(area: Area) -> Area:

@@ -10,7 +10,8 @@ import pytest
 
 from tasks.errors import RequestRefusedError
 from tasks.request import document
-from tasks.request.document import dump_request, load_request, parse_request
+from tasks.request.document import dump_request, parse_request
+from tasks.request.request_file import load_request
 
 PLAIN: dict[str, Any] = {
     "title": "Leaf area, British Isles and North Sea coast",

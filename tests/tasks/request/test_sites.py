@@ -8,8 +8,9 @@ import pytest
 
 from tasks.errors import RequestRefusedError
 from tasks.request import sites
-from tasks.request.document import dump_request, load_request, parse_request
+from tasks.request.document import dump_request, parse_request
 from tasks.request.region.regions import region_tiles
+from tasks.request.request_file import load_request
 from tasks.request.sites import MOST_SITES, load_sites, parse_sites, sites_text
 
 TABLE = "id,latitude,longitude,cover\nMoor,56.6,-6.7,shrubs\nDunes,51.8,4.7,\n"

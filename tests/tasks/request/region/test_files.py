@@ -15,10 +15,11 @@ from pyproj import Transformer
 from shapely.geometry import shape
 
 from tasks.errors import RequestRefusedError
-from tasks.request.document import load_request, parse_request
+from tasks.request.document import parse_request
 from tasks.request.region import files
 from tasks.request.region.files import RegionFileError, names_file, read_region
 from tasks.request.region.regions import region_area
+from tasks.request.request_file import load_request
 from tasks.request.sites import parse_sites
 
 FIELD = shapely.from_wkt("POLYGON ((5 50, 8 50, 8 53, 5 53, 5 50), (6 51, 7 51, 7 52, 6 52, 6 51))")
