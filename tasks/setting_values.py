@@ -36,6 +36,8 @@ class SmtpServer:
             raise ValueError("write ? and # in a name as %3F and %23")
         if parts.password is not None:
             raise ValueError("the password stands in SWATHMILL_SMTP_PASSWORD alone")
+        if parts.port == 0:
+            raise ValueError("no server listens on port 0; leave the port out for the usual one")
         tls, port = _TLS[parts.scheme]
         return cls(
             host=parts.hostname,

@@ -62,6 +62,7 @@ def test_the_others_are_read() -> None:
         ("smtp_url", "mail.example.org", "smtp+starttls://"),
         ("smtp_url", "http://mail", "smtp+starttls://"),
         ("smtp_url", "smtp://", "smtp+starttls://"),
+        ("smtp_url", "smtp://mail:0", "port 0"),
         ("smtp_url", "smtp://mail/inbox", "smtp+starttls://"),
         ("smtp_url", "smtp://mail:70000", "ort"),
         ("smtp_url", "smtp://me:word@mail", "SWATHMILL_SMTP_PASSWORD alone"),
