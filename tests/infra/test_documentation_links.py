@@ -52,3 +52,13 @@ def test_commands_that_pages_name_exist(page: Path) -> None:
     commands = command_names()
     for command in re.findall(r"`swathmill ([a-z-]+)", page.read_text()):
         assert command in commands, command
+
+
+def test_tests_that_pages_name_exist() -> None:
+    named = {
+        (page.name, *match)
+        for page in PAGES
+        for match in re.findall(r"`(tests/[a-z_0-9/]+\.py)::(test_[a-z_0-9]+)", page.read_text())
+    }
+    for page, file, test in sorted(named):
+        assert f"def {test}(" in (ROOT / file).read_text(), f"{page}: {file}::{test}"
