@@ -4,6 +4,7 @@ from portal.accounts import feature as accounts
 from portal.description import feature as description
 from portal.elsewhere import feature as elsewhere
 from portal.operations import feature as operations
+from portal.polygons import feature as polygons
 from portal.requests import feature as requests
 from portal.results import feature as results
 from portal.standards import feature as standards
@@ -15,6 +16,7 @@ FEATURES = (
     standards.FEATURE,  # at `/` programs get its landing page, browsers the page of requests
     requests.FEATURE,
     results.FEATURE,
+    polygons.FEATURE,
     elsewhere.FEATURE,
     submit.FEATURE,
     views.FEATURE,

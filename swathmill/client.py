@@ -1,6 +1,7 @@
 """A client of the portal's HTTP API, for the commands about requests."""
 
 import hashlib
+import io
 import json
 import os
 import time
@@ -12,7 +13,7 @@ from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, ClassVar, TypeVar
+from typing import IO, ClassVar, Protocol, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -23,6 +24,7 @@ from reprojection.files import AnyPath, as_paths
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
 from tasks.answers.answer import Answer
+from tasks.answers.polygons import PolygonsAnswer
 from tasks.answers.requests import FailureAnswer, PhaseAnswer, PreparationAnswer, RequestAnswer
 from tasks.answers.results import GapAnswer, MissingAnswer, ResultAnswer
 from tasks.answers.uploads import (
@@ -46,6 +48,7 @@ BUSY_SECONDS = 5.0  # between two tries while others copy
 _BUSY_TRIES = 24
 RASTER_SECONDS = 1800.0  # of rasters, which are fetched, read and rewritten meanwhile
 CHUNK_BYTES = 1 << 20
+POLYGON_SECONDS = 180.0  # of polygons, which are read and computed meanwhile
 KEPT_SECONDS = 2.0  # of an idle connection: fewer than the portal keeps it
 WAIT_SECONDS = 20.0  # for a change
 AGAIN_SECONDS = 0.5  # between two tries of a portal that does not answer
@@ -59,6 +62,14 @@ Failure = FailureAnswer
 Gap = GapAnswer
 Missing = MissingAnswer
 ResultFile = ResultAnswer
+
+
+class SupportsGeo(Protocol):
+    """A geometry or a table of them, of shapely, geopandas and others."""
+
+    @property
+    def __geo_interface__(self) -> Mapping[str, object]:
+        """GeoJSON as a mapping."""
 
 
 class RequestStatus(RequestAnswer):
@@ -294,6 +305,43 @@ class Client:
             request_id: Its id.
         """
         return list(self._pages(_RESULTS, _path(request_id, "results")))
+
+    def polygons(
+        self,
+        request_id: str,
+        polygons: Mapping[str, object] | SupportsGeo | AnyPath,
+        *,
+        layers: Sequence[str] = (),
+        since: str = "",
+        until: str = "",
+    ) -> PolygonsAnswer:
+        """Compute mean, spread, valid share and count of layers within polygons, by date.
+
+        Args:
+            request_id: Its id.
+            polygons: The path of a file (GeoJSON, KML, GeoPackage, zipped shapefile, CSV of sites),
+                GeoJSON as a mapping, or what has `__geo_interface__`, as a GeoDataFrame has;
+                polygons and points in degrees.
+            layers: Names of layers, such as Lai_1km; all by default.
+            since: Only dates from this one on; "", the default, has no first one.
+            until: Only dates up to this one; "", the default, has no last one.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        if isinstance(polygons, str | os.PathLike):
+            content = Path(polygons).read_bytes()
+        else:
+            given = polygons if isinstance(polygons, Mapping) else polygons.__geo_interface__
+            content = json.dumps(given).encode()
+        answer = self._send(
+            "POST",
+            _path(request_id, "polygons"),
+            parameters={"layer": [*layers], "start": since, "end": until},
+            upload=io.BytesIO(content),
+            seconds=POLYGON_SECONDS,
+        )
+        return self._read(TypeAdapter(PolygonsAnswer), answer)
 
     def copy_results(
         self,
@@ -631,7 +679,7 @@ class Client:
         path: str,
         *,
         document: str | None = None,
-        parameters: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str | list[str]] | None = None,
         headers: Mapping[str, str] | None = None,
         upload: IO[bytes] | None = None,
         form: _Form | None = None,

@@ -20,7 +20,8 @@ from tasks.request import windows
 if TYPE_CHECKING:
     import xarray
 
-    from swathmill.client import Client, RequestStatus, ResultFile
+    from swathmill.client import Client, RequestStatus, ResultFile, SupportsGeo
+    from tasks.answers.polygons import PolygonsAnswer
 
 _DATE = re.compile(r"\d{4}(-\d{2}){0,2}(T\d{4})?")
 _WINDOW = re.compile(windows.NAME)
@@ -122,6 +123,24 @@ class Job:
                         yield one
             self.check_confirmed(status)
         self.ended_as(status)
+
+    def polygons(
+        self,
+        polygons: Mapping[str, object] | SupportsGeo | AnyPath,
+        *,
+        layers: Sequence[str] = (),
+        since: str = "",
+        until: str = "",
+    ) -> PolygonsAnswer:
+        """Compute mean, spread, valid share and count within polygons, as `Client.polygons` does.
+
+        Args:
+            polygons: A file, GeoJSON, or what has `__geo_interface__`.
+            layers: Names of layers, such as Lai_1km; all by default.
+            since: Only dates from this one on.
+            until: Only dates up to this one.
+        """
+        return self.client.polygons(self.id, polygons, layers=layers, since=since, until=until)
 
     def download(
         self,

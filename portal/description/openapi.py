@@ -36,7 +36,9 @@ REQUEST_BODY: Schema = {
 }
 _PROBLEM = {"$ref": "#/components/schemas/ProblemAnswer"}
 OPENAPI_30 = "application/vnd.oai.openapi+json;version=3.0"
-_SIGNED_IN: set[Callable[..., Any]] = {identity.person, identity.reader, identity.operator}
+_SIGNED_IN: set[Callable[..., Any]] = {
+    *(identity.person, identity.reader, identity.asker, identity.operator),
+}
 _SCHEMES = {
     "token": {
         "type": "http",

@@ -4,7 +4,7 @@ Imported when the first picture is asked for: GDAL takes long to load.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import rasterio
@@ -23,6 +23,8 @@ from tasks.errors import SwathmillError
 
 _READ_BYTES = 2**18  # per call to storage
 _NAME = "result.tif"
+
+Windows = Callable[[Description], Sequence[tuple[int, int, int, int] | None]]
 
 
 def read_picture(
@@ -98,6 +100,30 @@ def read_pixel(
         data = dataset.read(window=Window(pixel.col, pixel.row, 1, 1))
         nodata = _nodata(dataset)
     return said.raster(data, nodata), said
+
+
+def read_windows(
+    reader: ResultReader, result: ResultFile, windows: Windows
+) -> tuple[Description, list[Raster | None]]:
+    """Read parts of the first band, each as a raster of its own pixels.
+
+    `windows` gives for the description of the raster the first row and column, and the numbers of
+    rows and columns, of each part; None is no part. Raises as `read_picture` does.
+    """
+    with _opened(reader, result) as (dataset, said):
+        one = said.model_copy(update={"bands": said.bands[:1]})
+        nodata = _nodata(dataset)
+        parts = [
+            None
+            if window is None
+            else one.raster(dataset.read([1], window=_window(*window)), nodata)
+            for window in windows(said)
+        ]
+    return said, parts
+
+
+def _window(row: int, column: int, rows: int, columns: int) -> Window:
+    return Window(column, row, columns, rows)
 
 
 def _nodata(dataset: "rasterio.io.DatasetReader") -> float | int | None:

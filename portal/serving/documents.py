@@ -18,15 +18,15 @@ MOST_BYTES = 2 * 2**20
 _MOST_FIELDS = 2000
 
 
-async def read_body(request: Request) -> bytes:
-    """Read the body of a call; raise TooLargeError beyond 2 MiB."""
+async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
+    """Read the body of a call; raise TooLargeError beyond `most` bytes, 2 MiB by default."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_BYTES:
+        if size > most:
             raise TooLargeError(
-                f"The document is larger than {MOST_BYTES >> 20} MiB.",
+                f"The document is larger than {most >> 20} MiB.",
                 "Simplify its polygon, or split the request.",
             )
         parts.append(part)

@@ -128,7 +128,7 @@ def _bearer(request: Request, token: str) -> Person | None:
     row = TokenTable(runtime.store).find(token, runtime.clock.now())
     if row is None:
         return None
-    if row.scope is Scope.READ and request.method not in _SAFE:
+    if row.scope is Scope.READ and not _only_reads(request):
         raise ForbiddenError(
             f"The token {row.name!r} only reads.", "Make one that may write, on the page /tokens."
         )
@@ -149,6 +149,20 @@ async def reader(request: Request) -> Person:
         return await person(request)
     known = await _found(request) or Person(owner="", role=Role.SCIENTIST)
     return replace(known, reads=shown)
+
+
+async def asker(request: Request) -> Person:
+    """Return the caller who asks about one request's results, by a question in the body.
+
+    Such a call changes nothing, so whoever may read may make it: a token that only reads, too, and
+    a link. Raises as `reader` does, and ForbiddenError as `person` does.
+    """
+    request.state.asks = True
+    return await reader(request)
+
+
+def _only_reads(request: Request) -> bool:
+    return request.method in _SAFE or bool(getattr(request.state, "asks", False))
 
 
 async def operator(caller: Annotated[Person, Depends(person)]) -> Person:
@@ -172,6 +186,7 @@ async def human(caller: Annotated[Person, Depends(person)]) -> Person:
 Caller = Annotated[Person, Depends(person)]
 Human = Annotated[Person, Depends(human)]
 Reader = Annotated[Person, Depends(reader)]
+Asker = Annotated[Person, Depends(asker)]
 Operator = Annotated[Person, Depends(operator)]
 
 
@@ -224,7 +239,7 @@ def _shown_by_link(request: Request) -> str:
     """Return the key of the link to the request in the path that this browser has opened, or ""."""
     token = request.cookies.get(READER_COOKIE, "")
     wanted = request.path_params.get("request_id", "")
-    if not token or not wanted or request.method not in _SAFE:
+    if not token or not wanted or not _only_reads(request):
         return ""
     secret = _settings(request).secret.get_secret_value()
     shown, _ = reader_links.read(secret, token, _now(request))

@@ -37,7 +37,7 @@ from reprojection.formats.structmetadata import parse_structure
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import MANIFEST, PackageError, load_package
 from tasks.request.measurements import MeasurementsError, read_measurements
-from tasks.request.region.files import RegionFileError, read_region
+from tasks.request.region.files import RegionFileError, read_features, read_region
 from tasks.request.request_file import load_request
 from tests.archives.catalogues import umm, umm_collection, umm_l2p
 
@@ -448,6 +448,12 @@ PARSERS: Mapping[str, Parser] = {
         seeds=lambda: [json.dumps(GEOJSON).encode()],
         words=(b"[", b"]", b"{", b"}", b"null", b'"', b"NaN", *NUMBERS),
         errors=(RegionFileError,),
+    ),
+    "features": Parser(
+        parse=lambda data: read_features(data, "a.geojson"),
+        seeds=lambda: [json.dumps(GEOJSON).encode()],
+        errors=(RegionFileError,),
+        as_json=True,
     ),
     "sites": Parser(
         parse=lambda data: read_region(data, "a.csv"),

@@ -16,7 +16,7 @@ _TOPS = (
 _LEFT_OUT = ("reprojection/sample/", "worker/packages/", "swathmill/skeletons/")
 _PARSERS = {
     *("h5py.File", "SD", "rasterio.open", "netCDF4.Dataset", "Dataset"),
-    *("open_hdf5", "open_granule", "read_region", "read_apart"),
+    *("open_hdf5", "open_granule", "read_region", "read_apart", "features_apart"),
     *("tarfile.open", "zipfile.ZipFile", "ZipFile", "sqlite3.connect"),
     *("ET.fromstring", "ET.parse", "ElementTree.fromstring", "ElementTree.parse"),
     *("shapefile.Reader", "shapely.from_wkt", "shapely.from_wkb", "shapely.from_geojson"),

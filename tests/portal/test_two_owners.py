@@ -69,6 +69,7 @@ WAYS = [
     ("PATCH", '/api/requests/{id} {"group": "ours"}'),
     ("POST", "/api/requests/{id}/links"),
     ("DELETE", "/api/requests/{id}/links"),
+    ("POST", '/api/requests/{id}/polygons {"type": "Point", "coordinates": [0, 52]}'),
     ("GET", "/api/requests/{id}/scripts/open_results.py"),
     ("GET", "/api/requests/{id}/scripts/CITATION.txt"),
     ("GET", "/api/requests/{id}/zarr/cube/a.zarr/.zattrs"),

@@ -10,9 +10,16 @@ import resource
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from processes.reading_rights import reader_environment, shut_in_reader
-from tasks.request.region.files import ReadRegion, RegionFileError, read_region
+from tasks.request.region.files import (
+    ReadFeatures,
+    ReadRegion,
+    RegionFileError,
+    read_features,
+    read_region,
+)
 
 _OVER = 3  # exit code of a process that had no more memory
 
@@ -37,8 +44,30 @@ def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> Rea
     Raises:
         RegionFileError: as `read_region` does, or reading takes more than the bounds.
     """
-    limits = bounds or Bounds()
-    words = [str(limits.memory), str(limits.processor), name]
+    said = _answer("region", data, name, bounds or Bounds())
+    return ReadRegion(
+        geojson=said["geojson"], sites=said["sites"], notes=tuple(map(str, said["notes"]))
+    )
+
+
+def features_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> ReadFeatures:
+    """Read polygons and points from the content of a file, in another process.
+
+    Args:
+        data: The content.
+        name: The file's name, for messages and to tell what is not a region.
+        bounds: What it may take.
+
+    Raises:
+        RegionFileError: as `read_features` does, or reading takes more than the bounds.
+    """
+    said = _answer("features", data, name, bounds or Bounds())
+    features = tuple((str(own), geometry) for own, geometry in said["features"])
+    return ReadFeatures(features=features, notes=tuple(map(str, said["notes"])))
+
+
+def _answer(what: str, data: bytes, name: str, limits: Bounds) -> dict[str, Any]:
+    words = [what, str(limits.memory), str(limits.processor), name]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tasks.request.region.child", *words],
@@ -48,7 +77,7 @@ def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> Rea
             check=False,
             env={**reader_environment(), "OPENBLAS_NUM_THREADS": "1"},
         )
-        said = json.loads(done.stdout) if done.returncode == 0 else {}
+        said: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
     except (subprocess.TimeoutExpired, ValueError):
         said = {}
     if "wrong" in said:
@@ -59,21 +88,21 @@ def read_apart(data: bytes, name: str = "", bounds: Bounds | None = None) -> Rea
             f"{limits.processor} s to read, or is damaged; simplify its polygons, or give those of "
             "the region alone"
         )
-    return ReadRegion(
-        geojson=said["geojson"], sites=said["sites"], notes=tuple(map(str, said["notes"]))
-    )
+    return said
 
 
 def main() -> int:
     """Read standard input within the bounds that the arguments say; return the exit code."""
-    memory, processor, name = sys.argv[1:]
+    what, memory, processor, name = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     resource.setrlimit(resource.RLIMIT_CPU, (int(processor), int(processor)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     shut_in_reader()  # the file is on standard input
+    data = sys.stdin.buffer.read()
     try:
-        answer: dict[str, object] = asdict(read_region(sys.stdin.buffer.read(), name))
+        read = read_features(data, name) if what == "features" else read_region(data, name)
+        answer: dict[str, object] = asdict(read)
     except RegionFileError as error:
         answer = {"wrong": str(error)}
     except (MemoryError, RecursionError):

@@ -14,6 +14,7 @@ import struct
 import xml.etree.ElementTree as ET
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -29,11 +30,21 @@ from shapely.geometry import mapping, shape
 from shapely.geometry.base import BaseGeometry
 
 from tasks.plain_text import NotUtf8Error, decoded
-from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, simplified, union
+from tasks.request.region.vertices import (
+    MAX_VERTICES,
+    Area,
+    cut_at_antimeridian,
+    long_edge,
+    simplified,
+    union,
+)
 from tasks.request.sites import MOST_SITES, parse_sites
 
 MOST_BYTES = 32 * 2**20
 """Of a file, and of what is in an archive of files."""
+
+MOST_APART = 50
+"""Polygons and points of a file that are kept apart."""
 
 _MOST_FEATURES = 50_000
 _MOST_VERTICES = 2_000_000
@@ -42,6 +53,7 @@ _PIECES = 64  # of the longer side of a projected region: edges are straight in 
 _SPARSE = 1000  # vertices of a polygon that may have long edges
 _FARTHEST = 1e9  # in degrees or metres: no place on Earth
 _LEVELS = 8  # of brackets in WKT: a collection of multipolygons has five
+_LONGEST_NAME = 100  # characters
 _PARTS = 2  # levels of parts in WKB: a collection of multipolygons
 _POINT, _LINE, _POLYGON, _COLLECTION = 1, 2, 3, 7  # codes of WKB; 4 to 6 are multiples of 1 to 3
 _DEGREES = "EPSG:4326"
@@ -91,6 +103,17 @@ class ReadRegion:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadFeatures:
+    """The polygons and points of a file, each a GeoJSON geometry with a name of its own.
+
+    Longitudes are within 180 degrees. `notes` say how they differ from the file.
+    """
+
+    features: tuple[tuple[str, dict[str, Any]], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Read:
     """Geometries with their names in a coordinate reference system; None stands for degrees."""
 
@@ -110,17 +133,47 @@ def read_region(data: bytes, name: str = "") -> ReadRegion:
         RegionFileError: the content is none of the notations, is damaged, too large, or has no
             polygons and no points.
     """
+    with _refusing(data, name):
+        read = _parsed(data, name)
+        if isinstance(read, str):
+            parse_sites(read)
+            return ReadRegion(sites=read)
+        return _region(read)
+
+
+def read_features(data: bytes, name: str = "") -> ReadFeatures:
+    """Read the polygons and points of a file, whatever its notation, and keep them apart.
+
+    A feature of several polygons is one. One without a name is called by its number.
+
+    Args:
+        data: The content.
+        name: The file's name, for messages and to tell what is not a region.
+
+    Raises:
+        RegionFileError: as `read_region` does, or there are more than `MOST_APART`, they have more
+            than `MAX_VERTICES` vertices, or one is no polygon or point on the Earth.
+    """
+    with _refusing(data, name):
+        read = _parsed(data, name)
+        if isinstance(read, str):
+            sites = parse_sites(read)
+            named = [(site.area or Point(site.lon, site.lat), site.name) for site in sites]
+            read = _Read(features=named)
+        _check(read)
+        return _apart(read)
+
+
+@contextmanager
+def _refusing(data: bytes, name: str) -> Iterator[None]:
+    """Raise RegionFileError for a file that is too large, and for what reading one may raise."""
     if len(data) > MOST_BYTES:
         raise RegionFileError(
             f"the file is larger than {MOST_BYTES >> 20} MiB; simplify its polygons, or give those "
             "of the region alone"
         )
     try:
-        read = _parsed(data, name)
-        if isinstance(read, str):
-            parse_sites(read)
-            return ReadRegion(sites=read)
-        return _region(read)
+        yield
     except RegionFileError:
         raise
     except NotUtf8Error as error:
@@ -488,9 +541,9 @@ def _some(features: Iterable[_T]) -> Iterator[_T]:
         yield feature
 
 
-def _region(read: _Read) -> ReadRegion:
-    """Make one region of features: of their polygons, or of their points."""
-    geometries = [shapely.force_2d(one) for one, _ in read.features]
+def _check(read: _Read) -> None:
+    """Raise RegionFileError for more vertices than are read, and for places that are nowhere."""
+    geometries = [one for one, _ in read.features]
     if sum(int(shapely.get_num_coordinates(one)) for one in geometries) > _MOST_VERTICES:
         raise RegionFileError(
             f"the file has more than {_MOST_VERTICES:,} vertices; simplify its polygons"
@@ -498,6 +551,12 @@ def _region(read: _Read) -> ReadRegion:
     for one in geometries:
         if not one.is_empty and not np.abs(one.bounds).max() < _FARTHEST:
             raise RegionFileError("the file has coordinates that are not on the Earth")
+
+
+def _region(read: _Read) -> ReadRegion:
+    """Make one region of features: of their polygons, or of their points."""
+    _check(read)
+    geometries = [shapely.force_2d(one) for one, _ in read.features]
     to_degrees = _transformer(read.crs)
     named = [
         (part, name)
@@ -513,6 +572,83 @@ def _region(read: _Read) -> ReadRegion:
     kinds = sorted({part.geom_type for part, _ in named})
     has = f"has {' and '.join(kinds)} alone" if kinds else "has no geometry"
     raise RegionFileError(f"the file {has}; a region is made of polygons, or of points as sites")
+
+
+def _apart(read: _Read) -> ReadFeatures:
+    """Keep features apart: the polygons of each one are one, and so is each point."""
+    to_degrees = _transformer(read.crs)
+    notes, features, vertices = list(read.notes), [], 0
+    names: set[str] = set()
+    for number, (geometry, named) in enumerate(read.features, 1):
+        for one in _places(shapely.force_2d(geometry)):
+            placed = to_degrees(one)
+            own = f"polygon {number}" if isinstance(one, Area) else f"point {number}"
+            name = _unlike(named.strip()[:_LONGEST_NAME] or own, names)
+            if isinstance(placed, Area):
+                placed, mended = _on_earth(placed, name)
+                notes += [f"{name} crossed itself and was mended."] if mended else []
+            vertices += int(shapely.get_num_coordinates(placed))
+            _check_bounds(placed, name)
+            features.append((name, json.loads(shapely.to_geojson(placed))))
+    if not features:
+        raise RegionFileError("the file has no polygon and no point; give some")
+    if len(features) > MOST_APART:
+        raise RegionFileError(
+            f"the file has {len(features):,} polygons and points, and {MOST_APART} are the most; "
+            "ask several times, or request the package zonal-statistics"
+        )
+    if vertices > MAX_VERTICES:
+        raise RegionFileError(
+            f"the polygons have {vertices:,} vertices, and {MAX_VERTICES:,} are the most; simplify "
+            "them: a pixel is coarser than that"
+        )
+    return ReadFeatures(features=tuple(features), notes=tuple(notes))
+
+
+def _unlike(name: str, names: set[str]) -> str:
+    """Return a name that no other has, and note it."""
+    made, number = name, 1
+    while made in names:
+        number += 1
+        made = f"{name} {number}"
+    names.add(made)
+    return made
+
+
+def _places(geometry: BaseGeometry) -> Iterator[BaseGeometry]:
+    """Yield the polygons of a geometry as one, and each of its points."""
+    parts = [*_parts(geometry)]
+    polygons = [part for part in parts if isinstance(part, Polygon) and not part.is_empty]
+    if polygons:
+        yield polygons[0] if len(polygons) == 1 else MultiPolygon(polygons)
+    yield from (part for part in parts if isinstance(part, Point) and not part.is_empty)
+
+
+def _on_earth(area: Area, name: str) -> tuple[Area, bool]:
+    """Return a polygon that is valid, within 180 degrees, and whether it was mended.
+
+    Raises RegionFileError for one without an area, or with an edge that could run either way.
+    """
+    if (long_one := long_edge(area)) is not None:
+        raise RegionFileError(
+            f"{name} has an edge from longitude {long_one[0]:g} to {long_one[1]:g}, and it is not "
+            "clear which way around the Earth it runs; cut the polygon at 180, or give the edge a "
+            "vertex at longitude 0"
+        )
+    mended = not area.is_valid
+    whole = union(shapely.make_valid(area)) if mended else area
+    if not whole.area > 0.0:
+        raise RegionFileError(f"{name} has no area; give it three corners or more")
+    return cut_at_antimeridian(whole), mended
+
+
+def _check_bounds(geometry: BaseGeometry, name: str) -> None:
+    west, south, east, north = geometry.bounds
+    if not (west >= -180 and east <= 180 and south >= -90 and north <= 90):
+        raise RegionFileError(
+            f"{name} reaches from {west:g}, {south:g} to {east:g}, {north:g}, off the Earth; give "
+            "longitude, then latitude, in degrees"
+        )
 
 
 def _parts(geometry: BaseGeometry) -> Iterator[BaseGeometry]:

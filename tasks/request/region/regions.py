@@ -5,7 +5,6 @@ A region that crosses the antimeridian is kept in one piece: its longitudes run 
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 
 import numpy as np
 import shapely
@@ -22,7 +21,7 @@ from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import shown
 from tasks.request.document import POLYGON, Region
 from tasks.request.places import place_area
-from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, union
+from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, long_edge, union
 from tasks.request.sites import parse_sites
 
 AROUND_SITE = 0.05
@@ -169,7 +168,7 @@ def _check_area(area: Area) -> None:
             "Give longitude, then latitude, in degrees; cut it at 180 where it crosses the "
             "antimeridian.",
         )
-    if (long_one := _long_edge(area)) is not None:
+    if (long_one := long_edge(area)) is not None:
         one, other = long_one
         raise _refused(
             f"has an edge from longitude {one:g} to {other:g}, and it is not clear which way "
@@ -187,17 +186,6 @@ def _check_area(area: Area) -> None:
             f"is not a simple polygon: {explain_validity(area)}",
             "Mend the ring so that it does not cross or touch itself.",
         )
-
-
-def _long_edge(area: Area) -> tuple[float, float] | None:
-    """Return the ends of an edge over more than half the Earth; whole parallels are clear."""
-    for part in shapely.get_parts(area):
-        for ring in (part.exterior, *part.interiors):
-            lons = shapely.get_coordinates(ring)[:, 0]
-            for one, other in pairwise(lons.tolist()):
-                if 180.0 < abs(one - other) < 360.0:
-                    return one, other
-    return None
 
 
 def _refused(problem: str, remedy: str = "") -> RequestRefusedError:

@@ -1,5 +1,7 @@
 """Areas with as few vertices as a request may have."""
 
+from itertools import pairwise
+
 import numpy as np
 import shapely
 from numpy.typing import NDArray
@@ -30,6 +32,17 @@ def simplified(area: Area, most: int = MAX_VERTICES) -> tuple[Area, float]:
         if not simple.is_valid:
             simple = union(shapely.make_valid(simple))
     return simple, tolerance
+
+
+def long_edge(area: Area) -> tuple[float, float] | None:
+    """Return the ends of an edge over more than half the Earth; whole parallels are clear."""
+    for part in shapely.get_parts(area):
+        for ring in (part.exterior, *part.interiors):
+            lons = shapely.get_coordinates(ring)[:, 0]
+            for one, other in pairwise(lons.tolist()):
+                if 180.0 < abs(one - other) < 360.0:
+                    return one, other
+    return None
 
 
 def union(*areas: shapely.Geometry) -> Area:

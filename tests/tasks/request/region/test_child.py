@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from processes.reading_rights import can_shut_in
 from tasks.request.document import Region
 from tasks.request.region import child, files
-from tasks.request.region.child import Bounds, read_apart
-from tasks.request.region.files import RegionFileError, read_region
+from tasks.request.region.child import Bounds, features_apart, read_apart
+from tasks.request.region.files import RegionFileError, read_features, read_region
 
 SQUARE = {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], [8, 53], [5, 53], [5, 50]]]}
 TABLES = """
@@ -48,6 +48,7 @@ def test_it_reads_what_the_process_itself_would_read() -> None:
     assert read_apart(data, "a.geojson") == read_region(data, "a.geojson")
     with pytest.raises(RegionFileError, match=r"a\.zip is a damaged or cut ZIP"):
         read_apart(b"PK\x03\x04", "a.zip")
+    assert features_apart(data, "a.geojson") == read_features(data, "a.geojson")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_what_takes_too_much_is_refused_with_what_to_do() -> None:
 def end_of(read: Callable[[bytes, str], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Read by a function in a fork that has a second of processor and a gigabyte; how it ends."""
     monkeypatch.setattr(child, "read_region", read)
-    monkeypatch.setattr(sys, "argv", ["", str(2**30), "1", "a"])
+    monkeypatch.setattr(sys, "argv", ["", "region", str(2**30), "1", "a"])
     monkeypatch.setattr(sys, "stdin", Mock())
     reader = os.fork()
     if reader == 0:
@@ -163,10 +164,11 @@ def test_a_file_that_takes_over_the_process_reaches_nothing(tmp_path: Path) -> N
         pytest.skip("this kernel has no Landlock")
     secret = tmp_path / "secrets.json"
     secret.write_text("key")
+    words = ["region", str(2**30), "30", "a"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         done = subprocess.run(
-            [sys.executable, "-c", HOSTILE, str(secret), str(port), str(2**30), "30", "a"],
+            [sys.executable, "-c", HOSTILE, str(secret), str(port), *words],
             input=b"",
             capture_output=True,
             check=True,
@@ -209,7 +211,7 @@ from tasks.request.region import child
 child.read_region = lambda _data, name: pathlib.Path(name).write_bytes(b"a")
 sys.exit(child.main())
 """
-    bounds = [str(Bounds().memory), str(Bounds().processor)]
+    bounds = ["region", str(Bounds().memory), str(Bounds().processor)]
     done = subprocess.run(
         [sys.executable, "-c", code, *bounds, str(path)],
         input=b"",

@@ -17,7 +17,7 @@ from shapely.geometry import shape
 from tasks.errors import RequestRefusedError
 from tasks.request.document import parse_request
 from tasks.request.region import files
-from tasks.request.region.files import RegionFileError, names_file, read_region
+from tasks.request.region.files import RegionFileError, names_file, read_features, read_region
 from tasks.request.region.regions import region_area
 from tasks.request.request_file import load_request
 from tasks.request.sites import parse_sites
@@ -397,3 +397,57 @@ def test_coordinates_lie_so_far_at_most(far: float, said: str) -> None:
 def test_sites_nested_too_deeply_are_refused() -> None:
     with pytest.raises(ValueError, match="not GeoJSON"):
         parse_sites('{"a":' * DEEP + "0" + "}" * DEEP)
+
+
+def test_features_are_kept_apart_with_names_of_their_own() -> None:
+    box = {"type": "Polygon", "coordinates": [[[5, 50], [6, 50], [6, 51], [5, 50]]]}
+    far = {"type": "Polygon", "coordinates": [[[179, 0], [181, 0], [181, 1], [179, 1], [179, 0]]]}
+    bow = {"type": "Polygon", "coordinates": [[[0, 0], [2, 2], [2, 0], [0, 2], [0, 0]]]}
+    point = {"type": "Point", "coordinates": [5, 50]}
+    both = {"type": "GeometryCollection", "geometries": [point, box]}
+    given = {
+        "type": "FeatureCollection",
+        "features": [
+            {"type": "Feature", "properties": {"name": name}, "geometry": geometry}
+            for name, geometry in (
+                ("a", box),
+                ("a", far),
+                ("", bow),
+                ("n" * 101, point),
+                ("both", both),
+            )
+        ],
+    }
+    read = read_features(json.dumps(given).encode())
+    names = [name for name, _ in read.features]
+    assert names == ["a", "a 2", "polygon 3", "n" * files._LONGEST_NAME, "both", "both 2"]
+    shapes = [shape(geometry) for _, geometry in read.features]
+    assert [one.geom_type for one in shapes] == [
+        *("Polygon", "MultiPolygon", "MultiPolygon", "Point", "Polygon", "Point")
+    ]
+    assert shapes[1].bounds == (-180, 0, 180, 1)
+    assert read.notes == ("polygon 3 crossed itself and was mended.",)
+    assert read_features(b"id,lat,lon\nx,50,5\n").features[0][0] == "x"
+
+
+def test_so_many_features_and_vertices_are_kept_apart_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    boxes = [shapely.box(n, 0, n + 1, 1) for n in range(files.MOST_APART + 1)]
+    wkt = shapely.geometrycollections(boxes)
+
+    def lines(count: int) -> bytes:
+        named = [
+            {"type": "Feature", "properties": {}, "geometry": shapely.geometry.mapping(one)}
+            for one in boxes[:count]
+        ]
+        return json.dumps({"type": "FeatureCollection", "features": named}).encode()
+
+    assert len(read_features(wkt.wkt.encode()).features) == 1
+    assert len(read_features(lines(files.MOST_APART)).features) == files.MOST_APART
+    with pytest.raises(RegionFileError, match="51 polygons and points, and 50 are the most"):
+        read_features(lines(files.MOST_APART + 1))
+    monkeypatch.setattr(files, "MAX_VERTICES", 10)
+    assert len(read_features(lines(2)).features) == 2
+    with pytest.raises(RegionFileError, match="15 vertices, and 10 are the most"):
+        read_features(lines(3))

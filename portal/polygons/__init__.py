@@ -1,0 +1,1 @@
+"""Values of results within polygons, by date."""
