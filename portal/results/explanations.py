@@ -17,7 +17,7 @@ from reprojection.isolation import ReadingProcess
 from tasks.bag import protocol
 from tasks.bag.model import ArtifactFile
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, PartsSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage.blobs import is_damaged, split_blob
 
@@ -86,7 +86,7 @@ class Explainer:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredGranule:
-    """A granule by its name, its task, and its file; there is none where it is not stored."""
+    """A granule by its name, its task, and its file; there is none where it is not stored whole."""
 
     key: str
     name: str
@@ -101,9 +101,10 @@ def granules_of(runtime: Runtime, key: str) -> Iterator[StoredGranule]:
             spec = runtime.tasks.spec(waiting.pop())
         except StoreError:
             spec = None
-        if isinstance(spec, CollectSpec):
+        if isinstance(spec, CollectSpec | PartsSpec):
             task = runtime.tasks.task(spec.key)
-            file = task.files[0] if task and task.files else None
+            files = task.files if task else ()
+            file = next((one for one in files if one.name == spec.granule), None)
             yield StoredGranule(key=spec.key, name=spec.granule, file=file)
             continue
         if isinstance(spec, _RASTERS):
@@ -119,7 +120,7 @@ def granules_of(runtime: Runtime, key: str) -> Iterator[StoredGranule]:
 def _no_longer_stored(lost: Sequence[str]) -> str:
     more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
     return (
-        f"no longer stored here, or damaged: {', '.join(lost[:_MOST_NAMED])}{more}; "
+        f"not stored here whole, or damaged: {', '.join(lost[:_MOST_NAMED])}{more}; "
         "`swathmill explain` tells their pixels where you have them"
     )
 

@@ -219,13 +219,13 @@ def read_masked_part(
 ) -> MaskedLayer:
     """Read a part of a layer as `read_masked` reads the whole, and raise what it raises.
 
-    If the file's own valid range leaves nothing of the part over, all values of the layer are read
-    to tell whether it leaves anything.
+    If the file's own valid range leaves nothing of the part's data over, all values of the layer
+    are read to tell whether it leaves anything. A part without any data says nothing of the range.
     """
     values = granule.read_part(layer, part)
     if mask and values.shape != layer.shape:
         try:
-            check_range(granule.name, layer, values)
+            check_range(granule.name, layer, values, many=1)
         except RangeExcludesAllError:
             check_range(granule.name, layer, granule.read(layer))
     elif mask:
@@ -236,14 +236,16 @@ def read_masked_part(
     return MaskedLayer(values=values, why=why)
 
 
-def check_range(name: str, layer: Layer, values: npt.NDArray[np.generic]) -> None:
+def check_range(
+    name: str, layer: Layer, values: npt.NDArray[np.generic], *, many: int = _MANY
+) -> None:
     """Refuse a layer of which the file's own valid range leaves nothing over.
 
     That is a fault of the range, or of how it is read, and no empty layer: fill and codes that the
     catalogue knows do not count, and classes may be codes that it does not know.
 
     Raises:
-        RangeExcludesAllError: there are many values, and all of them lie outside.
+        RangeExcludesAllError: there are `many` values or more, and all of them lie outside.
     """
     if not layer.range_stated or layer.valid_range is None or layer.kind is not _BLENDED:
         return
@@ -254,7 +256,7 @@ def check_range(name: str, layer: Layer, values: npt.NDArray[np.generic]) -> Non
     data = values[~is_fill(values, layer)]
     if layer.codes:
         data = data[~np.isin(data, np.array(sorted(layer.codes), dtype=np.int64))]
-    if data.size >= _MANY:
+    if data.size >= many:
         raise RangeExcludesAllError(
             f"{name}: all {data.size:,} values of layer {layer.name!r} ({data.min()} to "
             f"{data.max()}) lie outside the valid range that the file gives ({low} to {high}): "

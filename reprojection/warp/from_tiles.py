@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.axes import Shape
+from reprojection.formats.held import Held
 from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.grids import Grid
 from reprojection.read.encoding import Encoding
+from reprojection.read.granule import Part
 from reprojection.read.granule_layer import GranuleHeader, MaskedLayer, Rule
 from reprojection.read.kept import nbytes, opened
 from reprojection.read.masks import filled
@@ -22,6 +24,7 @@ from reprojection.resampling import METHODS, Method
 from reprojection.warp import warp
 from reprojection.warp.merge import Merged
 from reprojection.warp.orbits import orbits_of, read_tile
+from reprojection.warp.source_window import source_window
 
 WINDOWED = 1 << 26  # pixels of a source from which on only the rows needed are read
 _POINTS = 64  # along each side of the target, at which latitudes are computed
@@ -75,11 +78,18 @@ def tiles_onto_grid(
         layers = [_renumbered(*one) for one in zip(layers, apart, strict=True)]
         return reduce(partial(_laid_over, encoding=encoding), layers)
     tiles: list[MaskedLayer] = []
+    parts = [_part(place, grid, search) for place in places]
     if codes or extra:
-        tiles = [_masked(place, rule, merge, mask=mask) for place in places]
+        tiles = [
+            _masked(place, rule, merge, part, mask=mask)
+            for place, part in zip(places, parts, strict=True)
+        ]
         bands = [_filled(tile, encoding, Reason.VALID) for tile in tiles]
     else:
-        bands = [_pixels(place, rule, merge, encoding, mask=mask) for place in places]
+        bands = [
+            _pixels(place, rule, merge, encoding, part, mask=mask)
+            for place, part in zip(places, parts, strict=True)
+        ]
     values = warp.warp(
         _sources(places, bands),
         grid,
@@ -216,7 +226,20 @@ def _latitudes(grid: Grid) -> npt.NDArray[np.float64]:
     return grid.system.to_lonlat(a * col + b * row + c, d * col + e * row + f)[1]
 
 
-def _masked(place: GranuleHeader, rule: Rule, merge: str, *, mask: bool) -> MaskedLayer:
+def _part(place: GranuleHeader, grid: Grid, search: warp.Search) -> Part | None:
+    """Return the part of a layer that a grid takes, if its granule is held in part.
+
+    Of others the whole layer is read: its next cell takes another part.
+    """
+    if place.grid is None or search == "valid" or Held.of(place.path) is None:
+        return None
+    found = source_window(place.grid, grid)
+    return None if (found.rows, found.columns) == place.layer.shape else found
+
+
+def _masked(
+    place: GranuleHeader, rule: Rule, merge: str, part: Part | None, *, mask: bool
+) -> MaskedLayer:
     with opened(place.path) as (granule, memory):
         return memory.recall(
             (
@@ -227,27 +250,34 @@ def _masked(place: GranuleHeader, rule: Rule, merge: str, *, mask: bool) -> Mask
                 repr(rule),
                 merge if orbits_of(granule, place.layer) else "",
                 mask,
+                part,
             ),
-            partial(read_tile, granule, place.layer, rule, merge, mask=mask, memory=memory),
+            partial(read_tile, granule, place.layer, rule, merge, part, mask=mask, memory=memory),
             lambda masked: masked.nbytes,
         )
 
 
 def _pixels(
-    place: GranuleHeader, rule: Rule, merge: str, encoding: Encoding, *, mask: bool
+    place: GranuleHeader,
+    rule: Rule,
+    merge: str,
+    encoding: Encoding,
+    part: Part | None,
+    *,
+    mask: bool,
 ) -> Pixels:
     """Read a layer's pixels in the raster's type, with nodata where they are empty."""
     with opened(place.path) as (granule, memory):
 
         def read() -> Pixels:
-            masked = read_tile(granule, place.layer, rule, merge, mask=mask, memory=memory)
+            masked = read_tile(granule, place.layer, rule, merge, part, mask=mask, memory=memory)
             return _filled(masked, encoding, Reason.VALID)
 
         stored_as = encoding.dtype.str, repr(encoding.nodata)
         rows = place.layer.first_row, place.layer.shape
         by = merge if orbits_of(granule, place.layer) else ""
         return memory.recall(
-            ("pixels", place.layer.name, *rows, repr(rule), by, mask, stored_as), read, nbytes
+            ("pixels", place.layer.name, *rows, repr(rule), by, mask, part, stored_as), read, nbytes
         )
 
 

@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from reprojection.catalogue import Axis
 from reprojection.catalogue.layers import Layer, LayerKind, is_fill
-from reprojection.read.granule import Granule
-from reprojection.read.granule_layer import MaskedLayer, Rule, read_masked
+from reprojection.read.granule import Granule, Part
+from reprojection.read.granule_layer import MaskedLayer, Rule, read_masked, read_masked_part
 from reprojection.read.kept import Memory
 from reprojection.read.qa import Reason
 from reprojection.warp.merge import Merger
@@ -20,14 +20,25 @@ def orbits_of(granule: Granule, layer: Layer) -> Axis | None:
 
 
 def read_tile(
-    granule: Granule, layer: Layer, rule: Rule, merge: str, *, mask: bool, memory: Memory
+    granule: Granule,
+    layer: Layer,
+    rule: Rule,
+    merge: str,
+    part: Part | None = None,
+    *,
+    mask: bool,
+    memory: Memory,
 ) -> MaskedLayer:
     """Read a layer and find which pixels are data; where it holds several orbits, merge them.
+
+    With a `part`, only that is read, and all pixels beyond it are fill. Orbits are read whole.
 
     Orbits are merged before resampling, in their order of time, as granules of swaths are: `merge`
     is a rule of `warp.merge`. For classes and bit fields "mean" means "nadir".
     """
     axis = orbits_of(granule, layer)
+    if axis is None and part is not None:
+        return _within(granule, layer, rule, part, mask=mask)
     if axis is None:
         return read_masked(granule, layer, rule, mask=mask, memory=memory)
     chosen = merge if layer.kind is LayerKind.CONTINUOUS or merge != "mean" else "nadir"
@@ -43,6 +54,16 @@ def read_tile(
     merged = merger.result()
     coded = merged.reasons == Reason.CODE
     return MaskedLayer(values=np.where(coded, merged.codes, merged.values), why=merged.reasons)
+
+
+def _within(granule: Granule, layer: Layer, rule: Rule, part: Part, *, mask: bool) -> MaskedLayer:
+    values = np.zeros(layer.shape, layer.dtype)
+    why = np.full(layer.shape, Reason.FILL, np.uint8)
+    if part.rows and part.columns:
+        read = read_masked_part(granule, layer, rule, part, mask=mask)
+        at = np.s_[part.row : part.row + part.rows, part.column : part.column + part.columns]
+        values[at], why[at] = read.values, read.why
+    return MaskedLayer(values=values, why=why)
 
 
 def _zenith(granule: Granule, axis: Axis, layer: Layer, number: int) -> npt.NDArray[np.float32]:

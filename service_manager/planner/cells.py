@@ -22,6 +22,7 @@ from modis.tile import Tile, tiles_around
 from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
+from tasks.bag.spec import GridSpec
 from tasks.request.document import Region
 from tasks.request.region.regions import region_tiles
 from tasks.request.region.vertices import Area
@@ -75,6 +76,11 @@ class WindowCell:
             if self.clip is not None:
                 self._outline.append(tuple(_area_rings(self.clip)))
         return tuple(self._outline)
+
+
+def grid_spec(grid: Grid) -> GridSpec:
+    """Return a grid as a specification holds it."""
+    return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
 
 
 def places(target: Target, region: Region) -> tuple[WindowCell, ...]:

@@ -10,13 +10,14 @@ from modis.composites import last_day
 from modis.tile import Tile
 from reprojection.grid.grids import Grid
 from reprojection.resampling import TRAITS, MethodTraits
-from service_manager.planner.cells import WindowCell
+from service_manager.planner.cells import WindowCell, grid_spec
 from service_manager.planner.counts import CountedClass, kind_of, raster_bytes
 from service_manager.planner.draft import Draft, Line, MadeLayer
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, moment_name, product_name
 from service_manager.planner.overpasses import overpasses
+from service_manager.planner.parts import PartsPlan
 from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.classes import sized
@@ -194,11 +195,6 @@ class ProductLayers(ResolvedProduct):
         return tuple((layer.reach, layer.whole_pixel) for layer in self.layers)
 
 
-def grid_spec(grid: Grid) -> GridSpec:
-    """Return a grid as a specification holds it."""
-    return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
-
-
 def _records(wanted: ProductLayers) -> dict[str, str]:
     part = wanted.choice.part
     if part is None:
@@ -243,6 +239,7 @@ def plan_date(
     band: int,
     records: Sequence[GranuleRecord],
     locator: Locator,
+    parts: PartsPlan,
     draft: Draft,
     *,
     mosaics: bool,
@@ -254,10 +251,12 @@ def plan_date(
     place.
     """
     if not wanted.by_overpass:
-        return _plan_moment(wanted, day, "", band, records, locator, draft, mosaics=mosaics)
+        return _plan_moment(wanted, day, "", band, records, locator, parts, draft, mosaics=mosaics)
     made: list[Made] | None = None
     for time, passed in overpasses(record for record in records if locator.touches(record)):
-        found = _plan_moment(wanted, day, time, band, passed, locator, draft, mosaics=mosaics)
+        found = _plan_moment(
+            wanted, day, time, band, passed, locator, parts, draft, mosaics=mosaics
+        )
         if found is not None:
             made = [*(made or ()), *found]
             draft.overpasses[wanted.number] += 1
@@ -271,6 +270,7 @@ def _plan_moment(
     band: int,
     records: Sequence[GranuleRecord],
     locator: Locator,
+    parts: PartsPlan,
     draft: Draft,
     *,
     mosaics: bool,
@@ -281,7 +281,9 @@ def _plan_moment(
     if not touched:
         return None
     reaches = {*wanted.reaches}
-    given = _collected(records, touched, [near[reach] for reach in reaches], draft)
+    given = _collected(
+        wanted, band, records, touched, [near[reach] for reach in reaches], parts, draft
+    )
     inputs = {
         reach: {
             place: together([given[index] for index in near[reach][place]]) for place in touched
@@ -374,20 +376,26 @@ def _near(records: Sequence[GranuleRecord], locator: Locator, reach: Reach) -> d
 
 
 def _collected(
+    wanted: ProductLayers,
+    band: int,
     records: Sequence[GranuleRecord],
     touched: Sequence[int],
     near: Sequence[dict[int, list[int]]],
+    parts: PartsPlan,
     draft: Draft,
 ) -> dict[int, Given]:
     """Return the collections that the layers' kernels need in these places, by granule index."""
-    needed: set[int] = set()
+    needed: dict[int, set[int]] = {}
     for by_place in near:
-        needed.update(*[by_place[place] for place in touched])
+        for place in touched:
+            for index in by_place[place]:
+                needed.setdefault(index, set()).add(place)
     given = {}
     for index in sorted(needed):
         record = records[index]
-        mine = []
-        for one in (record, *record.companions):
+        inputs = parts.plan_cells(wanted, record, band, sorted(needed[index]), draft)
+        mine = [Given.of(one.key, one.name) for one in inputs or ()]
+        for one in (record, *record.companions) if inputs is None else ():
             key, line = collected(one)
             draft.put(key, line)
             mine.append(Given.of(key, one.name))

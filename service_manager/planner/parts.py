@@ -1,30 +1,54 @@
-"""Which granules are read in part: those of which the sites take far less than all bytes.
+"""Which granules are read in part: those of which sites or a small region take few bytes.
+
+A granule that a region covers for the most part is collected whole: others will take it, too. So is
+a swath for a raster, of which all pixels are located before any is taken.
 
 What parts will take is estimated from the granule's size and from the layers that the catalogue
 knows: a layer may lie in one piece, so all of it counts. Chunks make it less.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 from archives.model import GranuleRecord
 from modis.collection import Collection
+from modis.tile import Tile
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import split_index
+from reprojection.grid.grids import Grid, modis_tile_grid
+from reprojection.warp.source_window import source_window
+from service_manager.planner.cells import WindowCell, grid_spec
 from service_manager.planner.draft import Draft
 from service_manager.planner.granules import collected
-from service_manager.planner.layers import ProductLayers
-from tasks.bag.spec import CollectSpec, Input, PartsSpec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, PartsSpec
 from tasks.holdings.parts import WHOLE_BYTES
+from tasks.request.resolved import ResolvedProduct
 from tasks.storage.schema import PARTS_AND_RECORDS, written
 
-Why = Literal["in part", "in storage", "small", "no parts", "no size", "most of it", "upgrade"]
+Why = Literal[
+    "in part",
+    "part in storage",
+    "in storage",
+    "small",
+    "no parts",
+    "no size",
+    "most of it",
+    "upgrade",
+]
 _STRUCTURE = 1_000_000  # bytes of a granule besides its values, where they are many
 _LESS = 0.5  # of a granule's bytes: parts of more save nothing that would pay their calls
 _PLACES = 2  # layers' worth of a swath that say where its pixels lie
 _OF_GEOLOCATION = 0.6  # the share that latitudes and longitudes take of a granule of geolocation
+_MOST_CELLS = 16  # of a request; one of more is no small region
+_OF_AREA = 0.5  # of a granule's pixels: cells that take more have it collected
+_TILE_METRES = 1000  # pixels of tiles, and of the globe in degrees, by which that is told
+_GLOBE_DEGREES = 0.1
+_COARSE_PIXELS = 64  # along a cell, by which that is told
 _SAID: Mapping[Why, str] = {
+    "part in storage": "{count} already in storage, in part (of {whole})",
     "in storage": "{count} already in storage, whole ({whole})",
     "small": "{count} fetched whole ({whole}): they are small",
     "no parts": "{count} fetched whole ({whole}): their source sends no parts",
@@ -67,29 +91,72 @@ Counted = Mapping[Why, Reads]
 
 @dataclass
 class PartsPlan:
-    """Decides granule by granule; `there` tells whether the artifact of a task key is stored."""
+    """Decides granule by granule, for sites or for the cells of a request's rasters.
+
+    `there` tells whether the artifact of a task key is stored; `mask` is the request's.
+    """
 
     archive: object
     there: Callable[[str], bool]
+    mask: bool
+    cells: Sequence[WindowCell]
     counts: dict[int, dict[Why, Reads]] = field(default_factory=dict)
+    _small: dict[tuple[Tile | None, str, tuple[int, ...]], bool] = field(default_factory=dict)
 
     def plan(
         self,
-        wanted: ProductLayers,
+        wanted: ResolvedProduct,
         record: GranuleRecord,
         band: int | None,
         sites: Input,
         solar_times: tuple[str, ...],
         draft: Draft,
     ) -> list[Input]:
-        """Add the tasks that fetch a granule and its companions, in part or whole."""
+        """Add the tasks that fetch a granule and its companions, in part or whole, for sites."""
+        spec = _spec(wanted, record, band, self.mask, inputs=(sites,), solar_times=solar_times)
+        return self._planned(wanted, record, spec, draft)
+
+    def plan_cells(
+        self,
+        wanted: ResolvedProduct,
+        record: GranuleRecord,
+        band: int,
+        places: Sequence[int],
+        draft: Draft,
+    ) -> list[Input] | None:
+        """Add the tasks that fetch a granule for few small cells; None where it is no such case."""
+        if record.companions or not self._is_small(wanted, record, places):
+            return None
+        grids = tuple(grid_spec(self.cells[place].grid) for place in places)
+        which = band if wanted.stack > 1 else None
+        spec = _spec(wanted, record, which, self.mask, grids=grids)
+        return self._planned(wanted, record, spec, draft)
+
+    def _is_small(
+        self, wanted: ResolvedProduct, record: GranuleRecord, places: Sequence[int]
+    ) -> bool:
+        """Tell whether cells take a small part of a granule's pixels."""
+        if len(self.cells) > _MOST_CELLS or wanted.choice.exact is not None:
+            return False
+        if wanted.geometry not in ("tile", "globe"):
+            return False
+        about = record.tile, wanted.geometry, tuple(places)
+        if about not in self._small:
+            source = _pixels_of(record.tile)
+            parts = [source_window(source, _coarse(self.cells[n].grid)) for n in places]
+            taken = sum(part.rows * part.columns for part in parts)
+            self._small[about] = taken < _OF_AREA * source.height * source.width
+        return self._small[about]
+
+    def _planned(
+        self, wanted: ResolvedProduct, record: GranuleRecord, spec: PartsSpec, draft: Draft
+    ) -> list[Input]:
         every = (record, *record.companions)
         whole = sum(one.size for one in every)
-        why, expected = self._decided(wanted, record)
+        why = self._decided(wanted, record, spec)
         inputs = []
         fresh = False
-        if why == "in part":
-            spec = _spec(wanted, record, band, sites, solar_times, expected)
+        if why in ("in part", "part in storage"):
             fresh = spec.key not in draft.lines
             inputs = [Input(key=draft.add(spec), name=record.name)]
         else:
@@ -100,7 +167,7 @@ class PartsPlan:
                 inputs.append(Input(key=key, name=one.name))
         if fresh:
             mine = self.counts.setdefault(wanted.number, {})
-            read = {"in part": expected, "in storage": 0}.get(why, whole)
+            read = {"in part": spec.expected, "in storage": 0, "part in storage": 0}.get(why, whole)
             mine[why] = mine.get(why, Reads()).plus(read, whole)
         return inputs
 
@@ -109,24 +176,26 @@ class PartsPlan:
         found, self.counts = self.counts, {}
         return found
 
-    def _decided(self, wanted: ProductLayers, record: GranuleRecord) -> tuple[Why, int]:
+    def _decided(self, wanted: ResolvedProduct, record: GranuleRecord, spec: PartsSpec) -> Why:
         every = (record, *record.companions)
         whole = sum(one.size for one in every)
         if not all(one.size for one in every):
-            return "no size", 0
+            return "no size"
         if whole <= WHOLE_BYTES or wanted.choice.exact is not None:
-            return "small", 0
-        expected = sum(_expected(wanted, one) for one in every)
-        if expected > _LESS * whole:
-            return "most of it", 0
+            return "small"
+        if spec.expected > _LESS * whole:
+            return "most of it"
         divided = isinstance(self.archive, _Dividing) and all(map(self.archive.divides, every))
         if not divided:
-            return "no parts", 0
+            return "no parts"
+        # Parts come first: a request that is repeated takes the artifacts that were made of them.
+        if self.there(spec.key):
+            return "part in storage"
         if any(self.there(collected(one)[0]) for one in every):
-            return "in storage", 0
+            return "in storage"
         if written() < PARTS_AND_RECORDS:
-            return "upgrade", 0
-        return "in part", expected
+            return "upgrade"
+        return "in part"
 
 
 def told(product: str, counted: Counted) -> str:
@@ -138,7 +207,7 @@ def told(product: str, counted: Counted) -> str:
     if part is not None:
         said.append(
             f"reads up to about {_size(part.read)} of {_size(part.whole)}: of "
-            f"{_many(part.granules)} only the parts that the sites take"
+            f"{_many(part.granules)} only the parts that are needed"
         )
     for why, text in _SAID.items():
         reads = counted.get(why)
@@ -157,8 +226,8 @@ def _many(count: int) -> str:
     return f"{count:,} granule{'' if count == 1 else 's'}"
 
 
-def _expected(wanted: ProductLayers, record: GranuleRecord) -> int:
-    """Estimate the bytes that the sites take of a granule."""
+def _expected(wanted: ResolvedProduct, record: GranuleRecord) -> int:
+    """Estimate the bytes that are taken of a granule."""
     if record.size <= WHOLE_BYTES:
         return record.size
     share = 1.0
@@ -169,7 +238,7 @@ def _expected(wanted: ProductLayers, record: GranuleRecord) -> int:
     return min(record.size, round(_STRUCTURE + share * record.size))
 
 
-def _share(entry: Product, wanted: ProductLayers, *, located: bool) -> float:
+def _share(entry: Product, wanted: ResolvedProduct, *, located: bool) -> float:
     """Estimate the share of a granule that layers take, with their quality and time."""
     names = entry.layer_names
     every = sum(_values(entry, name) for name in names)
@@ -200,27 +269,52 @@ def _values(entry: Product, name: str) -> float:
 
 
 def _spec(
-    wanted: ProductLayers,
+    wanted: ResolvedProduct,
     record: GranuleRecord,
     band: int | None,
-    sites: Input,
-    solar_times: tuple[str, ...],
-    expected: int,
+    mask: bool,
+    *,
+    inputs: tuple[Input, ...] = (),
+    solar_times: tuple[str, ...] = (),
+    grids: tuple[GridSpec, ...] | None = None,
 ) -> PartsSpec:
     granules = tuple(map(_collect, (record, *record.companions)))
     return PartsSpec(
-        inputs=(sites,),
+        inputs=inputs,
         product=wanted.choice.name,
         collection=wanted.choice.collection,
         granule=record.name,
         granules=granules,
         wholes=tuple(one.key for one in granules),
-        expected=expected,
+        expected=sum(_expected(wanted, one) for one in (record, *record.companions)),
         layers=tuple(layer.name for layer in wanted.layers),
         qa=tuple(layer.qa for layer in wanted.layers),
-        mask=wanted.layout.request.mask,
+        mask=mask,
         band=band,
         solar_times=solar_times,
+        grids=grids,
+    )
+
+
+@lru_cache(maxsize=64)
+def _pixels_of(tile: Tile | None) -> Grid:
+    """Return pixels by which the share of a tile, or of the globe, is told that a grid takes."""
+    if tile is not None:
+        return modis_tile_grid(tile.h, tile.v, _TILE_METRES)
+    width, height = round(360 / _GLOBE_DEGREES), round(180 / _GLOBE_DEGREES)
+    transform = (_GLOBE_DEGREES, 0.0, -180.0, 0.0, -_GLOBE_DEGREES, 90.0)
+    return Grid(crs="EPSG:4326", transform=transform, width=width, height=height)
+
+
+def _coarse(grid: Grid) -> Grid:
+    """Return a grid of few pixels that covers another one."""
+    times = math.ceil(max(grid.width, grid.height) / _COARSE_PIXELS)
+    a, b, c, d, e, f = grid.transform
+    return Grid(
+        crs=grid.crs,
+        transform=(a * times, b * times, c, d * times, e * times, f),
+        width=math.ceil(grid.width / times),
+        height=math.ceil(grid.height / times),
     )
 
 

@@ -51,7 +51,7 @@ from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
 from tasks.settings import Settings
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 13  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 14  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +141,8 @@ class PlanStream:
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
         self._only_sites = request.region.sites is not None
-        self._parts = PartsPlan(archive, there)
         cells = () if self._only_sites else places(goal, request.region)
+        self._parts = PartsPlan(archive, there, request.mask, cells)
         self._sites = SitesPlan.of(resolved, cells, self._parts)
         check_outputs(resolved, {one.number: one.rasters for one in self._steps})
         self._layout = Layout.of(resolved, cells)
@@ -155,7 +155,9 @@ class PlanStream:
             self._sites.places if self._sites is not None and self._only_sites else cells
         )
         self._groups = (
-            Groups(resolved, self._layout, self._steps, self._locator) if self._steps else None
+            Groups(resolved, self._layout, self._steps, self._locator, self._parts)
+            if self._steps
+            else None
         )
         reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
         self._box = search_box(goal.area, reach)
@@ -404,7 +406,9 @@ class PlanStream:
                 groups.hold(number, day, last, band, records)
             return there or wanted.geometry == "tile"
         mosaics = self.request.makes_rasters and self.request.delivers_layers(day)
-        cells = plan_date(wanted, day, band, records, self._locator, draft, mosaics=mosaics)
+        cells = plan_date(
+            wanted, day, band, records, self._locator, self._parts, draft, mosaics=mosaics
+        )
         if used and cells and groups is not None:
             groups.add(wanted, day, last, cells)
         return cells is not None or wanted.geometry == "tile"

@@ -22,6 +22,7 @@ from service_manager.planner.layers import (
 )
 from service_manager.planner.located import Locator
 from service_manager.planner.naming import moment_name
+from service_manager.planner.parts import PartsPlan
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.packages.packages import layer_labels
@@ -177,9 +178,11 @@ class Groups:
         layout: Layout,
         chosen: Sequence[Chosen],
         locator: Locator,
+        parts: PartsPlan,
     ) -> None:
         self._layout = layout
         self._locator = locator
+        self._parts = parts
         self._joins = [product.join for product in resolved.products]
         self._courses: list[_Course] = []
         for one in chosen:
@@ -332,7 +335,9 @@ class Groups:
         band, records = there
         self._locator.look_up(records)
         asked = self._layout.request.deliver == "inputs"
-        made = plan_date(wanted, day, band, records, self._locator, draft, mosaics=asked)
+        made = plan_date(
+            wanted, day, band, records, self._locator, self._parts, draft, mosaics=asked
+        )
         found = days[day] = _cells(made or ())
         return found
 

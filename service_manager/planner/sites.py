@@ -22,10 +22,10 @@ from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_at import pixels_in
 from reprojection.grid.sinusoidal import tiles_touching
-from service_manager.planner.cells import WindowCell
+from service_manager.planner.cells import WindowCell, grid_spec
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.granules import tile_of
-from service_manager.planner.layers import NOT_THERE, ProductLayers, grid_spec
+from service_manager.planner.layers import NOT_THERE, ProductLayers
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.parts import PartsPlan
 from tasks.bag.absence import Absent, bounded

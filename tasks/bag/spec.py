@@ -97,6 +97,8 @@ def _text(value: object) -> str:
         return f'"{value.isoformat()}"'
     if value == ():
         return "[]"
+    if isinstance(value, tuple) and isinstance(value[0], GridSpec):
+        return "[" + ",".join(grid.text for grid in value) + "]"
     return canonical(value).decode("ascii")
 
 
@@ -227,15 +229,18 @@ class CollectSpec(_Spec):
 
 
 class PartsSpec(_Spec):
-    """Fetch of one granule, and of those that say where its pixels lie, what sites take.
+    """Fetch of one granule, and of those that say where its pixels lie, what sites or cells take.
 
     `granules` are as in their own collections, the granule itself first; `wholes` are the keys of
-    those. The input is the list of the sites; the other fields are those of the extraction that
-    reads it. The files are the granules held in part (`reprojection/formats/held.py`), packed; a
-    granule that had to be fetched whole is under its own name. `expected` bytes are to be read.
+    those. The input is the list of the sites; with `grids`, which are cells, there is none. The
+    other fields are those of the extraction or the cells that read it. The files are the granules
+    held in part (`reprojection/formats/held.py`), packed; a granule that had to be fetched whole is
+    under its own name. `expected` bytes are to be read.
     """
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"granules", "expected"})
+
+    if_given: ClassVar[frozenset[str]] = frozenset({"grids"})
 
     # A version above the common one: parts of VIIRS are those of the pixels that it keeps.
     algorithm: ClassVar[int] = ALGORITHM + 1
@@ -253,6 +258,9 @@ class PartsSpec(_Spec):
     mask: bool
     band: int | None = None
     solar_times: tuple[str, ...] = ()
+    grids: Annotated[tuple[GridSpec, ...] | None, Field(exclude_if=lambda value: value is None)] = (
+        None
+    )
 
     @property
     def work(self) -> str:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
-from reprojection.formats.held import PACKED, unpack
 from reprojection.read.completeness import WHOLE, found_besides
 from reprojection.warp.sites import (
     REASONS,
@@ -33,6 +32,7 @@ from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import ExtractSpec, PartsSpec, SampleSpec, SitesSpec
 from tasks.request.sites import SiteChoice, load_sites
 from tasks.service.classify import AttemptError
+from worker.files.held_granules import granules_of
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.flat import physical
@@ -53,7 +53,7 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     fetched = context.fetch_inputs()
     files = [path for paths in fetched.values() for path in paths]
     places = places_of(_listed(files))
-    granules = _granules([path for path in files if path.name != SITES], context)
+    granules = granules_of([path for path in files if path.name != SITES], context.folder)
     context.tell(0.5, f"reading {len(spec.layers)} layers of {len(granules)} granules")
     readings, lacks = list[Readings](), WHOLE
     if granules:
@@ -73,22 +73,6 @@ def wanted_of(spec: ExtractSpec | PartsSpec) -> list[Wanted]:
         Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule), solar_time=time)
         for layer, rule, time in zip(spec.layers, spec.qa, times, strict=True)
     ]
-
-
-def _granules(files: Sequence[Path], context: Context) -> list[Path]:
-    """Return the granules; those that are held in part are unpacked.
-
-    Raises UnreadableGranuleError.
-    """
-    found = []
-    for number, path in enumerate(files):
-        if path.name.endswith(PACKED):
-            to = context.folder(f"part{number:04d}") / path.name.removesuffix(PACKED)
-            unpack(path, to)
-            found.append(to)
-        else:
-            found.append(path)
-    return found
 
 
 def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:

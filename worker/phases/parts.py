@@ -1,13 +1,16 @@
-"""Collection in part: fetch of a granule what sites take, where that is far less than all of it.
+"""Collection in part: fetch of a granule what sites or cells take, where that is far less.
 
-The granule is read at the sites here, to find out what that takes: the reader says which bytes it
-lacks, and they are fetched, until it lacks none. What is stored has its own key, so nobody takes it
-for the granule. Where parts do not serve, the granule is fetched whole, as in any collection: its
-source sends no parts, it was replaced meanwhile, it is damaged, or who read the parts lacked some.
+The granule is read here as they read it, to find out what that takes: the reader says which bytes
+it lacks, and they are fetched, until it lacks none. What is stored has its own key, so nobody takes
+it for the granule. Where parts do not serve, the granule is fetched whole, as in any collection:
+its source sends no parts, it was replaced meanwhile, it is damaged, or who read the parts lacked
+some.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import structlog
@@ -23,6 +26,7 @@ from reprojection.errors import (
     UnreadableGranuleError,
 )
 from reprojection.formats.held import PACKED, Held, pack
+from reprojection.reproject import Options, reproject
 from reprojection.warp.sites import touch_sites
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import CollectSpec, PartsSpec
@@ -39,17 +43,20 @@ from worker.phases.collect import (
 )
 from worker.phases.context import Context
 from worker.phases.extract import places_of, wanted_of
+from worker.phases.reproject import grid_of
 
 log = structlog.get_logger("worker.parts")
 
 _WHOLE_AFTER = (AnswerBrokenError, DownloadFailedError, UnreadableGranuleError, NotHeldError)
 """What a whole granule may not meet: a server may answer it alone as it should."""
 
+_REFUSED = (ChoiceRefusedError, GridError, NoGeolocationError, UnknownLayerError)
+
 _FETCHED = 0.7  # share of an attempt's progress
 _ROUND = 0.1  # of it after the first call, more after each
 
-Reader = Callable[[Sequence[Path], Path], str]
-"""Reads granules at the sites of a file, as `read_at_sites` does."""
+Reader = Callable[[Sequence[Path], Path | None], str]
+"""Reads granules as `read_for` does."""
 
 
 def collect_parts(
@@ -64,10 +71,10 @@ def collect_parts(
 
     `read` and `check` open granules; by default in this process. `whole`: fetch all of them.
     """
-    (sites,) = context.fetch_inputs(until=0.05)[0]
+    sites = context.fetch_inputs(until=0.05)[0][0] if spec.inputs else None
     archive = open_archive(spec.granules[0], context.settings)
     check = check or partial(checked, apart=context.after_crash)
-    read = read or partial(read_at_sites, spec)
+    read = read or partial(read_for, spec)
     if not (whole or context.struck or context.after_crash):
         try:
             found = _parts(archive, spec, context, read, check, sites)
@@ -77,10 +84,11 @@ def collect_parts(
     return tuple(_whole(archive, one, context, check) for one in spec.granules)
 
 
-def read_at_sites(spec: PartsSpec, paths: Sequence[Path], sites: Path) -> str:
-    """Read granules as the extraction will; say which other granule one holds, "" if none.
+def read_for(spec: PartsSpec, paths: Sequence[Path], sites: Path | None) -> str:
+    """Read granules as the cells, or the extraction at the sites of a file, will.
 
-    What is wrong with the request is said by the extraction.
+    Says which other granule one holds, "" if none. What is wrong with the request is said by those
+    who read.
 
     Raises:
         NotHeldError: bytes are needed that are not held.
@@ -89,10 +97,15 @@ def read_at_sites(spec: PartsSpec, paths: Sequence[Path], sites: Path) -> str:
     for path in paths:
         if other := check_granule(path):
             return other
-    try:
-        touch_sites(paths, wanted_of(spec), places_of(sites.read_text("utf-8")), mask=spec.mask)
-    except (ChoiceRefusedError, GridError, NoGeolocationError, UnknownLayerError):
-        return ""
+    if sites is not None:
+        with suppress(*_REFUSED):
+            places = places_of(sites.read_text("utf-8"))
+            touch_sites(paths, wanted_of(spec), places, mask=spec.mask)
+    for grid, wanted in product(map(grid_of, spec.grids or ()), wanted_of(spec)):
+        with suppress(*_REFUSED):
+            # Any method reads the same part.
+            options = Options(resampling="nearest", qa=wanted.rule, mask=spec.mask)
+            reproject(paths, wanted.layer, grid, options)
     return ""
 
 
@@ -102,7 +115,7 @@ def _parts(
     context: Context,
     read: Reader,
     check: Check,
-    sites: Path,
+    sites: Path | None,
 ) -> Sequence[Path]:
     accept = acceptance(context, check)
     folder = PartsFolder(archive, context.folder("granules"), spec.size, copies=True, accept=accept)

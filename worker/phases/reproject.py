@@ -20,6 +20,7 @@ from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import Driver as Followed
 from tasks.bag.spec import GridSpec, ReprojectSpec
 from tasks.packages.rasters import is_raster
+from worker.files.held_granules import granules_of
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 
@@ -44,7 +45,8 @@ class Cell:
 def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Put the granules onto the cell; the file is small and read whole, so it has no overviews."""
     fetched = context.fetch_inputs()
-    paths = [path for files in fetched.values() for path in files]
+    paths = granules_of((path for files in fetched.values() for path in files), context.folder)
+    # Nobody has read all bytes of a granule that is held in part: it has no digest.
     digests = {
         Path(file.name).name: file.sha256 for files in context.inputs.values() for file in files
     }

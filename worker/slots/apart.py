@@ -189,9 +189,9 @@ class Apart:
         return shown(said.other)[:_LONGEST_MESSAGE]
 
     def _read(
-        self, job: Job, spec: PartsSpec, context: Context, paths: Sequence[Path], sites: Path
+        self, job: Job, spec: PartsSpec, context: Context, paths: Sequence[Path], sites: Path | None
     ) -> str:
-        """Read granules as `parts.read_at_sites` does, in a maker."""
+        """Read granules as `parts.read_for` does, in a maker."""
         self.begin(job)
         given = tuple(self.inputs / path.name for path in paths)
         for path, to in zip(paths, given, strict=True):

@@ -27,7 +27,7 @@ from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from worker.phases.collect import checked
 from worker.phases.context import Context
-from worker.phases.parts import read_at_sites
+from worker.phases.parts import read_for
 from worker.sandbox.makers import WORK
 from worker.sandbox.messages import POLL_SECONDS, Failed, Job, Progress
 from worker.slots.lent_blobs import MADE, LentBlobs
@@ -61,11 +61,11 @@ class CheckOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class PartsOrder:
-    """Read granules that are held in part at the sites of a file, as their extraction will."""
+    """Read granules that are held in part as cells, or an extraction at a file's sites, will."""
 
     spec: PartsSpec
     paths: tuple[Path, ...]
-    sites: Path
+    sites: Path | None
     scratch: Path
 
 
@@ -226,7 +226,7 @@ class MakerAnswers:
     @staticmethod
     def _read(asked: PartsOrder) -> Said:
         try:
-            return Checked(other=read_at_sites(asked.spec, asked.paths, asked.sites))
+            return Checked(other=read_for(asked.spec, asked.paths, asked.sites))
         except NotHeldError as error:
             number = asked.paths.index(error.path)
             return Lacking(number=number, size=error.size, ranges=error.ranges[:MOST_RANGES])

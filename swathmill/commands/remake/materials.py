@@ -21,7 +21,7 @@ class CannotRemakeError(ArgumentError):
 def find_granules(
     wanted: Sequence[SourceGranule], places: Iterable[Path]
 ) -> Mapping[SourceGranule, Path]:
-    """Find granules by name and digest in files and folders.
+    """Find granules by name and digest in files and folders; by name where there is no digest.
 
     Raises:
         CannotRemakeError: one is absent, or has another content than the file was made of.
@@ -35,7 +35,7 @@ def find_granules(
     problems: list[str] = []
     for one in wanted:
         there = by_name[one.name]
-        same = next((path for path in there if _sha256(path) == one.sha256), None)
+        same = next((path for path in there if one.sha256 in ("", _sha256(path))), None)
         if same is not None:
             found[one] = same
         elif there:

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from reprojection.errors import NotHeldError, UnreadableGranuleError
 from reprojection.formats.held import Held, Range, completed, joined, keep, pack, unpack
+from reprojection.grid.grids import Lattice
 from reprojection.read.granule import Granule, open_granule
+from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import noisy_tile
 
@@ -278,6 +280,36 @@ def test_layers_of_a_real_granule_take_their_own_bytes(
         assert same, name
         asked += far.asked
     assert sum(high - low for low, high in asked) <= 1.3 * len(first.data) - first.bytes_asked
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    ("pattern", "layer", "qa", "place", "most"),
+    [
+        ("l3-tiles/MCD15A2/*A2012001.h17v03*", "Lai_1km", "best", (-5.0, 55.0), 0.5),
+        ("new-real/VNP13A2*", "1 km 16 days NDVI", None, (3.3, -3.3), 0.7),
+        ("new-real/S2008001.L3m*", "chlor_a", None, (3.3, -3.3), 1.0),
+    ],
+)
+def test_a_small_raster_of_a_real_granule_takes_its_own_bytes(
+    granules: Path,
+    tmp_path: Path,
+    pattern: str,
+    layer: str,
+    qa: str | None,
+    place: tuple[float, float],
+    most: float,
+) -> None:
+    (source,) = sorted(granules.glob(pattern))[:1]
+    far = Far(source, tmp_path / "far")
+    grid = Lattice(crs="EPSG:4326", resolution=0.01).snap((*place, place[0] + 0.3, place[1] + 0.3))
+    for method in ("nearest", "cubic"):
+        options = Options(resampling=method, qa=qa)
+        whole = reproject([source], layer, grid, options)
+        part = completed(lambda: reproject([far.path], layer, grid, options), far.fetch)  # noqa: B023
+        assert part.data.tobytes() == whole.data.tobytes()
+        assert part.description() == whole.description()
+    assert 0 < far.bytes_asked < most * len(far.data)
 
 
 @pytest.mark.real_data

@@ -378,7 +378,7 @@ def test_the_portal_explains_a_reduction_and_says_what_is_no_longer_stored(
         task = results.runtime.tasks.task(granules[gone].key)
         results.runtime.blobs.delete(*place)
         results.runtime.blobs.put_bytes(*place, whole)
-    assert found.note.startswith(f"no longer stored here, or damaged: {gone}; ")
+    assert found.note.startswith(f"not stored here whole, or damaged: {gone}; ")
     assert (damaged.note, damaged.inputs[0].inputs[0].origin) == (found.note, None)
     assert task is not None
     assert task.state is State.EXPIRED

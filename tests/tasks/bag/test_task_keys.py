@@ -104,6 +104,7 @@ SPECS: tuple[Spec, ...] = (
     EXTRACT,
     TableSpec(inputs=(Input(key=EXTRACT.key, file="rows.parquet"), Input(key=SITES.key))),
     PARTS,
+    PARTS.model_copy(update={"inputs": (), "grids": (GRID,)}),
 )
 KEYS = (
     "86762ceb0b352713c14685c1a8b8846859f99a8b68a7e97ae0034462e4342ac4",
@@ -118,6 +119,7 @@ KEYS = (
     "86762ceb7b352752246e99aefb33b383992c40fa357aa1faf2b6c2b69ff9aef8",
     "86762ceb8b352765c538ecbf578e03551c021069aba63dda2b96984d981feb1f",
     "86762cebab35274018fcb36bc55e182e0a8df45943b719efb4312f4dd205610b",
+    "86762cebab3527c9c67358ff6a88870c50b4a2cd2f7369c228b4de7042fb5048",
 )
 
 

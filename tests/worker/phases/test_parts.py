@@ -1,4 +1,5 @@
-"""Sites are read from parts of granules: less is fetched, the values are the same, holes heal."""
+"""Sites and small regions are read from parts of granules: less is fetched, the values are the
+same, holes heal."""
 
 import io
 import os
@@ -31,7 +32,14 @@ from service_manager.planner import parts as choice
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import CollectSpec, ExtractSpec, PartsSpec, SitesSpec, TableSpec
+from tasks.bag.spec import (
+    CollectSpec,
+    ExtractSpec,
+    PartsSpec,
+    ReprojectSpec,
+    SitesSpec,
+    TableSpec,
+)
 from tasks.holdings import parts as holding
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
@@ -41,6 +49,7 @@ from tests.reprojection.reading_samples import small_tile
 from tests.service_manager.shelf import specs
 from tests.worker.mill import Mill
 from worker.phases import parts as phase
+from worker.phases import reproject as cells
 from worker.sandbox.messages import Failed, Succeeded
 
 LAYERS = ("Lai", "Fpar", "FparLai_QC", "LaiStdDev", "FparStdDev")
@@ -90,6 +99,13 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TILES = {"name": "VNP15A2H", "collection": "2", "layers": ["Lai"]}, "2012-03-05"
+FIELD = {
+    "region": {"bbox": [-0.06, 55.1, 0.05, 55.2]},  # on the edge of both tiles
+    "grid": {"crs": "EPSG:32631", "resolution": 400},
+    "resampling": "cubic",
+    "qa": {"FparLai_QC": {"0": [0]}},
+    "extra_bands": ["reason", "source"],
+}
 SWATHS = (
     {"name": "MYD04_L2", "collection": "61", "layers": ["Optical_Depth_Land_And_Ocean"]},
     "2012-04-14",
@@ -102,13 +118,14 @@ def planned(
     *,
     divides: bool = True,
     sites: str = SITES,
+    rasters: dict[str, Any] | None = None,
     there: Callable[[str], bool] = lambda _: False,
 ) -> Plan:
     request = parse_request(
         {
             "products": [what[0]],
-            "region": {"sites": sites},
             "time": {"start": what[1], "end": what[1]},
+            **(rasters or {"region": {"sites": sites}}),
         }
     )
     folder = FolderArchive(mill.archive, mill.folder / "index.sqlite", read_outline)
@@ -200,7 +217,7 @@ def test_a_plan_says_what_is_read_and_why(granules: Path, tmp_path: Path) -> Non
     (note,) = planned(mill).notes
     assert re.fullmatch(
         r"VNP15A2H.002: reads up to about (0\.\d|1\.0) MB of 2\.2 MB: of 2 granules only the parts "
-        r"that the sites take\.",
+        r"that are needed\.",
         note,
     )
     assert planned(mill, divides=False).notes == (
@@ -262,6 +279,77 @@ def test_a_granule_that_is_replaced_meanwhile_is_fetched_as_it_is_now(
     (file,) = mill.make(spec)
     assert file.name == path.name
     assert mill.fetch(file).read_bytes() == path.read_bytes()
+
+
+def test_a_small_region_takes_a_part_of_the_granules_and_has_the_same_rasters(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the digests of granules, which nobody has read whole, files are the same byte by
+    byte; so are STAC items with their statistics."""
+    mill, other = Mill(tmp_path / "parts", granules), Mill(tmp_path / "whole", granules)
+    found = planned(mill, rasters=FIELD)
+    whole = planned(other, rasters=FIELD, divides=False)
+    assert [len(specs(found, kind)) for kind in (PartsSpec, CollectSpec)] == [2, 0]
+    assert [len(specs(whole, kind)) for kind in (PartsSpec, CollectSpec)] == [0, 2]
+    made = [file for task in found for file in mill.make(task.spec)]
+    lineage = cells.with_lineage
+    monkeypatch.setattr(
+        cells,
+        "with_lineage",
+        lambda raster, cell, paths, _, said: lineage(raster, cell, paths, {}, said),
+    )
+    wanted = [file for task in whole for file in other.make(task.spec)]
+    assert [(one.name, one.sha256, one.completeness, one.valid_share) for one in made[2:]] == [
+        (one.name, one.sha256, one.completeness, one.valid_share) for one in wanted[2:]
+    ]
+    assert 0.2 < (made[2].valid_share or 0.0) < 0.8  # half of the pixels fail the rule
+    stored = sum(file.size for one in specs(found, PartsSpec) for file in collected(mill, one.key))
+    assert stored < 0.3 * sum(one.size for one in specs(found, PartsSpec))
+
+
+def test_of_large_regions_and_what_is_stored_other_granules_are_planned(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mill = Mill(tmp_path, granules)
+    large = {**FIELD, "region": {"bbox": [-15.0, 50.5, 15.0, 59.5]}}
+    large["grid"] = {"crs": "EPSG:32631", "resolution": 4000}
+    found = planned(mill, rasters=large)
+    assert [len(specs(found, kind)) for kind in (PartsSpec, CollectSpec)] == [0, 2]
+    assert not found.notes
+    parts = specs(planned(mill, rasters=FIELD), PartsSpec)
+    stored = {parts[0].key, *parts[0].wholes, *parts[1].wholes}
+    found = planned(mill, rasters=FIELD, there=stored.__contains__)
+    assert [one.key for one in specs(found, PartsSpec)] == [parts[0].key]
+    assert [one.key for one in specs(found, CollectSpec)] == [*parts[1].wholes]
+    (note,) = found.notes
+    assert note == (
+        "VNP15A2H.002: 1 granule is already in storage, in part (of 1.1 MB); 1 granule is already "
+        "in storage, whole (1.1 MB)."
+    )
+    other = planned(mill, rasters={**FIELD, "resampling": "nearest", "units": "physical"})
+    assert [one.key for one in specs(other, PartsSpec)] == [one.key for one in parts]
+    monkeypatch.setattr(choice, "_MOST_CELLS", 0)
+    assert not specs(planned(mill, rasters=FIELD), PartsSpec)
+
+
+def test_a_cell_that_meets_a_hole_has_its_granule_fetched_whole(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mill = Mill(tmp_path / "parts", granules)
+    found = planned(mill, rasters=FIELD)
+    with monkeypatch.context() as patched:
+        patched.setattr(phase, "reproject", lambda *_, **__: None)
+        for spec in specs(found, PartsSpec):
+            mill.make(spec)
+    (cell,) = specs(found, ReprojectSpec)
+    said = mill.attempt(cell)
+    assert isinstance(said, Failed)
+    assert said.category is Category.UNREADABLE_INPUT_FILE
+    (lacking,) = (one for n, one in enumerate(cell.inputs) if said.healing >> n & 1)
+    (spec,) = (one for one in specs(found, PartsSpec) if one.key == lacking.key)
+    made = mill.make_again(spec)
+    assert isinstance(made, Succeeded)
+    assert mill.fetch(made.files[0]).read_bytes() == (granules / spec.granule).read_bytes()
 
 
 @pytest.mark.parametrize("error", [WholeOnlyError, AnswerBrokenError, DownloadFailedError])
