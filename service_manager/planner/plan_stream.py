@@ -191,7 +191,8 @@ class PlanStream:
         )
         products = repr(self._resolved.products)
         digests = [step.digest for step in self._steps]
-        return digest_of(canonical([VERSION, asked, products, digests]).decode("ascii"))
+        parts = [repr(one.choice.part) for one in self._resolved.products if one.choice.part]
+        return digest_of(canonical([VERSION, asked, products, digests, *parts]).decode("ascii"))
 
     @property
     def notes(self) -> tuple[str, ...]:

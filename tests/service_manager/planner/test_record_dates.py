@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from archives.model import GranuleRecord
+from reprojection.records import record
 from service_manager.planner.listing import newest_day, search_box
+from service_manager.planner.plan_stream import PlanStream
 from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, RecordedLayer, ReprojectSpec
 from tasks.errors import RequestRefusedError
+from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.requests.plan import Plan
-from tests.service_manager.shelf import Shelf, made, outputs, specs, tile_granule
+from tests.service_manager.shelf import LIMITS, Shelf, made, outputs, specs, tile_granule
 
 RECORD: dict[str, Any] = {
     "products": [{"record": "ndvi-16day", "layers": ["NDVI"]}],
@@ -127,6 +130,24 @@ def test_a_date_of_one_sensor_lacks_its_tiles_whatever_others_have() -> None:
     assert sorted(gap.what for gap in found.gaps if "2025-12" in gap.what) == [
         f"ndvi-16day {day} h19v03" for day in DATES if day < "2026"
     ]
+
+
+def test_a_plan_is_another_where_a_record_says_another_unit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = parse_request(RECORD)
+
+    def identity() -> str:
+        return PlanStream(request, Shelf(records=[]), Packages.of(LIMITS), LIMITS).identity
+
+    before = identity()
+    known = record("ndvi-16day")
+    assert known is not None
+    assert identity() == before
+    layers = {name: one.model_copy(update={"units": "%"}) for name, one in known.layers.items()}
+    changed = known.model_copy(update={"layers": layers})
+    monkeypatch.setattr("tasks.request.records.products.record", lambda _name: changed)
+    assert identity() != before
 
 
 def test_one_collection_of_a_product_is_taken() -> None:
