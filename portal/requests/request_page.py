@@ -16,12 +16,13 @@ from portal.requests.api import listed, mended, order, rehearsal_failed
 from portal.requests.expected_end import before, expected_end
 from portal.requests.retries import may_retry
 from portal.requests.sharing import shared_view
+from portal.requests.squares import matrix
 from portal.requests.state import Progress, Requests
 from portal.results import pictures
 from portal.results.comparison import comparison
 from portal.results.downloads import send_file
 from portal.results.incomplete import IncompleteView
-from portal.results.layers import is_raster, layer_of, matrix
+from portal.results.layers import is_raster, layer_of
 from portal.results.result_files import ResultFile, ResultReader
 from portal.results.site_series import TABLE, site_series
 from portal.results.state import Results
@@ -49,7 +50,7 @@ router = APIRouter(include_in_schema=False)
 PAGE = 50  # results or requests per page
 _FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
-_DATES = 50  # dates per page of the matrix
+_SQUARES = 1000  # of a page, about
 _LARGE = 2000  # number of tasks beyond which a page comes before its results are read
 _OUTLOOK_SECONDS = 20.0  # after which a page's outlook is worked out again
 _STREAM_SECONDS = 900.0  # then the caller has to be signed in still
@@ -650,10 +651,13 @@ def _cause(interest: Interest, failed: Mapping[Category | None, list[Interest]])
 def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
     every = portal.state(Results).arranged(row)
     layers = list(every.layers.values())
-    gaps = portal.state(Results).index.gaps(portal.runtime, row)[0] if layers else ()
+    index = portal.state(Results).index
+    planned = not row.state.unplanned
+    awaited = index.awaited(portal.runtime, row) if planned else ()
+    gaps = index.gaps(portal.runtime, row)[0] if layers or awaited else ()
     failed = any(count.failed for count in row.phases.values())
-    failures = portal.state(Results).index.failures(portal.runtime, row) if failed else ()
-    found = matrix(layers, gaps, failures, max(1, page), _DATES)
+    failures = index.failures(portal.runtime, row) if failed else ()
+    found = matrix(layers, gaps, failures, max(1, page), _SQUARES, awaited)
     return {
         "matrix": found,
         "pictures": {
@@ -665,7 +669,6 @@ def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
         },
         "file_bytes": every.size,
         "matrix_page": max(1, page),
-        "matrix_pages": max(1, -(-found.dates // _DATES)),
     }
 
 

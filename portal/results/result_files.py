@@ -52,6 +52,7 @@ class _Known:
     version: tuple[object, ...]
     files: Mapping[str, ResultFile]
     failures: tuple[Interest, ...]
+    awaited: tuple[Interest, ...]
     newest: tuple[str, ...]
     read: float
     took: float
@@ -81,6 +82,10 @@ class ResultIndex:
     def failures(self, runtime: Runtime, row: RequestRow) -> tuple[Interest, ...]:
         """Return what failed or could not be made, by phase and name."""
         return self._fresh(runtime, row).failures
+
+    def awaited(self, runtime: Runtime, row: RequestRow) -> tuple[Interest, ...]:
+        """Return the results of a request that are planned, and neither made nor failed."""
+        return () if row.state.ended else self._fresh(runtime, row).awaited
 
     def newest(self, runtime: Runtime, row: RequestRow) -> tuple[ResultFile, ...]:
         """Return the results that came last, the newest first: a few, without STAC items.
@@ -156,6 +161,7 @@ class ResultIndex:
             files=files,
             newest=_newest(files, before),
             failures=tuple(request_operations.failures_in(notable)),
+            awaited=tuple(one for one in notable if one.output and one.outcome is None),
             read=ended,
             took=ended - began,
         )

@@ -28,6 +28,35 @@ if (Tabs.nav) {
   Tabs.show(true);
   window.addEventListener("hashchange", () => Tabs.show(true));
 }
+// Squares of results: one of a layer is in the order of the keys, arrows go to the others.
+document.addEventListener("keydown", (event) => {
+  const square = event.target.closest("[data-squares] li > :is(a, [role])");
+  const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+  const rows = { ArrowUp: -1, ArrowDown: 1 };
+  if (!square || !(event.key in steps || event.key in rows)) return;
+  const layers = [...document.querySelectorAll("[data-squares]")].map((one) => [...one.querySelectorAll("li > :is(a, [role])")]).filter((one) => one.length);
+  const row = layers.findIndex((one) => one.includes(square));
+  const column = layers[row].indexOf(square);
+  const within = (number, list) => list[Math.max(0, Math.min(list.length - 1, number))];
+  const to = event.key in steps ? within(column + steps[event.key], layers[row]) : within(column, within(row + rows[event.key], layers));
+  if (!to) return;
+  event.preventDefault();
+  to.tabIndex = 0;
+  to.focus();
+});
+const Squares = {
+  settle() {
+    for (const layer of document.querySelectorAll("[data-squares]")) {
+      layer.querySelectorAll("li > :is(a, [role])").forEach((one, number) => { one.tabIndex = number ? -1 : 0; });
+    }
+  },
+};
+document.addEventListener("focusin", (event) => {
+  const layer = event.target.closest("[data-squares] ol");
+  if (layer) layer.querySelectorAll("li > :is(a, [role])").forEach((one) => { one.tabIndex = one === event.target ? 0 : -1; });
+});
+document.addEventListener("htmx:afterSettle", () => Squares.settle());
+Squares.settle();
 // An address with the name of a folded part opens it: there the answer to its form is seen.
 const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;

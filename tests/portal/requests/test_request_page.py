@@ -48,6 +48,29 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runt
     assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
 
 
+def test_what_is_planned_has_a_square_before_it_is_made(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    planned = Interest(
+        request=name,
+        key="0" * 64,
+        phase=Phase.AGGREGATION,
+        name="MCD15A2.005.Lai_1km.2012-01-09",
+        output="MCD15A2.005/Lai_1km",
+    )
+    put_interest(runtime, planned)
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=1)
+    with portal.browser() as client:
+        running = client.get(f"/requests/{name}/matrix").text
+        set_row(runtime, name, state=RequestState.CANCELLED, ended=1e9)
+        ended = client.get(f"/requests/{name}/matrix").text
+    square = '<span class="to-come" role="img" aria-label="2012-01-09: still to come">09</span>'
+    assert square in running
+    assert "1 still to come" in running
+    assert "still to come" not in ended
+
+
 def test_the_newest_results_are_shown_as_they_come_until_the_end(
     portal: LivePortal, runtime: Runtime, raster: bytes
 ) -> None:
