@@ -93,6 +93,7 @@ REMOVALS = {
         folders=(
             "bench/views.py",
             "portal/static/layer_view.js",
+            "portal/templates/layer_addresses.html",
             "portal/templates/layer_view.html",
             "portal/views",
             "tests/browser/test_layer_in_browser.py",
@@ -101,11 +102,15 @@ REMOVALS = {
         ),
         registered={
             "portal/features.py": (r".*\bviews\b.*",),
-            "pyproject.toml": ((r'"submit \| results \| views"', '"submit | results"'),),
+            "pyproject.toml": ((r'  "views",\n', ""),),
         },
         spoken_of={
             "bench/__main__.py": (r'    "views": Measurement\((?:\n        .*)*\n    \),',),
             "tests/infra/test_interfaces.py": (r'    "HTTP API": http_api,',),
+            "tests/portal/test_two_owners.py": (
+                r"^TILES = .*",
+                r'^    \*\(\n        \("GET", f"/api/requests/\{\{id\}\}/tiles/(?:.*\n)*?    \),',
+            ),
         },
     ),
     "pool": Removal(

@@ -37,7 +37,7 @@ def read_picture(
     Raises NotFoundError for a file that is no raster of Swathmill, or has no such band, and what
     the reader raises.
     """
-    with _opened(reader, result) as (dataset, said):
+    with opened(reader, result) as (dataset, said):
         return _read_band(dataset, said, result, side, band)
 
 
@@ -45,7 +45,7 @@ def read_counted(
     reader: ResultReader, result: ResultFile, most: int, side: int, band: int
 ) -> tuple[Raster, Description]:
     """Read a band whole if it has at most `most` pixels, else as `read_picture` does."""
-    with _opened(reader, result) as (dataset, said):
+    with opened(reader, result) as (dataset, said):
         whole = dataset.width * dataset.height <= most
         longest = max(dataset.width, dataset.height) if whole else side
         return _read_band(dataset, said, result, longest, band)
@@ -60,19 +60,25 @@ def _read_band(
 ) -> tuple[Raster, Description]:
     share = min(1.0, side / max(dataset.height, dataset.width))
     shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
-    if band >= dataset.count or band >= len(said.bands):
-        raise refused(result, f"it has no band {band + 1}")
-    chosen = said.bands[band]
-    smooth = said.kind == "continuous" and chosen.role == "data"
+    one = band_of(said, result, band)
+    smooth = one.kind == "continuous"
     data = dataset.read(
         [band + 1],
         out_shape=(1, *shape),
         resampling=Resampling.average if smooth else Resampling.nearest,
     )
-    nodata = _nodata(dataset)
-    if chosen.role != "data":
-        said = said.model_copy(update={"kind": "class", "units": ""})
-    return said.model_copy(update={"bands": (chosen,)}).raster(data, nodata), said
+    plain = said.bands[band].role != "data"
+    told = said if not plain else said.model_copy(update={"kind": "class", "units": ""})
+    return one.raster(data, nodata_of(dataset)), told
+
+
+def band_of(said: Description, result: ResultFile, band: int) -> Description:
+    """Describe one band; what is no data is classes. Raises NotFoundError where there is none."""
+    if band >= len(said.bands):
+        raise refused(result, f"it has no band {band + 1}")
+    chosen = said.bands[band]
+    plain = {"kind": "class", "units": ""} if chosen.role != "data" else {}
+    return said.model_copy(update={"bands": (chosen,), **plain})
 
 
 def read_statistics(reader: ResultReader, result: ResultFile, band: int) -> BandStatistics | None:
@@ -80,7 +86,7 @@ def read_statistics(reader: ResultReader, result: ResultFile, band: int) -> Band
 
     None where the file says nothing. Raises as `read_picture` does.
     """
-    with _opened(reader, result) as (dataset, _):
+    with opened(reader, result) as (dataset, _):
         if band >= dataset.count:
             raise refused(result, f"it has no band {band + 1}")
         return statistics_in(dataset)[band]
@@ -93,12 +99,12 @@ def read_pixel(
 
     Return None for a place outside the raster. Raises as `read_picture` does.
     """
-    with _opened(reader, result) as (dataset, said):
+    with opened(reader, result) as (dataset, said):
         pixel = pixel_at(said.grid.grid(), lon, lat)
         if pixel is None:
             return None
         data = dataset.read(window=Window(pixel.col, pixel.row, 1, 1))
-        nodata = _nodata(dataset)
+        nodata = nodata_of(dataset)
     return said.raster(data, nodata), said
 
 
@@ -110,9 +116,9 @@ def read_windows(
     `windows` gives for the description of the raster the first row and column, and the numbers of
     rows and columns, of each part; None is no part. Raises as `read_picture` does.
     """
-    with _opened(reader, result) as (dataset, said):
+    with opened(reader, result) as (dataset, said):
         one = said.model_copy(update={"bands": said.bands[:1]})
-        nodata = _nodata(dataset)
+        nodata = nodata_of(dataset)
         parts = [
             None
             if window is None
@@ -126,15 +132,20 @@ def _window(row: int, column: int, rows: int, columns: int) -> Window:
     return Window(column, row, columns, rows)
 
 
-def _nodata(dataset: "rasterio.io.DatasetReader") -> float | int | None:
+def nodata_of(dataset: "rasterio.io.DatasetReader") -> float | int | None:
+    """Return what a pixel without a value holds, as a whole number where pixels are."""
     nodata: float | int | None = dataset.nodata
     return int(nodata) if nodata is not None and dataset.dtypes[0][0] != "f" else nodata
 
 
 @contextmanager
-def _opened(
-    reader: ResultReader, result: ResultFile
+def opened(
+    reader: ResultReader, result: ResultFile, overview: int | None = None
 ) -> Iterator[tuple["rasterio.io.DatasetReader", Description]]:
+    """Open a result where it is stored, or one of its overviews, numbered from 0.
+
+    Raises as `read_picture` does.
+    """
     failures: list[Exception] = []
 
     def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
@@ -142,10 +153,11 @@ def _opened(
             raise FileNotFoundError(path)
         return io.BufferedReader(_BlobFile(reader, result, failures), _READ_BYTES)
 
+    level = {} if overview is None else {"overview_level": overview}
     try:
         with (
             rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
-            rasterio.open(_NAME, opener=opener, driver="GTiff") as dataset,
+            rasterio.open(_NAME, opener=opener, driver="GTiff", **level) as dataset,
         ):
             yield dataset, Description.model_validate_json(dataset.tags().get(TAG, ""))
     except (RasterioError, ValidationError) as error:

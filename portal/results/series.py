@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from portal.results.charts import Chart, Mark, chart
 from portal.results.layers import ResultLayer, minute_of
-from portal.results.numbers import number_text
 from portal.results.state import Results
 from portal.serving.portal import Portal
 from portal.serving.quantities import unit_text
@@ -56,3 +58,13 @@ def series_at(
             values.append(value)
             texts.append(number_text(value, read[0].data.dtype))
     return Series(dates=dates, values=tuple(values), texts=tuple(texts))
+
+
+def number_text(value: float, stored: npt.DTypeLike) -> str:
+    """Write a physical value with all digits that its stored type carries, and no more.
+
+    A value stored as float32 has the fewest digits that give the same float32 again.
+    """
+    if np.dtype(stored) == np.float32:
+        return str(np.float32(value)).removesuffix(".0")
+    return f"{value:.15g}"

@@ -66,13 +66,6 @@
       changed();
       return;
     }
-    const copy = event.target.closest("[data-copy]");
-    if (copy) {
-      await navigator.clipboard.writeText(document.getElementById(copy.dataset.copy).textContent);
-      const was = copy.textContent;
-      copy.textContent = "Copied";
-      setTimeout(() => { copy.textContent = was; }, 2000);
-    }
   });
   // Tables of measurements are read into their field; a site is named as the files of networks name it.
   document.querySelector("[data-into]")?.addEventListener("change", async (event) => {

@@ -60,6 +60,17 @@ Squares.settle();
 // An address with the name of a folded part opens it: there the answer to its form is seen.
 const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;
+// A text, or the whole address of a link, in which maps fill in {z}, {x} and {y}.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy], [data-copy-address]");
+  if (!button) return;
+  const { copy, copyAddress } = button.dataset;
+  const text = copy ? document.getElementById(copy).textContent : document.getElementById(copyAddress).href.replace(/%7B/gi, "{").replace(/%7D/gi, "}");
+  await navigator.clipboard.writeText(text);
+  const was = [...button.childNodes];
+  button.replaceChildren("Copied");
+  setTimeout(() => button.replaceChildren(...was), 2000);
+});
 // A call copies for some seconds; its answer says where the next goes on.
 document.addEventListener("submit", async (event) => {
   const address = event.target.dataset.copyResults;

@@ -1,1 +1,1 @@
-"""Layers of granules on a map before they are requested: tiles, their range, values."""
+"""Layers on maps: of granules before they are requested, and of results, as tiles."""

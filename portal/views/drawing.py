@@ -20,7 +20,7 @@ from reprojection.explain.explain import Explanation, explain_pixel
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, keep_granules, reproject
-from reprojection.write.palette import class_colour, ramp
+from reprojection.write.palette import Scale, class_colour, ramp
 from reprojection.write.picture import encode_png
 
 Form = Literal["png", "npy", "tif"]
@@ -68,18 +68,21 @@ class Survey:
     classes: tuple[tuple[int, str, float, str], ...]
 
 
-def draw(asked: Asked, form: Form, low: float | None, high: float | None) -> bytes:
-    """Draw a tile.
+def draw(
+    asked: Asked, form: Form, low: float | None, high: float | None, scale: Scale = "swathmill"
+) -> bytes:
+    """Draw a tile. Raises what `reproject` raises."""
+    return drawn(_raster(asked), form, low, high, scale)
+
+
+def drawn(raster: Raster, form: Form, low: float | None, high: float | None, scale: Scale) -> bytes:
+    """Write the first band of a raster as a tile.
 
     A PNG is transparent where there is no value. `.npy` and GeoTIFF hold float32, NaN where there
     is none.
-
-    Raises:
-        ReprojectionError: as `reproject`.
     """
-    raster = _raster(asked)
     if form == "png":
-        return encode_png(_coloured(raster, low, high), level=1)
+        return encode_png(_coloured(raster, low, high, scale), level=1)
     values = raster.values(0).astype(np.float32)
     if form == "npy":
         file = io.BytesIO()
@@ -172,13 +175,15 @@ def _settle() -> None:
     keep_granules(_KEPT)
 
 
-def _coloured(raster: Raster, low: float | None, high: float | None) -> npt.NDArray[np.uint8]:
+def _coloured(
+    raster: Raster, low: float | None, high: float | None, scale: Scale
+) -> npt.NDArray[np.uint8]:
     """Colour the first band, shape (height, width, 4), transparent where it has no value."""
     values = raster.values(0)
     known = np.isfinite(values)
     picture = np.zeros((*values.shape, 4), np.uint8)
     if raster.kind == "continuous" and low is not None and high is not None:
-        picture[known, :3] = ramp((values[known] - low) / (high - low))
+        picture[known, :3] = ramp((values[known] - low) / (high - low), scale)
         picture[known, 3] = 255
         return picture
     found, place = np.unique(values[known].astype(np.int64), return_inverse=True)

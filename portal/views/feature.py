@@ -1,14 +1,15 @@
-"""Layers on a map before they are requested."""
+"""Layers on maps: of granules before they are requested, and of results."""
 
 from fastapi import FastAPI
 
 from portal.serving.portal import Feature, Portal
-from portal.views import tiles_api
+from portal.views import result_tiles, tiles_api
 from portal.views.state import Views
 
 
 def _begin(_app: FastAPI, portal: Portal) -> None:
     portal.pages.add_part("below the map", "layer_view.html")
+    portal.pages.add_part("beside a layer", "layer_addresses.html")
 
 
-FEATURE = Feature(routers=(tiles_api.router,), state=Views, begin=_begin)
+FEATURE = Feature(routers=(tiles_api.router, result_tiles.router), state=Views, begin=_begin)

@@ -4,7 +4,6 @@ Source: TileJSON 3.0.0; OGC 07-057r7, "Web Map Tile Service", RESTful encoding.
 """
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
@@ -22,31 +21,26 @@ from portal.serving.addresses import base_url
 from portal.serving.identity import person
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError
+from portal.views.drawn import FRESH, Colormap, Form, Matrix, Rescale, ends_of, send_drawn
 from portal.views.state import MOST_GRANULES, Chosen, Views, extent_of
 from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
-from portal.views.wmts import capabilities
+from portal.views.wmts import WHOLE_EARTH, Layer, capabilities
 from reprojection import catalogue
 from reprojection.grid.grids import Grid
+from reprojection.write.palette import Scale
 from tasks.holdings import holdings
 
 router = APIRouter(prefix="/tiles", tags=["views"], dependencies=[Depends(person)])
 
-_MEDIA = {"png": "image/png", "npy": "application/octet-stream", "tif": "image/tiff"}
-_FRESH = "private, max-age=600"
 _SURVEYED = 512  # pixels along the longer side
 _SAMPLED = 4  # granules of a day, for the range of a map that names none
 _MOST_OF_A_SURVEY = 48
 _METRES = 1000.0  # of a pixel of a product that the catalogue does not know
 
-Form = Literal["png", "npy", "tif"]
 Qa = Annotated[
     str, Query(description='"best", "good", or a rule as JSON: {"LAYER": {"FIELD": [VALUES]}}.')
 ]
 Method = Annotated[str, Query(description="As in a request; empty: the layer's own.")]
-Rescale = Annotated[
-    str, Query(description="Values at the ends of the colour scale: LOW,HIGH. Empty: the day's.")
-]
-Matrix = Annotated[str, Query(description="WebMercatorQuad or WorldCRS84Quad.")]
 Box = Annotated[str, Query(description="West, south, east, north in degrees.")]
 
 
@@ -58,6 +52,7 @@ class Look:
     layer: str
     options: dict[str, Any]
     rescale: tuple[float, float] | None
+    colormap: Scale
     portal: Portal
 
     @property
@@ -76,6 +71,7 @@ def _look(
     merge: Literal["nadir", "latest", "first", "mean"] = "nadir",
     units: Literal["stored", "physical", "brightness"] = "physical",
     rescale: Rescale = "",
+    colormap: Colormap = "swathmill",
 ) -> Look:
     """Read what is asked for: PRODUCT, or PRODUCT.COLLECTION."""
     name, _, collection = product.partition(".")
@@ -89,7 +85,8 @@ def _look(
         chosen=Chosen(product=name, collection=collection or views.collection(name), day=day),
         layer=layer,
         options=options,
-        rescale=_ends(rescale) if rescale else None,
+        rescale=ends_of(rescale),
+        colormap=colormap,
         portal=portal,
     )
 
@@ -119,7 +116,7 @@ async def tile(
     if form == "png" and ends is None:
         ends = await _range_of_day(request, look)
     found = await _drawn(request, look, records, grid, form, ends)
-    return _sent(request, found, form)
+    return send_drawn(request, found, form)
 
 
 @router.get("/readers", status_code=204, include_in_schema=False)
@@ -134,7 +131,7 @@ async def survey(request: Request, look: Asked, bbox: Box) -> JSONResponse:
     box = _box(bbox)
     records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
     found = await _surveyed(request, look, records, box)
-    return JSONResponse({**found, "granules": len(records)}, headers={"Cache-Control": _FRESH})
+    return JSONResponse({**found, "granules": len(records)}, headers={"Cache-Control": FRESH})
 
 
 @router.get(
@@ -148,7 +145,7 @@ async def picture(
     records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
     ends = look.rescale or await _range_of_day(request, look)
     found = await _drawn(request, look, records, _grid_over(box, side), "png", ends)
-    return _sent(request, found, "png")
+    return send_drawn(request, found, "png")
 
 
 @router.get("/{product}/{layer}/{day}/value.json", summary="A layer's value at a place")
@@ -185,7 +182,7 @@ async def value(
         }
 
     found = await look.views.in_turn(request, explain)
-    return JSONResponse({"lon": lon, "lat": lat, **found}, headers={"Cache-Control": _FRESH})
+    return JSONResponse({"lon": lon, "lat": lat, **found}, headers={"Cache-Control": FRESH})
 
 
 @router.get("/{product}/days.json", summary="Days with granules of a product")
@@ -216,8 +213,7 @@ def days(
 async def tilejson(request: Request, look: Asked) -> JSONResponse:
     """Describe the tiles of a layer by TileJSON 3.0.0, for Leaflet, MapLibre and OpenLayers."""
     views = look.views
-    whole = LonLatBox(-180.0, -90.0, 180.0, 90.0)
-    every = await run_in_threadpool(views.granules, look.chosen, whole, 10**6)
+    every = await run_in_threadpool(views.granules, look.chosen, WHOLE_EARTH, 10**6)
     query = f"?{request.url.query}" if request.url.query else ""
     address = f"{base_url(request, look.portal.settings)}{request.url.path.rpartition('/')[0]}"
     answer = {
@@ -230,7 +226,7 @@ async def tilejson(request: Request, look: Asked) -> JSONResponse:
         "tileSize": SIDE,
         "granules": len(every),
     }
-    return JSONResponse(answer, headers={"Cache-Control": _FRESH})
+    return JSONResponse(answer, headers={"Cache-Control": FRESH})
 
 
 @router.get(
@@ -242,8 +238,9 @@ async def wmts(request: Request, look: Asked) -> Response:
     """Describe the tiles of a layer by WMTS 1.0.0, RESTful encoding, for GDAL and GIS programs."""
     address = f"{base_url(request, look.portal.settings)}{request.url.path.rpartition('/')[0]}"
     title = f"{look.layer}, {look.chosen.product} of {look.chosen.day}"
-    text = capabilities(title, look.layer, address, request.url.query)
-    return Response(text, media_type="application/xml", headers={"Cache-Control": _FRESH})
+    layer = Layer(name=look.layer, title=title, tiles=address, query=request.url.query)
+    text = capabilities(title, [layer])
+    return Response(text, media_type="application/xml", headers={"Cache-Control": FRESH})
 
 
 async def _drawn(
@@ -257,7 +254,7 @@ async def _drawn(
     """Draw a layer on a grid, or take it from what was drawn; return its tag, too."""
     views = look.views
     what = look.layer, sorted(look.options.items()), grid.crs, grid.transform, form, ends
-    key = f"{views.identity(records)}-{json.dumps(what)}"
+    key = f"{views.identity(records)}-{look.colormap}-{json.dumps(what)}"
     found = views.kept(key)
     if found is None:
         low, high = ends or (None, None)
@@ -268,7 +265,7 @@ async def _drawn(
             return views.run(
                 records,
                 lambda process, files, folders: process.run(
-                    drawing.draw, _asked(look, grid, files, folders), form, low, high
+                    drawing.draw, _asked(look, grid, files, folders), form, low, high, look.colormap
                 ),
             )
 
@@ -277,20 +274,10 @@ async def _drawn(
     return views.tag(key), found
 
 
-def _sent(request: Request, drawn: tuple[str, bytes], form: Form) -> Response:
-    """Send what was drawn, or that it has not changed."""
-    tag, found = f'"{drawn[0]}"', drawn[1]
-    headers = {"ETag": tag, "Cache-Control": _FRESH}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(found, media_type=_MEDIA[form], headers=headers)
-
-
 async def _range_of_day(request: Request, look: Look) -> tuple[float, float] | None:
     """Return the ends of a scale that holds for all tiles of a day, from some of its granules."""
     views = look.views
-    whole = LonLatBox(-180.0, -90.0, 180.0, 90.0)
-    every = await run_in_threadpool(views.granules, look.chosen, whole, 10**6)
+    every = await run_in_threadpool(views.granules, look.chosen, WHOLE_EARTH, 10**6)
     own = [one for one in every if one.product == look.chosen.product]
     sample = own[:: max(1, -(-len(own) // _SAMPLED))]
     found: list[tuple[float, float]] = []
@@ -402,18 +389,6 @@ def _rule(text: str) -> str | dict[str, dict[str, tuple[int, ...]]]:
             'Write best, good, or JSON as {"FparLai_QC": {"MODLAND": [0]}}.',
             field="qa",
         ) from None
-
-
-def _ends(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low = high = 0.0
-    if not -math.inf < low < high < math.inf:
-        raise BadCallError(
-            f"{text!r} are no ends of a scale.", "Write LOW,HIGH, such as 0,0.9.", field="rescale"
-        )
-    return low, high
 
 
 def _box(text: str) -> LonLatBox:

@@ -1,33 +1,43 @@
 """Colours of classes, for colour tables, and colours of values, for small pictures."""
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from reprojection.read.raster import Colour
 
-# Anchors of a scale from dark blue over green to yellow. Its lightness rises evenly, so that it
-# can be read without colour.
-_ANCHORS = np.array(
-    [
-        (46, 20, 84),
-        (50, 64, 132),
-        (38, 108, 142),
-        (32, 150, 134),
-        (88, 188, 94),
-        (178, 216, 52),
-        (250, 232, 70),
-    ],
-    float,
-)
+Scale = Literal["swathmill", "grey", "difference"]
+"""Colour scales: from dark blue over green to yellow; from black to white; from blue to red."""
+
+# The lightness of the first one rises evenly, so that it can be read without colour.
+_ANCHORS: Mapping[Scale, npt.NDArray[np.float64]] = {
+    "swathmill": np.array(
+        [
+            (46, 20, 84),
+            (50, 64, 132),
+            (38, 108, 142),
+            (32, 150, 134),
+            (88, 188, 94),
+            (178, 216, 52),
+            (250, 232, 70),
+        ],
+        float,
+    ),
+    "grey": np.array([(0, 0, 0), (255, 255, 255)], float),
+    "difference": np.array(
+        [(33, 60, 140), (120, 170, 215), (245, 245, 245), (230, 150, 115), (150, 25, 40)], float
+    ),
+}
 
 
-def ramp(shares: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
+def ramp(shares: npt.NDArray[np.floating], scale: Scale = "swathmill") -> npt.NDArray[np.uint8]:
     """Return colours of values from 0 to 1, shape (..., 3); values beyond an end get its colour."""
-    place = np.clip(shares, 0.0, 1.0) * (len(_ANCHORS) - 1)
-    at = np.arange(len(_ANCHORS))
-    parts = [np.interp(place, at, _ANCHORS[:, channel]) for channel in range(3)]
+    anchors = _ANCHORS[scale]
+    place = np.clip(shares, 0.0, 1.0) * (len(anchors) - 1)
+    at = np.arange(len(anchors))
+    parts = [np.interp(place, at, anchors[:, channel]) for channel in range(3)]
     return np.stack(parts, axis=-1).round().astype(np.uint8)
 
 

@@ -27,6 +27,7 @@ from tests.portal.scripted import (
 from tests.portal.submissions import submitted
 
 RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-01.tif"
+TILES = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km/2012-01-01"
 LAYER = "layer=MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km"
 WAYS = [
     ("GET", "/collections/{id}"),
@@ -77,6 +78,15 @@ WAYS = [
     ("POST", '/api/requests/{id}/copies {"to": "https://a.blob.core.windows.net/b?sig=c"}'),
     ("GET", f"/api/requests/{{id}}/results/{RASTER}"),
     ("GET", f"/api/requests/{{id}}/archive.zip?{LAYER}"),
+    *(
+        ("GET", f"/api/requests/{{id}}/tiles/{what}")
+        for what in (
+            "WMTSCapabilities.xml",
+            f"{TILES}/4/7/5.png",
+            f"{TILES}/legend.json",
+            f"{TILES}/tilejson.json",
+        )
+    ),
     ("GET", "/api/requests/{id}/runs/{key}"),
     ("GET", "/api/requests/{id}/runs/{key}/inputs.zip"),
     ("GET", "/api/tasks/{key}"),

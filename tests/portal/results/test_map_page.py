@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rasterio.io import MemoryFile
 
-from portal.results import map_page, pictures
+from portal.results import layer_legends, map_page, pictures
 from portal.results.state import MOST_EXPLAINING, Results
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
@@ -193,7 +193,7 @@ def test_a_legend_has_the_most_frequent_values_in_order(
     data = _written(tmp_path, plane, "class")
     put_result(runtime, name, LAI, "MCD15A2.005.Lai_1km.2012-01-01.tif", data)
     set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
-    monkeypatch.setattr(map_page, "_MOST_VALUES", 2)
+    monkeypatch.setattr(layer_legends, "_MOST_VALUES", 2)
     with portal.client() as client:
         info = client.get(f"/requests/{name}/map/layer", params={"layer": LAYER}).json()
     assert [value for value, _ in info["classes"]] == [5, 9]
