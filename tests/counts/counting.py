@@ -1,0 +1,177 @@
+"""Count the storage calls, rows, bytes and Python calls of fixed work."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from service_manager.planner.plan_stream import PlanStream
+from tasks.bag import protocol
+from tasks.bag.model import RequestState
+from tasks.bag.runtime import memory_runtime
+from tasks.bag.spec import Spec
+from tasks.packages.packages import Packages
+from tasks.request.document import parse_request
+from tasks.requests.plan import Plan
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Delete, Operation, Row
+from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
+
+NOTED = Path(__file__).with_name("counts.json")
+PYTHON = (3, 11)
+"""The version whose calls are counted: in others the same code makes more or fewer."""
+
+
+class Counted(MemoryStore):
+    """A store that counts its calls, and what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self.counts["reads of one row"] += 1
+        return super().get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        self.counts["reads of several rows"] += 1
+        return super().scan(table, partition, start, end, limit)
+
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
+        written = [one.entity for one in operations if not isinstance(one, Delete)]
+        self.counts["transactions"] += 1
+        self.counts["rows written or deleted"] += len(operations)
+        self.counts["bytes written"] += sum(len(json.dumps(one, default=str)) for one in written)
+        return super().transact(table, partition, operations)
+
+
+class Mill(Bench):
+    """A manager, and a worker that claims and ends each message's tasks together, as workers do."""
+
+    def __post_init__(self) -> None:
+        self.store = Counted()
+        self.runtime = replace(memory_runtime(ManualClock()), store=self.store)
+        self.messages: list[Sequence[str]] = []
+        super().__post_init__()
+        self.manager._send = self.messages.append
+
+    def work(self) -> None:
+        messages, self.messages[:] = list(self.messages), []
+        for keys in messages:
+            claimed = protocol.claim_batch(self.runtime, keys, "worker", self.options.retry)
+            now = self.runtime.clock.now()
+            ends = [
+                protocol.End(
+                    attempt=one.attempt(started=now, ended=now + 1, duration=1.0),
+                    files=(self._store(one),),
+                    first=one.task,
+                )
+                for one in claimed
+            ]
+            if ends:
+                protocol.end_batch(self.runtime, ends, self.options.retry)
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Count the calls of Python functions that some work makes."""
+    made = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal made
+        made += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return made
+
+
+def of_a_request(plan: Plan) -> dict[str, int]:
+    """Count what a request costs, from submission to its end."""
+    mill, first = (Mill(plans={"counted": one}) for one in (plan, rasters(1)))
+
+    def whole(mill: Mill) -> None:
+        row = mill.until_ended(mill.submit("counted"))
+        assert row.state is RequestState.COMPLETE, row
+
+    whole(first)  # what a process does once does not count
+    calls = calls_of(partial(whole, mill))
+    return {**mill.store.counts, "Python calls": calls}
+
+
+def granules(number: int) -> Plan:
+    """A plan of so many tasks that depend on nothing."""
+    return plan_of(*(collect(f"g{one:05d}") for one in range(number)))
+
+
+def rasters(number: int) -> Plan:
+    """A plan of so many rasters, each of four cells of two granules."""
+    plans: list[Spec] = []
+    for raster in range(number):
+        given = [collect(f"g{raster}.{one}") for one in range(2)]
+        cells = [mosaic(f"c{raster}.{one}", *given) for one in range(4)]
+        plans += [*given, *cells, mosaic(f"r{raster}", *cells)]
+    return plan_of(*plans, outputs={f"r{one}": f"r{one}" for one in range(number)})
+
+
+def of_planning() -> dict[str, int]:
+    """Count what the plan of a request of 16 dates of two tiles costs."""
+    request, archive = parse_request(REQUEST), Shelf(records=composites())
+    planned = 0
+
+    def whole() -> None:
+        nonlocal planned
+        course = PlanStream(request, archive, Packages.of(LIMITS), LIMITS)
+        planned = sum(1 for stretch in course.stretches() for _ in stretch.tasks())
+
+    whole()  # what is read once in a process does not count
+    return {"Python calls": calls_of(whole), "tasks": planned}
+
+
+def of_importing(module: str) -> dict[str, int]:
+    """Count the modules that a process has loaded when it begins: our own, and those of others."""
+    asks = (
+        f"import sys, {module}\n"
+        "own = ('archives', 'modis', 'portal', 'processes', 'reprojection', 'service_manager', "
+        "'swathmill', 'tasks', 'worker')\n"
+        "tops = [name.partition('.')[0] for name in sys.modules]\n"
+        "others = [top for top in tops if top not in own and top not in sys.stdlib_module_names]\n"
+        "print(sum(top in own for top in tops), len(others))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", asks], capture_output=True, check=True, text=True
+    ).stdout
+    own, others = map(int, told.split())
+    return {"modules of ours": own, "modules of others": others}
+
+
+MEASURED: Mapping[str, Callable[[], dict[str, int]]] = {
+    "a request of 60 granules": lambda: of_a_request(granules(60)),
+    "a request of 3 rasters of 4 cells": lambda: of_a_request(rasters(3)),
+    "a plan of 96 tasks": of_planning,
+    **{
+        f"import {module}": partial(of_importing, module)
+        for module in ("swathmill", "portal.app", "worker.__main__")
+    },
+}
+"""What is counted, by its name in `counts.json`."""
+
+
+def noted() -> dict[str, dict[str, int]]:
+    """Return the counts that are kept."""
+    found: dict[str, dict[str, int]] = json.loads(NOTED.read_text("utf-8"))
+    return found
