@@ -59,7 +59,7 @@ MEASUREMENTS = {
         modules=("bench.sandbox",),
     ),
     "site-parts": Measurement(
-        what="what ten sites fetch of large granules over HTTP [--dates 4]",
+        what="what ten sites and a field fetch of large granules over HTTP [--dates 4]",
         modules=("bench.site_parts",),
     ),
     "sites": Measurement(

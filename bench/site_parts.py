@@ -1,13 +1,15 @@
-"""What ten sites fetch of large granules over HTTP, and that their values are those of the wholes.
+"""What ten sites, and a field, fetch of large granules over HTTP, and that values are the wholes'.
 
-    python -m bench.site_parts [--dates 4]
+    python -m bench.site_parts [--dates 4] [--only "the field"]
 
 Granules like the 1 km grid of VIIRS surface reflectance (two tiles a day, nine bands and seven
 quality layers in deflated chunks, of values that do not compress) lie on a server on this machine
-with the folders of LAADS. The same request runs on a stack of its own each time: with a server that
+with the folders of LAADS. The same request, for a table of sites or for rasters of a field on the
+edge of both tiles, runs on a stack of its own each time: with a server that
 ignores `Range`, so that granules come whole; in part; in part, while a worker is killed in the
-middle; and in part, while the server's ETag of a granule changes. What the server sent is counted,
-without its lists.
+middle; and in part, while the server's ETag of a granule changes. Then a field elsewhere in the
+same granules is requested on the stack that has made one. What the server sent is counted, without
+its lists.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import rasterio
 
 from bench.request import ours
 from modis.tile import TILE_SIZE
@@ -47,6 +50,7 @@ _SITES = (
     *((51.5, -2.2), (56.6, -6.7), (55.2, 0.001), (58.1, 3.4), (52.3, 5.1)),
     *((53.3, 8.1), (57.0, -4.0), (59.9, -1.0), (50.7, 2.0), (54.0, -3.3)),
 )
+_FIELD = (-0.06, 55.1, 0.05, 55.2)
 
 
 def write(folder: Path, dates: int) -> None:
@@ -198,22 +202,40 @@ def serving(served: Served) -> Iterator[str]:
         server.server_close()
 
 
-def request(dates: int) -> Request:
-    """Return the request for ten sites."""
+def requests(dates: int) -> dict[str, Request]:
+    """Return the requests by what they are for."""
     lines = "".join(f"s{n},{lat},{lon}\n" for n, (lat, lon) in enumerate(_SITES))
     last = _FIRST + dates * _PERIOD - timedelta(days=1)
-    return parse_request(
-        {
-            "title": "ten sites",
-            "products": [{"name": _PRODUCT, "collection": "2", "layers": [_LAYER]}],
-            "region": {"sites": f"id,latitude,longitude\n{lines}"},
-            "time": {"start": _FIRST.date(), "end": last.date()},
-        }
-    )
+    both = {
+        "products": [{"name": _PRODUCT, "collection": "2", "layers": [_LAYER]}],
+        "time": {"start": _FIRST.date(), "end": last.date()},
+    }
+    sites = {"region": {"sites": f"id,latitude,longitude\n{lines}"}}
+    field = {
+        "region": {"bbox": _FIELD},
+        "grid": {"crs": "EPSG:4326", "resolution": 0.005},
+        "resampling": "bilinear",
+    }
+    return {
+        what: parse_request({"title": what, **both, **rest})
+        for what, rest in (("ten sites", sites), ("the field", field))
+    }
 
 
-def run(served: Served, dates: int, folder: Path) -> tuple[bytes, float]:
-    """Run the request on a stack of its own; return its table, and the seconds it took."""
+def _values(folder: Path) -> bytes:
+    """Return what results hold: the table of sites, or the pixels of all rasters."""
+    table = folder / "sites/sites.csv"
+    if table.exists():
+        return table.read_bytes()
+    found = []
+    for path in sorted(folder.rglob("*.tif")):
+        with rasterio.open(path) as raster:
+            found.append(path.name.encode() + raster.read().tobytes())
+    return b"".join(found)
+
+
+def run(served: Served, asked: Request, folder: Path) -> tuple[bytes, float]:
+    """Run a request on a stack of its own; return its values, and the seconds it took."""
     folder.mkdir()
     with ExitStack() as opened:
         address = opened.enter_context(serving(served))
@@ -221,8 +243,8 @@ def run(served: Served, dates: int, folder: Path) -> tuple[bytes, float]:
         running = opened.enter_context(ours.stack(None, folder, sources))
         served.stack = running.pid
         began = time.monotonic()
-        running.take(request(dates), folder / "out")
-        return (folder / "out/sites/sites.csv").read_bytes(), time.monotonic() - began
+        running.take(asked, folder / "out")
+        return _values(folder / "out"), time.monotonic() - began
 
 
 def kill_a_worker(stack: int) -> None:
@@ -236,9 +258,10 @@ def kill_a_worker(stack: int) -> None:
 
 
 def main() -> None:
-    """Run all four, and print what the server sent."""
+    """Run all, and print what the server sent."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dates", type=int, default=4)
+    parser.add_argument("--only", choices=[*requests(1)])
     given = parser.parse_args()
     become_subreaper()
     with tempfile.TemporaryDirectory(prefix="swathmill-bench-") as name:
@@ -248,30 +271,60 @@ def main() -> None:
         write(granules, given.dates)
         size = sum(path.stat().st_size for path in granules.iterdir())
         print(f"{2 * given.dates} granules of {size / 1e6:,.1f} MB", flush=True)
-        first = min(path.name for path in granules.iterdir())
+        same = [
+            _compared(what, asked, granules, place / what)
+            for what, asked in requests(given.dates).items()
+            if given.only in (None, what)
+        ]
+        sys.exit(0 if all(same) else 1)
 
-        def change(_: int) -> None:
-            changed.etags[first] = "2"
 
-        changed = Served(granules, after=6, then=change)
-        cases = {
-            "whole: no ranges": Served(granules, ranges=False),
-            "in part": Served(granules),
-            "in part, a worker killed": Served(granules, after=20, then=kill_a_worker),
-            "in part, a granule replaced": changed,
-        }
-        tables = {}
-        for number, (what, served) in enumerate(cases.items()):
-            tables[what], seconds = run(served, given.dates, place / str(number))
-            share = served.sent / size
-            print(
-                f"{what}: {served.sent / 1e6:,.2f} MB ({share:.1%}), {served.calls} calls, "
-                f"{seconds:.1f} s",
-                flush=True,
-            )
-        same = len({*tables.values()}) == 1
-        print("values are equal" if same else "VALUES DIFFER")
-        sys.exit(0 if same else 1)
+def _compared(what: str, asked: Request, granules: Path, place: Path) -> bool:
+    """Run a request in all cases; tell whether their values are equal."""
+    place.mkdir()
+    size = sum(path.stat().st_size for path in granules.iterdir())
+    first = min(path.name for path in granules.iterdir())
+
+    def change(_: int) -> None:
+        changed.etags[first] = "2"
+
+    changed = Served(granules, after=6, then=change)
+    cases = {
+        "whole: no ranges": Served(granules, ranges=False),
+        "in part": Served(granules),
+        "in part, a worker killed": Served(granules, after=20, then=kill_a_worker),
+        "in part, a granule replaced": changed,
+    }
+    values = set()
+    for number, (case, served) in enumerate(cases.items()):
+        found, seconds = run(served, asked, place / str(number))
+        values.add(found)
+        print(
+            f"{what}, {case}: {served.sent / 1e6:,.2f} MB ({served.sent / size:.1%}), "
+            f"{served.calls} calls, {seconds:.1f} s",
+            flush=True,
+        )
+    if what == "the field":
+        _again(asked, Served(granules), place / "again")
+    same = len(values) == 1 and values != {b""}
+    print(f"{what}: {'values are equal' if same else 'VALUES DIFFER'}", flush=True)
+    return same
+
+
+def _again(asked: Request, served: Served, folder: Path) -> None:
+    """Request two fields after one another on a stack; print what the server sent for the other."""
+    west, south, east, north = _FIELD
+    region = asked.region.model_copy(update={"bbox": (west, south + 2.0, east, north + 2.0)})
+    other = asked.model_copy(update={"region": region})
+    folder.mkdir()
+    with serving(served) as address:
+        sources = {"SWATHMILL_SOURCES": f"laads+{address}"}
+        with ours.stack(None, folder, sources) as running:
+            running.take(asked, folder / "first")
+            sent, calls = served.sent, served.calls
+            running.take(other, folder / "other")
+    sent, calls = served.sent - sent, served.calls - calls
+    print(f"another field, once the structure is known: {sent / 1e6:,.2f} MB, {calls} calls")
 
 
 if __name__ == "__main__":

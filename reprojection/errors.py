@@ -35,12 +35,16 @@ class NotHeldError(ReprojectionError):
         path: The file.
         size: Bytes of the whole granule.
         ranges: (first byte, byte behind the last one), in order, none held.
+        values: True if they hold values alone, False if the granule's structure.
     """
 
-    def __init__(self, path: Path, size: int, ranges: tuple[tuple[int, int], ...]) -> None:
+    def __init__(
+        self, path: Path, size: int, ranges: tuple[tuple[int, int], ...], values: bool = False
+    ) -> None:
         self.path = path
         self.size = size
         self.ranges = ranges
+        self.values = values
         count = sum(end - begin for begin, end in ranges)
         super().__init__(
             f"{path.name} is held in part, and {count:,} of its {size:,} bytes that are needed are "
@@ -51,7 +55,7 @@ class NotHeldError(ReprojectionError):
         self,
     ) -> tuple[type["NotHeldError"], tuple[object, ...]]:
         """Pickle by arguments, because a reader's errors cross process boundaries."""
-        return type(self), (self.path, self.size, self.ranges)
+        return type(self), (self.path, self.size, self.ranges, self.values)
 
 
 class BadFormatError(ReprojectionError):

@@ -112,8 +112,8 @@ class PreviewAnswer(Answer):
     expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
     notes: tuple[str, ...] = Field(
         (),
-        description="What both are based on and leave out, and what "
-        "the archive's granules state and was not understood.",
+        description="What both are based on and leave out, what is made and fetched and how, and "
+        "what the archive's granules state and was not understood.",
     )
     message: str = Field("", description="Says if it would wait for confirmation, and why.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
@@ -147,7 +147,7 @@ class PreviewAnswer(Answer):
             cost=counts.cost,
             expected_time=expected.time,
             expected_cost=expected.cost,
-            notes=(*expected.notes, *doubts),
+            notes=(*expected.notes, *row.notes, *doubts),
             message=row.message,
             missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
             windows=tuple(WindowAnswer(**asdict(window)) for window in counts.windows),

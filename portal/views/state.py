@@ -34,6 +34,7 @@ from reprojection.errors import ChoiceRefusedError, ReprojectionError, UnknownLa
 from reprojection.isolation import ReadingProcess
 from tasks.holdings.granule_lists import granules_of_day
 from tasks.holdings.parts import PartsFolder
+from tasks.holdings.structures import FOLDER, Structures
 from tasks.service.sources import open_sources
 
 T = TypeVar("T")
@@ -223,7 +224,12 @@ class Views:
                     sources = open_sources(settings, index, reader.read_outline, _PATIENCE)
                 except (ArchiveError, SourcesSettingError) as error:
                     raise _not_given(error) from error
-                self._folder = PartsFolder(sources, settings.data_dir / "views", _HELD_BYTES)
+                self._folder = PartsFolder(
+                    sources,
+                    settings.data_dir / "views",
+                    _HELD_BYTES,
+                    structures=Structures(settings.data_dir / FOLDER),
+                )
             return self._folder
 
     def _sources(self) -> Sources:

@@ -217,7 +217,7 @@ class StoredData:
     def want_all(self) -> None:
         """Raise NotHeldError unless the whole file is here."""
         if self._held is not None:
-            self._held.want([(0, self._held.size)])
+            self._held.want([(0, self._held.size)], values=True)
 
     def _elements(self) -> "_Elements":
         if self._directory is None:
@@ -420,10 +420,11 @@ class _Elements:
         self._directory = directory
         self._held = held
 
-    def want(self, places: Iterable[tuple[int, int]]) -> None:
+    def want(self, places: Iterable[tuple[int, int]], *, values: bool = True) -> None:
         """Raise NotHeldError unless the bytes of these places (offset, length) are here."""
         if self._held is not None:
-            self._held.want((offset, offset + length) for offset, length in places)
+            ranges = ((offset, offset + length) for offset, length in places)
+            self._held.want(ranges, values=values)
 
     def places(self, tag: int, number: int) -> list[tuple[int, int]]:
         """Return where the bytes of an element lie: of a deflated one, those of its stream."""
@@ -488,7 +489,7 @@ class _Elements:
             raise DamagedStreamError(f"the file has no element {tag}/{number}") from None
         self._file.seek(offset)
         wanted = length if reach is None else min(length, reach)
-        self.want([(offset, wanted)])
+        self.want([(offset, wanted)], values=tag in (_VALUES, _DEFLATED, _CHUNK))
         data = self._file.read(wanted)
         if len(data) != wanted:
             raise DamagedStreamError(f"the file breaks off within element {tag}/{number}")

@@ -146,9 +146,8 @@ class Hdf5Container:
             chunks = self._checks.check(self._file[dataset.key])
         if chunks is not None:
             once = [(tuple(int(one[0]) for one in group), (1,) * len(group)) for group in groups]
-            self._part.held.want(
-                place for start, count in once for place in chunks.places(start, count)
-            )
+            places = (place for start, count in once for place in chunks.places(start, count))
+            self._part.held.want(places, values=True)
 
     def chunk(self, dataset: DataSet) -> tuple[int, ...] | None:
         """Return the shape of the chunks that a data set is stored in; None without chunks."""
@@ -198,7 +197,7 @@ class Hdf5Container:
         if self._part is not None:
             self._part.look_up()
             if chunks is not None:
-                self._part.held.want(chunks.places(start, count))
+                self._part.held.want(chunks.places(start, count), values=True)
 
     def _metadata(self) -> dict[str, AttributeValue]:
         found = _attributes(self._file.attrs)

@@ -91,12 +91,15 @@ class Held:
                 found.append((at, end))
         return tuple(found)
 
-    def want(self, ranges: Iterable[Range]) -> None:
-        """Raise NotHeldError unless these bytes are held; what lies beyond the end is nobody's."""
+    def want(self, ranges: Iterable[Range], *, values: bool = False) -> None:
+        """Raise NotHeldError unless these bytes are held; what lies beyond the end is nobody's.
+
+        `values` says that they are values, and nothing of what tells where values lie.
+        """
         within = ((max(begin, 0), min(end, self.size)) for begin, end in ranges)
         lacking = self.missing(one for one in within if one[0] < one[1])
         if lacking:
-            raise NotHeldError(self.path, self.size, lacking)
+            raise NotHeldError(self.path, self.size, lacking, values)
 
 
 class HeldFile(io.RawIOBase):

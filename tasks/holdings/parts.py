@@ -22,7 +22,8 @@ from archives.model import GranuleRecord
 from archives.sources import Acceptance, Sources
 from processes.locks import locked
 from reprojection.errors import NotHeldError
-from reprojection.formats.held import completed, joined, keep
+from reprojection.formats.held import Held, completed, joined, keep
+from tasks.holdings.structures import Structures
 
 T = TypeVar("T")
 
@@ -37,6 +38,13 @@ BYTES_OF_ROUND = 250_000
 
 IN_USE = 600.0
 """Seconds for which a granule that was used may be in use."""
+
+
+def identity(record: GranuleRecord) -> str:
+    """Return a name that stands for what a source lists as a granule."""
+    said = repr((record.source, record.url, record.size, record.checksum)).encode()
+    return hashlib.sha256(said).hexdigest()[:20]
+
 
 _EDITION = ".edition"  # the file beside parts that says which edition they are of
 _HEAD = 1 << 16
@@ -54,18 +62,20 @@ class Traffic:
 
 @dataclass
 class PartsFolder:
-    """A folder of granules of sources; beyond `most` bytes, those used longest ago go.
+    """A folder of granules of sources; beyond `most` bytes, those used longest ago go, None: none.
 
     What was used in the last ten minutes stays: somebody may be reading it. Several processes may
     share the folder. Files of this machine are read where they are, unless `copies`: then the
-    folder gets parts of them, too. `accept` looks at what is fetched whole.
+    folder gets parts of them, too. `accept` looks at what is fetched whole. `structures` are
+    known from readings before, also of files that are not here any more.
     """
 
     sources: Sources
     folder: Path
-    most: int
+    most: int | None
     copies: bool = False
     accept: Acceptance | None = None
+    structures: Structures | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
     def read(self, records: Sequence[GranuleRecord], work: Callable[[Sequence[Path]], T]) -> T:
@@ -79,16 +89,25 @@ class PartsFolder:
             ArchiveError: a granule cannot be fetched, or was replaced.
             OSError: ENOSPC.
         """
-        reading = _Reading(self, {self.path_of(record): record for record in records})
-        return completed(lambda: work(list(reading.records)), reading.fetch)
+        for again in (True, False):
+            reading = _Reading(self, {self.path_of(record): record for record in records})
+            try:
+                found = completed(lambda: work(list(reading.records)), reading.fetch)  # noqa: B023
+            except UnlikeRecordError:
+                # What is known may be the structure of an edition before.
+                if not (again and self._forget(records)):
+                    raise
+            else:
+                reading.end()
+                return found
+        raise AssertionError  # pragma: no cover - the second pass returns or raises
 
     def path_of(self, record: GranuleRecord) -> Path:
         """Return a granule's file: its own on this machine, else one of this folder."""
         near = None if self.copies else self.sources.path_of(record)
         if near is not None:
             return near
-        said = repr((record.source, record.url, record.size, record.checksum)).encode()
-        path = self.folder / hashlib.sha256(said).hexdigest()[:20] / record.name
+        path = self.folder / identity(record) / record.name
         if path.exists():
             os.utime(path.parent)
         else:
@@ -96,7 +115,20 @@ class PartsFolder:
             self._begin(record, path)
         return path
 
+    def _forget(self, records: Sequence[GranuleRecord]) -> bool:
+        """Forget the structures of granules; tell whether there was one."""
+        if self.structures is None:
+            return False
+        names = [identity(record) for record in records]
+        known = [name for name in names if (self.structures.folder / name).exists()]
+        for name in known:
+            self.structures.forget(name)
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        return bool(known)
+
     def _begin(self, record: GranuleRecord, path: Path) -> None:
+        if self._is_known(record, path):
+            return
         parts = self.sources.in_parts(record)
         try:
             size = 0 if parts is None else record.size or parts.size()
@@ -107,6 +139,16 @@ class PartsFolder:
             self.keep(path, size, parts, [head, tail])
         except WholeOnlyError:
             self.fetch_whole(record, path)
+
+    def _is_known(self, record: GranuleRecord, path: Path) -> bool:
+        """Begin a file with what is known of a granule's structure, if anything is."""
+        if self.structures is None:
+            return False
+        with self._alone():
+            edition = None if path.exists() else self.structures.give(identity(record), path)
+            if edition is not None:
+                (path.parent / _EDITION).write_text(edition, "utf-8")
+            return path.exists()
 
     def fetch_whole(self, record: GranuleRecord, path: Path) -> None:
         """Fetch a granule, which replaces what is held of it. Raises ArchiveError, OSError."""
@@ -150,6 +192,8 @@ class PartsFolder:
             yield
 
     def _make_room(self) -> None:
+        if self.most is None:
+            return
         found = []
         for path in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):  # another process has taken it
@@ -170,6 +214,7 @@ class _Reading:
     folder: PartsFolder
     records: dict[Path, GranuleRecord]
     _opened: dict[Path, InParts | None] = field(default_factory=dict)
+    _learnt: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)
     _rounds: dict[Path, int] = field(default_factory=dict)
 
     def fetch(self, error: NotHeldError) -> None:
@@ -187,3 +232,22 @@ class _Reading:
             self.folder.keep(path, error.size, parts, error.ranges)
         except WholeOnlyError:
             self.folder.fetch_whole(record, path)
+            return
+        if not error.values:
+            self._learnt.setdefault(path, []).extend(error.ranges)
+
+    def end(self) -> None:
+        """Keep what was learnt of the structure of granules."""
+        structures = self.folder.structures
+        if structures is None:
+            return
+        for path in self.records:
+            held = Held.of(path)
+            learnt = self._learnt.get(path, [])
+            name = path.parent.name
+            if held is None or not (learnt or structures.lacks(name)):
+                continue
+            ends = [(0, min(_HEAD, held.size)), (max(0, held.size - _HEAD), held.size)]
+            edition = (path.parent / _EDITION).read_text("utf-8")
+            with suppress(OSError):  # it is learnt again
+                structures.add(name, path, [*learnt, *ends], edition)

@@ -31,6 +31,7 @@ from reprojection.warp.sites import touch_sites
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.holdings.parts import PartsFolder
+from tasks.holdings.structures import FOLDER, Structures
 from tasks.storage.blobs import GRANULES
 from worker.phases.collect import (
     Check,
@@ -118,7 +119,14 @@ def _parts(
     sites: Path | None,
 ) -> Sequence[Path]:
     accept = acceptance(context, check)
-    folder = PartsFolder(archive, context.folder("granules"), spec.size, copies=True, accept=accept)
+    folder = PartsFolder(
+        archive,
+        context.folder("granules"),
+        None,
+        copies=True,
+        accept=accept,
+        structures=Structures(context.settings.data_dir / FOLDER),
+    )
     calls = 0
 
     def look(paths: Sequence[Path]) -> Sequence[Path]:

@@ -240,7 +240,7 @@ def _not_held(said: Lacking, paths: Sequence[Path]) -> NotHeldError:
         if not last <= begin < end <= size:
             raise BadAnswerError("it lacks bytes that there are not")
         last = end
-    return NotHeldError(paths[said.number], size, said.ranges)
+    return NotHeldError(paths[said.number], size, said.ranges, said.values)
 
 
 def _believed(said: Failed, context: Context) -> Failed:

@@ -111,7 +111,10 @@ class Checked(BaseModel):
 
 
 class Lacking(BaseModel):
-    """Bytes are needed that are not held: of which of the granules, of what size, which ones."""
+    """Bytes are needed that are not held: of which of the granules, of what size, which ones.
+
+    `values` is as in `NotHeldError`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -119,6 +122,7 @@ class Lacking(BaseModel):
     number: int = Field(ge=0)
     size: int = Field(ge=0)
     ranges: tuple[tuple[int, int], ...] = Field(min_length=1, max_length=MOST_RANGES)
+    values: bool = False
 
 
 Said = Annotated[Progress | Failed | Made | Checked | Lacking, Field(discriminator="kind")]
@@ -229,7 +233,8 @@ class MakerAnswers:
             return Checked(other=read_for(asked.spec, asked.paths, asked.sites))
         except NotHeldError as error:
             number = asked.paths.index(error.path)
-            return Lacking(number=number, size=error.size, ranges=error.ranges[:MOST_RANGES])
+            ranges = error.ranges[:MOST_RANGES]
+            return Lacking(number=number, size=error.size, ranges=ranges, values=error.values)
         except Exception as error:  # noqa: BLE001 - as below
             return failure(error, asked.scratch, None)
 

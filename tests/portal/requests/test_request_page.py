@@ -71,6 +71,20 @@ def test_what_is_planned_has_a_square_before_it_is_made(
     assert "still to come" not in ended
 
 
+def test_what_a_plan_notes_is_told_in_the_preview_and_on_the_page(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    note = "VNP09GA.002: reads up to about 4.2 MB of 137 MB"
+    set_row(runtime, name, state=RequestState.RUNNING, notes=(note,))
+    with portal.browser() as client:
+        assert note in client.get(f"/requests/{name}").text
+        assert note in event_of(client, name)["html"]
+        assert note in client.get(f"/api/requests/{name}/preview").json()["notes"]
+        set_row(runtime, name, state=RequestState.PREVIEWED, dry_run=True, ended=1e9)
+        assert note in client.get(f"/previews/{name}").text
+
+
 def test_the_newest_results_are_shown_as_they_come_until_the_end(
     portal: LivePortal, runtime: Runtime, raster: bytes
 ) -> None:

@@ -19,6 +19,7 @@ from reprojection.read.granule import open_granule
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.holdings import parts
 from tasks.holdings.parts import PartsFolder
+from tasks.holdings.structures import MOST_BYTES, Structures
 from tests.reprojection.reading_samples import noisy_tile
 
 LAYER = "Lai_1km"
@@ -67,7 +68,7 @@ def source(granule: Path, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     return Elsewhere(granule)
 
 
-def folder(source: Elsewhere, place: Path, most: int = 10**9) -> PartsFolder:
+def folder(source: Elsewhere, place: Path, most: int | None = 10**9) -> PartsFolder:
     sources: Any = SimpleNamespace(
         path_of=lambda _: None, in_parts=lambda _: source, fetch=source.fetch
     )
@@ -199,3 +200,79 @@ def test_what_is_in_use_stays(source: Elsewhere, tmp_path: Path) -> None:
     for number in range(3):
         assert read(held, record(source.path, str(number))) == truth(source.path)
     assert len(places(tmp_path)) == 3
+
+
+def test_an_attempts_own_granules_make_no_room(source: Elsewhere, tmp_path: Path) -> None:
+    """On a disk of large blocks parts may take more than the granule has bytes."""
+    held = folder(source, tmp_path, most=None)
+    for number in range(3):
+        held.path_of(record(source.path, str(number)))
+    for place in places(tmp_path):
+        os.utime(place, (1, 1))
+    assert read(held, record(source.path)) == truth(source.path)
+    assert len(places(tmp_path)) == 4
+
+
+def knowing(source: Elsewhere, place: Path, most: int = MOST_BYTES) -> PartsFolder:
+    """A folder of its own, beside what is known of structures."""
+    held = folder(source, place)
+    held.structures = Structures(place.parent / "structures", most)
+    return held
+
+
+def known(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (place / "structures").iterdir()}
+
+
+def test_what_is_known_of_a_structure_leaves_one_call_for_values(
+    source: Elsewhere, tmp_path: Path
+) -> None:
+    assert read(knowing(source, tmp_path / "a"), record(source.path)) == truth(source.path)
+    (data,) = known(tmp_path).values()
+    first, source.sent = len(source.sent), []
+    held = knowing(source, tmp_path / "b")
+    assert read(held, record(source.path)) == truth(source.path)
+    assert len(source.sent) < first
+    assert held.traffic.parts == len(source.sent) <= 2
+    assert len(data) + held.traffic.bytes < 0.7 * source.size()
+    assert known(tmp_path).popitem()[1] == data
+
+
+def test_the_structure_of_another_edition_is_learnt_again(
+    source: Elsewhere, tmp_path: Path
+) -> None:
+    read(knowing(source, tmp_path / "a"), record(source.path))
+    (before,) = known(tmp_path).values()
+    source.edition = "2"  # of the same size
+    assert read(knowing(source, tmp_path / "b"), record(source.path)) == truth(source.path)
+    (after,) = known(tmp_path).values()
+    assert before != after
+    source.sent = []
+    assert read(knowing(source, tmp_path / "c"), record(source.path)) == truth(source.path)
+    assert len(source.sent) <= 2
+
+
+def test_a_damaged_structure_is_made_again(source: Elsewhere, tmp_path: Path) -> None:
+    read(knowing(source, tmp_path / "first"), record(source.path))
+    ((name, data),) = known(tmp_path).items()
+    for number, at in enumerate((0, 65, 66, 300, len(data) // 2, len(data) - 20)):
+        wrong = bytearray(data)
+        wrong[at] ^= 1
+        for damaged in (bytes(wrong), data[:at]):
+            (tmp_path / "structures" / name).write_bytes(damaged)
+            held = knowing(source, tmp_path / f"{number} {len(damaged)}")
+            held.path_of(record(source.path))
+            assert not (tmp_path / "structures" / name).exists()
+    assert read(held, record(source.path)) == truth(source.path)
+    assert known(tmp_path) == {name: data}
+
+
+def test_structures_used_longest_ago_make_room(source: Elsewhere, tmp_path: Path) -> None:
+    read(knowing(source, tmp_path / "a"), record(source.path))
+    ((name, data),) = known(tmp_path).items()
+    os.utime(tmp_path / "structures" / name, (1, 1))
+    other = record(source.path, "other")
+    read(knowing(source, tmp_path / "b", most=2 * len(data)), other)
+    assert len(known(tmp_path)) == 2
+    read(knowing(source, tmp_path / "c", most=2 * len(data) - 1), record(source.path, "third"))
+    assert name not in known(tmp_path)

@@ -307,6 +307,30 @@ def test_a_small_region_takes_a_part_of_the_granules_and_has_the_same_rasters(
     assert stored < 0.3 * sum(one.size for one in specs(found, PartsSpec))
 
 
+def test_for_another_region_values_alone_are_fetched(
+    granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The structure of granules is known on this machine since the first."""
+    calls: list[int] = []
+    part = LocalFiles.part
+
+    def counted(files: LocalFiles, name: str, begin: int, end: int) -> bytes:
+        calls.append(end - begin)
+        return part(files, name, begin, end)
+
+    monkeypatch.setattr(LocalFiles, "part", counted)
+    mill = Mill(tmp_path, granules)
+    taken = []
+    for south in (55.1, 57.3):
+        region = {"bbox": [-0.06, south, 0.05, south + 0.1]}
+        for spec in specs(planned(mill, rasters={**FIELD, "region": region}), PartsSpec):
+            mill.make(spec)
+        taken.append(calls.copy())
+        calls.clear()
+    assert 2 * len(taken[1]) < len(taken[0]), [len(one) for one in taken]
+    assert sum(taken[1]) < 0.5 * sum(taken[0])
+
+
 def test_of_large_regions_and_what_is_stored_other_granules_are_planned(
     granules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
