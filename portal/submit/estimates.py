@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from tasks.request.checks import check_request, request_notes
-from tasks.request.region.regions import region_tiles
+from tasks.request.region.region_notes import reach_text
+from tasks.request.region.regions import region_area, region_tiles
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import parse_sites
 from tasks.request.target import Target
@@ -16,7 +17,8 @@ _MOST_TILES = 24
 class Estimate:
     """The largest raster's size in pixels, the pixel's side and unit, cells and tiles touched.
 
-    `sites` counts those that it reads in place of making rasters; 0: it makes rasters.
+    `reach` says from where to where the region reaches. `sites` counts those that it reads in place
+    of making rasters; 0: it makes rasters.
     """
 
     width: int
@@ -30,6 +32,7 @@ class Estimate:
     tiles: tuple[str, ...]
     more_tiles: int
     notes: tuple[str, ...]
+    reach: str
 
     @property
     def pixels(self) -> int:
@@ -64,6 +67,7 @@ def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
         tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),
         more_tiles=max(0, len(tiles) - _MOST_TILES),
         notes=request_notes(resolved),
+        reach=reach_text(region_area(request.region).bounds),
     )
 
 

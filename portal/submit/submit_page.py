@@ -36,6 +36,7 @@ from portal.submit.forms import (
 )
 from portal.submit.parameter_fields import parameter_fields
 from portal.submit.state import Submit
+from portal.submit.steps import steps_of
 from portal.submit.submissions import (
     accept,
     check,
@@ -140,6 +141,7 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     form = read_form(data)
     shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": ()}
     problems, held = Problems(), portal.state(Submit).holdings.known()
+    every = problems
     try:
         resolved = portal.state(Uploads).resolved(caller, request_of(form))
         shown = _summary(portal, resolved)
@@ -147,13 +149,14 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
         if held is not None and data.get("tried"):
             check_held(resolved, held)
     except RequestRefusedError as error:
-        problems = problems_of(error, form)
+        every = problems = problems_of(error, form)
         shown["waiting"] = problems.waiting()
         if not data.get("tried"):  # before the form is sent, an empty field is no error
             problems = problems.wrong()
     return portal.pages.part(
         "checked.html",
         problems=problems,
+        course=steps_of(every),
         slots=slots_of(form),
         archive=lacks_of(form, held),
         archive_slots=archive_slots(form),
@@ -292,9 +295,11 @@ def new_page(
     if "-" not in form.submission:
         day = dt.datetime.fromtimestamp(portal.runtime.clock.now(), dt.UTC)
         form = replace(form, submission=f"{day:%y%m%d}-{form.submission}")
+    steps = steps_of(problems or Problems())
     try:
         summary = _summary(portal, portal.state(Uploads).resolved(caller, request_of(form)))
-    except RequestRefusedError:
+    except RequestRefusedError as error:
+        steps = steps_of(problems or problems_of(error, form))
         summary = {"estimate": None, "yaml": "", "waiting": ()}
     response = portal.pages.page(
         "new.html",
@@ -303,6 +308,8 @@ def new_page(
         status,
         form=form,
         problems=problems or Problems(),
+        course=steps,
+        swap=False,
         document_text=document,
         document_wrong=wrong,
         file_read=file_read,

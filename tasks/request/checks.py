@@ -15,6 +15,7 @@ from tasks.packages.packages import Package
 from tasks.refusal_wording import listed, nearest
 from tasks.request.compared import check_measurements, measurement_notes
 from tasks.request.document import ProductChoice
+from tasks.request.region.region_notes import region_notes
 from tasks.request.resolved import (
     ResolvedLayer,
     ResolvedProduct,
@@ -77,6 +78,7 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
             f"The catalogue has no QA rule {request.qa!r} for these layers, so they keep all their "
             f"data: {', '.join(without)}."
         )
+    notes += region_notes(resolved)
     parts = resolved.target.parts
     if len(parts) > 1:
         notes.append(

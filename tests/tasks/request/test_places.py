@@ -112,3 +112,22 @@ def test_search_finds_names_by_their_beginning_first() -> None:
     assert "Bayern, Germany" in search_places("bay")
     assert search_places("isere fra") == ("Isère, France",)
     assert search_places(" ") == ()
+
+
+def test_the_main_part_of_a_country_leaves_out_what_lies_far_away() -> None:
+    """The Netherlands reach from 68 degrees west; the antimeridian parts no country."""
+    whole, main = (place_area(name).bounds for name in ("Netherlands", "Netherlands, Main part"))
+    assert whole[0] < -68 < 3 < main[0]
+    assert whole[2:] == main[2:]
+    assert place_area("Russia, main part").equals(place_area("Russia"))
+    assert search_places("netherl")[:2] == ("Netherlands", "Netherlands, main part")
+
+
+@pytest.mark.proof
+def test_countries_with_parts_far_away_are_known() -> None:
+    found = set()
+    for code in set(places._countries().values()):
+        area = places._area(code, "")
+        if not area.is_empty and not places.main_part(area).equals(area):
+            found.add(code)
+    assert found == places.SCATTERED
