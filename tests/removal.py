@@ -108,7 +108,8 @@ REMOVALS = {
             "bench/__main__.py": (r'    "views": Measurement\((?:\n        .*)*\n    \),',),
             "tests/infra/test_interfaces.py": (r'    "HTTP API": http_api,',),
             "tests/portal/test_two_owners.py": (
-                r"^TILES = .*",
+                r"^(TILES|COLLECTION|QUAD) = .*",
+                r'^    \*\(\n        \("GET", f"/maps/(?:.*\n)*?    \),',
                 r'^    \*\(\n        \("GET", f"/api/requests/\{\{id\}\}/tiles/(?:.*\n)*?    \),',
             ),
         },

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 
+from modis.box import LonLatBox
 from portal.serving.problems import BadCallError
 from reprojection.write.palette import Scale
 
@@ -43,3 +44,16 @@ def ends_of(text: str) -> tuple[float, float] | None:
             f"{text!r} are no ends of a scale.", "Write LOW,HIGH, such as 0,0.9.", field="rescale"
         )
     return low, high
+
+
+def box_named(text: str) -> LonLatBox:
+    """Read a box of degrees. Raises BadCallError."""
+    try:
+        west, south, east, north = map(float, text.split(","))
+    except ValueError:
+        west = south = east = north = 0.0
+    if not (-360 <= west <= 360 and -360 <= east <= 360 and -90 <= south < north <= 90):
+        raise BadCallError(
+            f"{text!r} is no box.", "Write west,south,east,north in degrees.", field="bbox"
+        )
+    return LonLatBox(west, south, east, north)

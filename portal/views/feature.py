@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from portal.serving.portal import Feature, Portal
-from portal.views import result_tiles, tiles_api
+from portal.views import ogc, result_tiles, tiles_api
 from portal.views.state import Views
 
 
@@ -12,4 +12,6 @@ def _begin(_app: FastAPI, portal: Portal) -> None:
     portal.pages.add_part("beside a layer", "layer_addresses.html")
 
 
-FEATURE = Feature(routers=(tiles_api.router, result_tiles.router), state=Views, begin=_begin)
+FEATURE = Feature(
+    routers=(tiles_api.router, result_tiles.router, ogc.router), state=Views, begin=_begin
+)

@@ -63,7 +63,7 @@ class Look:
         return legend_of(self.portal, self.row, self.layer, self.band)
 
 
-def _look(
+def look_of(
     request_id: str,
     layer: str,
     date: str,
@@ -73,6 +73,7 @@ def _look(
     rescale: Rescale = "",
     colormap: Colormap = "swathmill",
 ) -> Look:
+    """Read what is asked for. Raises NotFoundError, BadCallError."""
     row, layers = layers_of(portal, caller, request_id)
     found = layer_named(layers, layer)
     day = "" if date == UNDATED else date
@@ -93,7 +94,7 @@ def _look(
     )
 
 
-Asked = Annotated[Look, Depends(_look)]
+Asked = Annotated[Look, Depends(look_of)]
 _PLACE = "/{layer:path}/{date}"
 
 

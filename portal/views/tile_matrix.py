@@ -24,12 +24,14 @@ class TileMatrixSet:
     """A pyramid of tiles: at zoom 0 `columns` x `rows` of them, twice as many at each next one.
 
     `left` and `top` are the corner where counting begins, `span` the side of a tile at zoom 0, in
-    units of the CRS.
+    units of the CRS. `official` is the CRS as OGC names it, with its axes in the order there.
     """
 
     name: str
     crs: str
     uri: str
+    official: str
+    axes: tuple[str, str]
     left: float
     top: float
     span: float
@@ -68,6 +70,11 @@ class TileMatrixSet:
         pixel = self.span / (1 << zoom) / SIDE
         return pixel if self.crs == _MERCATOR else pixel * METRES_PER_DEGREE
 
+    def scale(self, zoom: int) -> float:
+        """Return the denominator of the scale, by pixels of 0.28 mm, as the standard has it."""
+        unit = 1.0 if self.crs == _MERCATOR else math.radians(_RADIUS)
+        return self.span / (1 << zoom) / SIDE * unit / _SCREEN
+
     def _lon(self, x: float) -> float:
         return x if self.crs != _MERCATOR else math.degrees(x / _RADIUS)
 
@@ -75,14 +82,18 @@ class TileMatrixSet:
         return y if self.crs != _MERCATOR else math.degrees(math.atan(math.sinh(y / _RADIUS)))
 
 
+CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 _MERCATOR = "EPSG:3857"
 _RADIUS = 6378137.0  # of its sphere, metres
+_SCREEN = 0.00028  # metres of a pixel
 _HALF = math.pi * _RADIUS
 
 WEB_MERCATOR = TileMatrixSet(
     name="WebMercatorQuad",
     crs=_MERCATOR,
     uri="http://www.opengis.net/def/tilematrixset/OGC/1.0/WebMercatorQuad",
+    official="http://www.opengis.net/def/crs/EPSG/0/3857",
+    axes=("X", "Y"),
     left=-_HALF,
     top=_HALF,
     span=2 * _HALF,
@@ -94,6 +105,8 @@ WORLD_CRS84 = TileMatrixSet(
     name="WorldCRS84Quad",
     crs="EPSG:4326",
     uri="http://www.opengis.net/def/tilematrixset/OGC/1.0/WorldCRS84Quad",
+    official=CRS84,
+    axes=("Lon", "Lat"),
     left=-180.0,
     top=90.0,
     span=180.0,

@@ -21,7 +21,16 @@ from portal.serving.addresses import base_url
 from portal.serving.identity import person
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError
-from portal.views.drawn import FRESH, Colormap, Form, Matrix, Rescale, ends_of, send_drawn
+from portal.views.drawn import (
+    FRESH,
+    Colormap,
+    Form,
+    Matrix,
+    Rescale,
+    box_named,
+    ends_of,
+    send_drawn,
+)
 from portal.views.state import MOST_GRANULES, Chosen, Views, extent_of
 from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
 from portal.views.wmts import WHOLE_EARTH, Layer, capabilities
@@ -61,7 +70,7 @@ class Look:
         return self.portal.state(Views)
 
 
-def _look(
+def look_of(
     portal: CurrentPortal,
     product: str,
     layer: str,
@@ -91,7 +100,7 @@ def _look(
     )
 
 
-Asked = Annotated[Look, Depends(_look)]
+Asked = Annotated[Look, Depends(look_of)]
 
 
 @router.get(
@@ -110,13 +119,7 @@ async def tile(
     """
     matrix = tile_matrix_set(tms)
     grid, box = matrix.grid(zoom, col, row), matrix.box(zoom, col, row)
-    views = look.views
-    records = await run_in_threadpool(views.granules, look.chosen, box, MOST_GRANULES)
-    ends = look.rescale
-    if form == "png" and ends is None:
-        ends = await _range_of_day(request, look)
-    found = await _drawn(request, look, records, grid, form, ends)
-    return send_drawn(request, found, form)
+    return send_drawn(request, await drawn(request, look, grid, box, form), form)
 
 
 @router.get("/readers", status_code=204, include_in_schema=False)
@@ -128,7 +131,7 @@ def readers(portal: CurrentPortal) -> None:
 @router.get("/{product}/{layer}/{day}/survey.json", summary="What a layer holds in a box")
 async def survey(request: Request, look: Asked, bbox: Box) -> JSONResponse:
     """Count a layer in a box: ends of a colour scale, shares with and without its quality rule."""
-    box = _box(bbox)
+    box = box_named(bbox)
     records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
     found = await _surveyed(request, look, records, box)
     return JSONResponse({**found, "granules": len(records)}, headers={"Cache-Control": FRESH})
@@ -141,7 +144,7 @@ async def picture(
     request: Request, look: Asked, bbox: Box, side: Annotated[int, Query(ge=16, le=512)] = 128
 ) -> Response:
     """Draw a layer in a box, in degrees, its longer side of so many pixels."""
-    box = _box(bbox)
+    box = box_named(bbox)
     records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
     ends = look.rescale or await _range_of_day(request, look)
     found = await _drawn(request, look, records, _grid_over(box, side), "png", ends)
@@ -241,6 +244,17 @@ async def wmts(request: Request, look: Asked) -> Response:
     layer = Layer(name=look.layer, title=title, tiles=address, query=request.url.query)
     text = capabilities(title, [layer])
     return Response(text, media_type="application/xml", headers={"Cache-Control": FRESH})
+
+
+async def drawn(
+    request: Request, look: Look, grid: Grid, box: LonLatBox, form: Form
+) -> tuple[str, bytes]:
+    """Draw a layer on a grid that lies in a box, in the colours of its day; return its tag, too."""
+    records = await run_in_threadpool(look.views.granules, look.chosen, box, MOST_GRANULES)
+    ends = look.rescale
+    if form == "png" and ends is None:
+        ends = await _range_of_day(request, look)
+    return await _drawn(request, look, records, grid, form, ends)
 
 
 async def _drawn(
@@ -389,15 +403,3 @@ def _rule(text: str) -> str | dict[str, dict[str, tuple[int, ...]]]:
             'Write best, good, or JSON as {"FparLai_QC": {"MODLAND": [0]}}.',
             field="qa",
         ) from None
-
-
-def _box(text: str) -> LonLatBox:
-    try:
-        west, south, east, north = map(float, text.split(","))
-    except ValueError:
-        west = south = east = north = 0.0
-    if not (-360 <= west <= 360 and -360 <= east <= 360 and -90 <= south < north <= 90):
-        raise BadCallError(
-            f"{text!r} is no box.", "Write west,south,east,north in degrees.", field="bbox"
-        )
-    return LonLatBox(west, south, east, north)

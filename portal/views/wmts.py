@@ -10,7 +10,6 @@ from xml.sax.saxutils import escape, quoteattr
 from modis.box import LonLatBox
 from portal.views.tile_matrix import DEEPEST, SIDE, WEB_MERCATOR
 
-_PIXEL = 0.00028  # metres of a pixel on a screen, by which scales are told
 _NORTHERNMOST = 85.0511  # of WebMercatorQuad
 _SPACES = (
     'xmlns="http://www.opengis.net/wmts/1.0" xmlns:ows="http://www.opengis.net/ows/1.1" '
@@ -90,10 +89,9 @@ def _times(layer: Layer) -> str:
 
 def _matrix(zoom: int) -> str:
     count = 1 << zoom
-    scale = WEB_MERCATOR.span / count / SIDE / _PIXEL
     return (
         f"<TileMatrix><ows:Identifier>{zoom}</ows:Identifier>"
-        f"<ScaleDenominator>{scale!r}</ScaleDenominator>"
+        f"<ScaleDenominator>{WEB_MERCATOR.scale(zoom)!r}</ScaleDenominator>"
         f"<TopLeftCorner>{WEB_MERCATOR.left!r} {WEB_MERCATOR.top!r}</TopLeftCorner>"
         f"<TileWidth>{SIDE}</TileWidth><TileHeight>{SIDE}</TileHeight>"
         f"<MatrixWidth>{count}</MatrixWidth><MatrixHeight>{count}</MatrixHeight></TileMatrix>"

@@ -27,6 +27,8 @@ from tests.portal.scripted import (
 from tests.portal.submissions import submitted
 
 RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-01.tif"
+COLLECTION = "{id}:MCD15A2.005:Lai_1km:MCD15A2.005.Lai_1km"
+QUAD = "WebMercatorQuad"
 TILES = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km/2012-01-01"
 LAYER = "layer=MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km"
 WAYS = [
@@ -78,6 +80,10 @@ WAYS = [
     ("POST", '/api/requests/{id}/copies {"to": "https://a.blob.core.windows.net/b?sig=c"}'),
     ("GET", f"/api/requests/{{id}}/results/{RASTER}"),
     ("GET", f"/api/requests/{{id}}/archive.zip?{LAYER}"),
+    *(
+        ("GET", f"/maps/collections/{COLLECTION}{what}")
+        for what in ("", "/map", "/map/tiles", f"/map/tiles/{QUAD}", f"/map/tiles/{QUAD}/4/5/7")
+    ),
     *(
         ("GET", f"/api/requests/{{id}}/tiles/{what}")
         for what in (

@@ -1,0 +1,210 @@
+"""Maps by OGC API - Maps and Tiles: each link leads on, to the pixels of the tile routes."""
+
+import io
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import rasterio
+from PIL import Image
+
+from portal.serving import tokens
+from portal.views.ogc import CONFORMANCE
+from portal.views.tile_matrix import SETS
+from tasks.bag.runtime import Runtime
+from tests.portal.deliveries import LAYER
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
+from tests.portal.views.test_result_tiles import address, delivered, hills, raster
+
+REL = "http://www.opengis.net/def/rel/ogc/1.0/"
+
+
+def follow(client: httpx.Client, said: Any, rel: str, media: str = "application/json") -> Any:
+    """Return what the one link of a kind leads to."""
+    (link,) = (one for one in said["links"] if (one["rel"], one["type"]) == (rel, media))
+    answer = client.get(link["href"])
+    assert answer.status_code == 200, answer.text
+    return answer.json() if media == "application/json" else answer
+
+
+def tiles_of(client: httpx.Client, collection: Any) -> dict[str, Any]:
+    """Return the tile sets of a collection by name, with the tile matrix set of each."""
+    listed = follow(client, collection, f"{REL}tilesets-map")["tilesets"]
+    found = {}
+    for one in listed:
+        assert one["dataType"] == "map"
+        said = follow(client, one, "self")
+        assert said["tileMatrixSetURI"] == one["tileMatrixSetURI"]
+        found[one["tileMatrixSetURI"].rpartition("/")[2]] = (
+            said, follow(client, said, f"{REL}tiling-scheme")
+        )  # fmt: skip
+    return found
+
+
+def template(said: Any) -> str:
+    (link,) = (one for one in said["links"] if one["rel"] == "item")
+    assert link["templated"]
+    return str(link["href"])
+
+
+def test_the_links_lead_from_the_landing_page_to_the_tiles_of_a_result(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    name = delivered(runtime, raster(tmp_path, hills(300, 300)))
+    with portal.client() as client:
+        landing = client.get("/maps").json()
+        told = follow(client, landing, f"{REL}conformance")["conformsTo"]
+        assert told == list(CONFORMANCE)
+        (listed,) = follow(client, landing, "data")["collections"]
+        collection = follow(client, listed, "self")
+        assert collection == listed
+        (box,) = collection["extent"]["spatial"]["bbox"]
+        assert box == pytest.approx([-8.0, 55.5, -5.0, 58.5])
+        ((first, last),) = collection["extent"]["temporal"]["interval"]
+        assert (first, last) == ("2012-01-01T00:00:00Z", "2012-01-01T23:59:59Z")
+        sets = tiles_of(client, collection)
+        assert set(sets) == set(SETS)
+        at = {"WebMercatorQuad": (8, 123, 78), "WorldCRS84Quad": (7, 123, 23)}
+        for set_name, (said, _) in sets.items():
+            zoom, col, row = at[set_name]
+            href = template(said).format(tileMatrix=zoom, tileCol=col, tileRow=row)
+            mine = client.get(href)
+            known = client.get(f"{address(name)}/{zoom}/{col}/{row}.png", params={"tms": set_name})
+            assert mine.headers["content-type"] == "image/png"
+            assert mine.content == known.content
+            assert opaque(mine) > 0.2
+        listed_sets = follow(client, landing, f"{REL}tiling-schemes")["tileMatrixSets"]
+        assert [follow(client, one, "self") for one in listed_sets] == [
+            scheme for _, scheme in sets.values()
+        ]
+
+
+def opaque(answer: httpx.Response) -> float:
+    with Image.open(io.BytesIO(answer.content)) as picture:
+        return float((np.asarray(picture)[..., 3] == 255).mean())
+
+
+def test_a_tile_matrix_set_says_where_the_tiles_lie(portal: LivePortal) -> None:
+    with portal.client() as client:
+        for matrix in SETS.values():
+            said = client.get(f"/maps/tileMatrixSets/{matrix.name}").json()
+            for zoom in (0, 5, 18):
+                told = said["tileMatrices"][zoom]
+                col, row = told["matrixWidth"] - 1, told["matrixHeight"] // 3
+                grid = matrix.grid(zoom, col, row)
+                left, top = told["pointOfOrigin"]
+                side = told["cellSize"] * told["tileWidth"]
+                assert grid.bounds.west == pytest.approx(left + col * side)
+                assert grid.bounds.north == pytest.approx(top - row * side)
+                assert grid.shape == (told["tileHeight"], told["tileWidth"])
+    assert said["tileMatrices"][0]["scaleDenominator"] == pytest.approx(279541132.0143589)
+
+
+def test_a_map_has_the_size_and_the_place_that_are_asked_for(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    plane = np.full((100, 200), 20, np.uint16)
+    plane[:, 100:] = 0
+    name = delivered(runtime, raster(tmp_path, plane))
+    place = f"/maps/collections/{name}:{LAYER.replace('/', ':')}/map"
+    with portal.client() as client:
+        sizes = {
+            query: size(client.get(f"{place}?{query}"))
+            for query in ("", "width=100", "height=10", "width=30&height=40", "width=2048")
+        }
+        half = client.get(f"{place}?bbox=-8,57.5,-7,58.5&width=64")
+        none = client.get(f"{place}?bbox=-7,57.5,-6,58.5&width=64")
+        long = client.get(f"{place}?bbox=-8,57.5,-7.9999,58.5&width=64")
+        large = client.get(f"{place}?width=2049")
+    assert sizes == {
+        "": (1024, 512), "width=100": (100, 50), "height=10": (20, 10),
+        "width=30&height=40": (30, 40), "width=2048": (2048, 1024),
+    }  # fmt: skip
+    assert (opaque(half), opaque(none)) == (1.0, 0.0)
+    assert (long.status_code, large.status_code) == (400, 400)
+
+
+def size(answer: httpx.Response) -> tuple[int, int]:
+    assert answer.status_code == 200, answer.text
+    with Image.open(io.BytesIO(answer.content)) as picture:
+        return picture.size
+
+
+def test_a_layer_of_granules_is_a_collection_too(sample_archive: Path, tmp_path: Path) -> None:
+    made = settings(archive=str(sample_archive), data_dir=str(tmp_path), sources="folder")
+    day = "2012-03-07"
+    with live_portal(live_runtime(), made) as portal, portal.client() as client:
+        place = "/maps/collections/MCD15A2.5:Lai_1km"
+        collection = client.get(
+            place, params={"datetime": f"{day}T12:00:00Z", "rescale": "0,7"}
+        ).json()
+        said, _ = tiles_of(client, collection)["WebMercatorQuad"]
+        mine = client.get(template(said).format(tileMatrix=4, tileRow=5, tileCol=7))
+        known = client.get(f"/tiles/MCD15A2.5/Lai_1km/{day}/4/7/5.png?rescale=0,7")
+        assert mine.content == known.content
+        assert opaque(mine) > 0.05
+        assert client.get(place).status_code == 400  # it is not known what the archive has
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("?datetime=2012-01-05", 404, "no finished raster of '2012-01-05'"),
+        ("?datetime=soon", 400, "is no day"),
+        ("?qa=best", 400, "Leave it out"),
+        (":x", 404, "There is no collection"),
+        ("/map/tiles/UTM", 404, "no tile matrix set"),
+        ("/map?bbox=3", 400, "is no box"),
+    ],
+)
+def test_what_cannot_be_shown_says_why(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path, query: str, status: int, words: str
+) -> None:
+    name = delivered(runtime, raster(tmp_path, hills(300, 300)))
+    with portal.client() as client:
+        answer = client.get(f"/maps/collections/{name}:{LAYER.replace('/', ':')}{query}")
+    assert answer.status_code == status, answer.text
+    assert words in answer.text
+
+
+@pytest.mark.skipif(shutil.which("gdal_translate") is None, reason="gdal-bin is not installed")
+def test_gdal_opens_maps_and_tiles(portal: LivePortal, runtime: Runtime, tmp_path: Path) -> None:
+    name = delivered(runtime, raster(tmp_path, hills(300, 300)))
+    token = tokens.issue("s" * 40, "ada@example.org", "scientist")
+    reading = {
+        **os.environ,
+        "GDAL_DEFAULT_WMS_CACHE_PATH": str(tmp_path / "cache"),
+        "GDAL_HTTP_HEADERS": f"Authorization: Bearer {token}",
+    }
+    place = f"OGCAPI:{portal.url}/maps/collections/{name}:{LAYER.replace('/', ':')}"
+    listed = run(["gdalinfo", f"OGCAPI:{portal.url}/maps"], reading)
+    assert place in listed
+    # GDAL 3.6 does not bring the box into the CRS of the tiles.
+    box = "TILEMATRIXSET=WebMercatorQuad MINX=-890555 MINY=7471000 MAXX=-556597 MAXY=8066000"
+    for api, more, window in (
+        ("MAP", "", "-7.9 58.4 -5.1 55.6"),
+        ("TILES", box, "-880000 8050000 -570000 7500000"),
+    ):
+        made = tmp_path / f"{api}.tif"
+        options = [part for one in f"API={api} {more}".split() for part in ("-oo", one)]
+        run(
+            ["gdal_translate", "-q", *options, "-projwin", *window.split(),
+             "-outsize", "60", "60", place, str(made)],
+            reading,
+        )  # fmt: skip
+        with rasterio.open(made) as picture:
+            assert picture.shape == (60, 60)
+            assert (picture.read(4) == 255).mean() > 0.5, api
+
+
+def run(command: list[str], reading: dict[str, str]) -> str:
+    done = subprocess.run(
+        command, env=reading, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
