@@ -10,6 +10,7 @@ from archives.formats.boundary import touches
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
+from reprojection.formats.held import completed
 from reprojection.grid.grids import Lattice
 from reprojection.read.granule import Granule, Layer, open_granule
 from reprojection.read.outline import outline, read_outline
@@ -21,6 +22,7 @@ from swathmill.commands.shared.target import box_around
 from tasks.bag.spec import MosaicSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tests.reprojection.formats.test_held import Far
 from tests.reprojection.reading_samples import START, wrap_up
 from tests.service_manager.shelf import LIMITS, plan
 from tests.worker.mill import Mill
@@ -200,4 +202,8 @@ def test_quality_layers_are_read_by_the_same_window(
     monkeypatch.setattr(from_tiles, "WINDOWED", 1)
     windowed = reproject([path], "LST_Day_CMG", grid, Options(qa="best", resampling="nearest"))
     assert windowed.data.tobytes() == whole.data.tobytes()
+    far = Far(path, tmp_path / "far")
+    options = Options(qa="best", resampling="nearest", extra_bands=("reason",))
+    part = completed(lambda: reproject([far.path], "LST_Day_CMG", grid, options), far.fetch)
+    assert part.data.tobytes() == reproject([path], "LST_Day_CMG", grid, options).data.tobytes()
     assert 0.0 < whole.valid().mean() < 1.0

@@ -385,6 +385,16 @@ def test_the_portal_explains_a_reduction_and_says_what_is_no_longer_stored(
     assert found.inputs[0].inputs[0].origin is None
 
 
+def test_a_granule_without_a_digest_is_found_by_its_name(tmp_path: Path) -> None:
+    """Only parts of it were read; whether the file is made again tells if it is the one."""
+    path = tmp_path / "a.hdf"
+    path.write_bytes(b"a")
+    wanted = SourceGranule(name="a.hdf")
+    assert find_granules([wanted], [tmp_path]) == {wanted: path}
+    with pytest.raises(CannotRemakeError, match="made of 00"):
+        find_granules([replace(wanted, sha256="00")], [tmp_path])
+
+
 @pytest.mark.parametrize(("count", "end"), [(10, "g9 is not there."), (12, "; and 2 more.")])
 def test_the_first_granules_that_are_missing_are_named(
     tmp_path: Path, count: int, end: str

@@ -21,6 +21,7 @@ from archives.fetch.parts import WholeOnlyError
 from archives.kinds.folder import FolderArchive
 from archives.sources import Sources
 from modis.formats import is_granule_file
+from portal.results.explanations import granules_of
 from reprojection import catalogue
 from reprojection.formats.held import PACKED
 from reprojection.read.outline import read_outline
@@ -303,6 +304,9 @@ def test_a_small_region_takes_a_part_of_the_granules_and_has_the_same_rasters(
         (one.name, one.sha256, one.completeness, one.valid_share) for one in wanted[2:]
     ]
     assert 0.2 < (made[2].valid_share or 0.0) < 0.8  # half of the pixels fail the rule
+    (cell,) = specs(found, ReprojectSpec)
+    explained = {one.name: one.file for one in granules_of(mill.world.runtime, cell.key)}
+    assert explained == {one.granule: None for one in specs(found, PartsSpec)}  # none is whole
     stored = sum(file.size for one in specs(found, PartsSpec) for file in collected(mill, one.key))
     assert stored < 0.3 * sum(one.size for one in specs(found, PartsSpec))
 
