@@ -16,7 +16,7 @@ from portal.requests.api import listed, mended, order, rehearsal_failed
 from portal.requests.expected_end import before, expected_end
 from portal.requests.retries import may_retry
 from portal.requests.sharing import shared_view
-from portal.requests.squares import matrix
+from portal.requests.squares import matrix, share_text
 from portal.requests.state import Progress, Requests
 from portal.results import pictures
 from portal.results.comparison import comparison
@@ -136,7 +136,7 @@ class ResultView:
             return ""
         if share == 0.0:
             return "no valid pixel"
-        return f"{100 * share:.0f}% valid" if share >= 0.01 else "below 1% valid"
+        return f"{share_text(share)} valid"
 
     @property
     def view(self) -> str:

@@ -65,7 +65,7 @@ class Cell:
         if self.inputs:
             parts[1] += f", {self.inputs} of the inputs"
         if self.valid is not None:
-            parts.append(f"{_percent(self.valid)} of pixels have a value")
+            parts.append(f"{share_text(self.valid)} of pixels have a value")
         if self.note:
             parts.append(f"reason {self.note}")
         return f"{parts[0]}: {'; '.join(parts[1:])}"
@@ -227,8 +227,10 @@ def _month(day: str) -> str:
     return "-".join(parts[:-1]) or ("years" if parts[0].isdigit() else "all years")
 
 
-def _percent(share: float) -> str:
-    """Write a share: "below 1%" for what is little, not nothing."""
+def share_text(share: float) -> str:
+    """Write a share: "below 1%" for what is little, not nothing, "over 99%" for what is not all."""
+    if 0.99 < share < 1:
+        return "over 99%"
     return "below 1%" if 0 < share < 0.01 else f"{100 * share:.0f}%"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from portal.results.charts import Chart, Mark, chart
+from portal.results.charts import Chart, Line, Mark, chart
 from portal.results.layers import ResultLayer, minute_of
 from portal.results.state import Results
 from portal.serving.portal import Portal
@@ -24,6 +24,8 @@ class Series:
     dates: tuple[str, ...]
     values: tuple[float | None, ...]
     texts: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
+    """The dates whose rasters lack some of their inputs."""
 
     @property
     def known(self) -> int:
@@ -33,10 +35,17 @@ class Series:
     def chart(self, units: str, at: str) -> Chart:
         """Draw the values over all dates; the one of the date `at` is marked."""
         marks = [
-            Mark(name=date, moment=minute_of(date), value=value, text=text, is_chosen=date == at)
+            Mark(
+                name=date,
+                moment=minute_of(date),
+                value=value,
+                text=f"{text} {unit_text(units)}".rstrip(),
+                is_chosen=date == at,
+                is_doubtful=date in self.lacking,
+            )
             for date, value, text in zip(self.dates, self.values, self.texts, strict=True)
         ]
-        return chart(marks, unit_text(units))
+        return chart([Line(marks=marks)], unit_text(units))
 
 
 def series_at(
@@ -57,7 +66,8 @@ def series_at(
         else:
             values.append(value)
             texts.append(number_text(value, read[0].data.dtype))
-    return Series(dates=dates, values=tuple(values), texts=tuple(texts))
+    lacking = tuple(day for day in dates if layer.rasters[day].file.completeness.count)
+    return Series(dates=dates, values=tuple(values), texts=tuple(texts), lacking=lacking)
 
 
 def number_text(value: float, stored: npt.DTypeLike) -> str:

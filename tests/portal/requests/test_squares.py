@@ -80,7 +80,10 @@ def test_a_layer_that_failed_on_every_date_has_a_row_too() -> None:
 
 @pytest.mark.parametrize(
     ("share", "shade", "said"),
-    [(0.0, 0, "0%"), (0.001, 1, "below 1%"), (0.2, 2, "20%"), (0.79, 4, "79%"), (1.0, 5, "100%")],
+    [
+        *((0.0, 0, "0%"), (0.001, 1, "below 1%"), (0.2, 2, "20%"), (0.79, 4, "79%")),
+        *((0.9951, 5, "over 99%"), (1.0, 5, "100%")),
+    ],
 )
 def test_a_cell_is_as_dark_as_its_share_of_pixels(share: float, shade: int, said: str) -> None:
     made = Cell(date="2012-01-09", state="complete", valid=share, path="a.tif")
