@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from portal.operations import overview
+from portal.operations.all_well import concerns
 from portal.operations.state import Operations
 from portal.serving.identity import Operator, operator
 from portal.serving.portal import CurrentPortal
@@ -180,17 +181,31 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
     managers = overview.managers(portal.runtime)
     acting = next((one.row for one in managers if one.row.acts), None)
     held = portal.state(Submit).holdings.known()
+    absent = held.absent if held is not None else ()
+    running = overview.running(sight, portal.settings, now)
+    later = overview.later(portal.runtime, sight)
+    workers = overview.health(sight, portal.settings, now)
     return {
+        "concerns": concerns(
+            portal.manager.look(),
+            absent,
+            managers,
+            workers,
+            running,
+            len(sight.later),
+            silent=portal.redis.silent,
+        ),
+        "tiers": {one.worker.sandbox or "unknown" for one in workers},
         "managers": managers,
-        "absent": held.absent if held is not None else (),
+        "absent": absent,
         "queues": acting.queues if acting else (),
         "hosts": acting.hosts if acting else (),
         "refused": acting.refused if acting else None,
-        "running": overview.running(sight, portal.settings, now),
+        "running": running,
         "running_count": len(sight.running),
-        "later": overview.later(portal.runtime, sight),
+        "later": later,
         "later_count": len(sight.later),
-        "workers": overview.health(sight, portal.settings, now),
+        "workers": workers,
         "restrictions": restrictions.load(portal.runtime.store),
         "lease": portal.settings.lease_seconds,
         "factor": portal.settings.timeout_factor,

@@ -5,6 +5,7 @@ from itertools import islice
 from fastapi import APIRouter, Response
 
 from portal.requests.api import task_for
+from portal.requests.task_history import history_of
 from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.tokens import Person
@@ -37,6 +38,7 @@ def show_task(portal: Portal, caller: Person, found: Task, inputs_url: str = "")
         spec: Spec | None = tasks.spec(found.key)
     except StoreError:
         spec = None
+    attempts = tasks.attempts(found.key)
     return portal.pages.page(
         "task.html",
         caller,
@@ -45,7 +47,8 @@ def show_task(portal: Portal, caller: Person, found: Task, inputs_url: str = "")
         task=found,
         spec=spec,
         facts=_facts(spec) if spec else (),
-        attempts=list(reversed(tasks.attempts(found.key))),
+        attempts=list(reversed(attempts)),
+        history=history_of(found, attempts),
         rules=RULES,
         wanted=_wanted(portal, caller, found.interests),
         inputs_url=inputs_url,
