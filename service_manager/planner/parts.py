@@ -138,8 +138,10 @@ class PartsPlan:
         """Tell whether cells take a small part of a granule's pixels."""
         if len(self.cells) > _MOST_CELLS or wanted.choice.exact is not None:
             return False
-        if wanted.geometry not in ("tile", "globe"):
+        if 0 < record.size <= WHOLE_BYTES:
             return False
+        if (wanted.geometry, record.tile is None) not in (("tile", False), ("globe", True)):
+            return False  # it is a cut-out of a tile, or lies otherwise
         about = record.tile, wanted.geometry, tuple(places)
         if about not in self._small:
             source = _pixels_of(record.tile)

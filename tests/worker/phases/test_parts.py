@@ -30,6 +30,8 @@ from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite
 from reprojection.sample.products import write_product
 from reprojection.warp.sites import touch_sites
 from service_manager.planner import parts as choice
+from service_manager.planner.cells import places
+from service_manager.planner.draft import Draft
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
@@ -44,6 +46,7 @@ from tasks.bag.spec import (
 from tasks.holdings import parts as holding
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tasks.request.resolved import resolve
 from tasks.requests.plan import Plan
 from tasks.storage.schema import PARTS_AND_RECORDS
 from tests.reprojection.reading_samples import small_tile
@@ -102,7 +105,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 TILES = {"name": "VNP15A2H", "collection": "2", "layers": ["Lai"]}, "2012-03-05"
 FIELD = {
     "region": {"bbox": [-0.06, 55.1, 0.05, 55.2]},  # on the edge of both tiles
-    "grid": {"crs": "EPSG:32631", "resolution": 400},
+    "grid": {"crs": "EPSG:3035", "resolution": 400},
     "resampling": "cubic",
     "qa": {"FparLai_QC": {"0": [0]}},
     "extra_bands": ["reason", "source"],
@@ -340,7 +343,7 @@ def test_of_large_regions_and_what_is_stored_other_granules_are_planned(
 ) -> None:
     mill = Mill(tmp_path, granules)
     large = {**FIELD, "region": {"bbox": [-15.0, 50.5, 15.0, 59.5]}}
-    large["grid"] = {"crs": "EPSG:32631", "resolution": 4000}
+    large["grid"] = {"crs": "EPSG:3035", "resolution": 4000}
     found = planned(mill, rasters=large)
     assert [len(specs(found, kind)) for kind in (PartsSpec, CollectSpec)] == [0, 2]
     assert not any("granule" in note for note in found.notes)
@@ -358,6 +361,21 @@ def test_of_large_regions_and_what_is_stored_other_granules_are_planned(
     assert [one.key for one in specs(other, PartsSpec)] == [one.key for one in parts]
     monkeypatch.setattr(choice, "_MOST_CELLS", 0)
     assert not specs(planned(mill, rasters=FIELD), PartsSpec)
+
+
+def test_a_tile_that_is_cut_out_is_fetched_whole(granules: Path, tmp_path: Path) -> None:
+    """How much of it the cells take is not known."""
+    when = {"start": TILES[1], "end": TILES[1]}
+    resolved = resolve(parse_request({"products": [TILES[0]], "time": when, **FIELD}))
+    folder = FolderArchive(granules, tmp_path / "index.sqlite", read_outline)
+    sources: Any = Sources([folder])
+    (product,) = resolved.products
+    record, *_ = sources.search("VNP15A2H", "2", date(2012, 3, 5), date(2012, 3, 5))
+    cells = places(resolved.target, resolved.request.region)
+    plan = choice.PartsPlan(sources, lambda _: False, True, cells)
+    draft = Draft(limit=9)
+    assert plan.plan_cells(product, record, 0, (0,), draft) is not None
+    assert plan.plan_cells(product, replace(record, tile=None), 0, (0,), draft) is None
 
 
 def test_a_cell_that_meets_a_hole_has_its_granule_fetched_whole(
