@@ -340,7 +340,7 @@ def one_tile_matrix_set(tms: str) -> JSONResponse:
         "crs": matrix.official,
         "orderedAxes": list(matrix.axes),
         "tileMatrices": [_matrix(matrix, zoom) for zoom in range(DEEPEST + 1)],
-        # Names of version 1.0, beside those of 2.0: GDAL 3.6 reads some of each.
+        # Names of version 1.0, beside those of 2.0, for programs that know only these.
         "type": "TileMatrixSetType",
         "identifier": matrix.name,
         "supportedCRS": matrix.official,

@@ -173,33 +173,26 @@ def test_what_cannot_be_shown_says_why(
 
 
 @pytest.mark.skipif(shutil.which("gdal_translate") is None, reason="gdal-bin is not installed")
-def test_gdal_opens_maps_and_tiles(portal: LivePortal, runtime: Runtime, tmp_path: Path) -> None:
+def test_gdal_opens_maps(portal: LivePortal, runtime: Runtime, tmp_path: Path) -> None:
     name = delivered(runtime, raster(tmp_path, hills(300, 300)))
     token = tokens.issue("s" * 40, "ada@example.org", "scientist")
     reading = {
-        **os.environ,
+        "PATH": os.environ["PATH"],  # other variables may lead it to another library's PROJ data
         "GDAL_DEFAULT_WMS_CACHE_PATH": str(tmp_path / "cache"),
         "GDAL_HTTP_HEADERS": f"Authorization: Bearer {token}",
     }
     place = f"OGCAPI:{portal.url}/maps/collections/{name}:{LAYER.replace('/', ':')}"
     listed = run(["gdalinfo", f"OGCAPI:{portal.url}/maps"], reading)
     assert place in listed
-    # GDAL 3.6 does not bring the box into the CRS of the tiles.
-    box = "TILEMATRIXSET=WebMercatorQuad MINX=-890555 MINY=7471000 MAXX=-556597 MAXY=8066000"
-    for api, more, window in (
-        ("MAP", "", "-7.9 58.4 -5.1 55.6"),
-        ("TILES", box, "-880000 8050000 -570000 7500000"),
-    ):
-        made = tmp_path / f"{api}.tif"
-        options = [part for one in f"API={api} {more}".split() for part in ("-oo", one)]
-        run(
-            ["gdal_translate", "-q", *options, "-projwin", *window.split(),
-             "-outsize", "60", "60", place, str(made)],
-            reading,
-        )  # fmt: skip
-        with rasterio.open(made) as picture:
-            assert picture.shape == (60, 60)
-            assert (picture.read(4) == 255).mean() > 0.5, api
+    made = tmp_path / "map.tif"
+    run(
+        ["gdal_translate", "-q", "-oo", "API=MAP", "-projwin", "-7.9", "58.4", "-5.1", "55.6",
+         "-outsize", "60", "60", place, str(made)],
+        reading,
+    )  # fmt: skip
+    with rasterio.open(made) as picture:
+        assert picture.shape == (60, 60)
+        assert (picture.read(4) == 255).mean() > 0.5
 
 
 def run(command: list[str], reading: dict[str, str]) -> str:
