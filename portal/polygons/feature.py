@@ -1,7 +1,14 @@
 """Values of results within polygons."""
 
-from portal.polygons import polygons_api
-from portal.polygons.state import Polygons
-from portal.serving.portal import Feature
+from fastapi import FastAPI
 
-FEATURE = Feature(routers=(polygons_api.router,), state=Polygons)
+from portal.polygons import polygon_page, polygons_api
+from portal.polygons.state import Polygons
+from portal.serving.portal import Feature, Portal
+
+
+def _begin(_app: FastAPI, portal: Portal) -> None:
+    portal.pages.add_part("below the results' map", "polygons.html")
+
+
+FEATURE = Feature(routers=(polygons_api.router, polygon_page.router), state=Polygons, begin=_begin)

@@ -20,7 +20,7 @@ from portal.serving.problems import NotFoundError
 from portal.serving.tokens import Person
 from tasks.answers.polygons import PolygonsAnswer, PolygonSeries
 from tasks.request.region.child import features_apart
-from tasks.request.region.files import MOST_BYTES, RegionFileError
+from tasks.request.region.files import MOST_BYTES, ReadFeatures, RegionFileError
 from tasks.request.request_file import file_refusal
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -75,15 +75,15 @@ async def polygons(
     the ellipsoid. A point has the value of its pixel. Nothing is kept.
     """
     data = await read_body(request, MOST_BYTES)
-    made = await run_in_threadpool(
-        answer_of, portal, caller, request_id, data, layers=layer or (), dates=(start, end)
+    made, _ = await run_in_threadpool(
+        computed, portal, caller, request_id, data, layers=layer or (), dates=(start, end)
     )
     if form == "json":
         return made
     return csv_answer(f"{made.request}.polygons", COLUMNS, rows_of(made.series))
 
 
-def answer_of(
+def computed(
     portal: Portal,
     caller: Person,
     request_id: str,
@@ -92,8 +92,8 @@ def answer_of(
     *,
     layers: Sequence[str] = (),
     dates: tuple[str, str] = ("", ""),
-) -> PolygonsAnswer:
-    """Compute the values within the polygons of a file.
+) -> tuple[PolygonsAnswer, ReadFeatures]:
+    """Compute the values within the polygons of a file; return what was read of it, too.
 
     Raises:
         NotFoundError: the caller may not read the request, or it has no such layer.
@@ -110,7 +110,7 @@ def answer_of(
             raise file_refusal(error, "polygons", name or "the document") from None
         reader = results.index.reader(portal.runtime, row)
         series = tuple(zones_of(reader, chosen, read.features, *dates))
-    return PolygonsAnswer(request=row.id, notes=read.notes, series=series)
+    return PolygonsAnswer(request=row.id, notes=read.notes, series=series), read
 
 
 def chosen_of(every: Mapping[str, ResultLayer], names: Sequence[str]) -> list[ResultLayer]:

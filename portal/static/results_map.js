@@ -123,11 +123,12 @@
       view: new ol.View({ projection: PROJECTION, center: ol.extent.getCenter(extent), resolution: 1, constrainOnlyCenter: true, maxResolution: Math.max(extent[2] - extent[0], extent[3] - extent[1]) / 150, minResolution: info.resolution / 24, extent }),
     });
     map.getView().fit(extent, { padding: [16, 16, 16, 16] });
-    map.on("click", (event) => read(event.coordinate));
+    map.on("click", (event) => { if (!root.hasAttribute("data-drawing")) read(event.coordinate); });
     get("result-map").addEventListener("keydown", (event) => {
-      if (event.key === "Enter") { event.preventDefault(); read(map.getView().getCenter()); }
+      if (event.key === "Enter" && !root.hasAttribute("data-drawing")) { event.preventDefault(); read(map.getView().getCenter()); }
     });
     lines(extent);
+    root.dispatchEvent(new CustomEvent("map-ready", { detail: { map, projection: PROJECTION } }));
   };
 
   // Coastline and graticule: points inside the results' box, put into the results' projection.

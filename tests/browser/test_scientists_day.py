@@ -197,6 +197,22 @@ def test_the_map_works_with_the_keyboard_alone(page: Page, day: tuple[LivePortal
     expect(page.locator("#point")).to_contain_text("are numbers in degrees")
 
 
+def test_a_polygon_is_drawn_on_the_map(page: Page, day: tuple[LivePortal, str]) -> None:
+    open_map(page, day)
+    found, draw = page.locator("#polygons-found"), page.locator("[data-polygon=draw]")
+    draw.click()
+    for x, y in ((200, 200), (300, 210), (250, 280), (200, 200)):
+        page.locator("#result-map").click(position={"x": x, "y": y})
+    expect(found).to_contain_text("Polygon 1")
+    draw.click()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-polygon-hint]")).to_contain_text("1 corner")
+    page.keyboard.press("Escape")
+    expect(draw).to_have_attribute("aria-pressed", "false")
+    page.locator("[data-polygon=clear]").click()
+    expect(found).to_be_empty()
+
+
 def test_the_map_fits_a_phone(page: Page, day: tuple[LivePortal, str]) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     open_map(page, day)

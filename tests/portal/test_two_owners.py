@@ -128,6 +128,8 @@ WAYS = [
         ("POST", f"/requests/{{id}}/{what}")
         for what in ("cancel", "pause", "resume", "confirm", "mended", "retry", "links/end")
     ),
+    ("POST", "/requests/{id}/map/polygons drawn=POINT(0 52)"),
+    ("POST", "/requests/{id}/map/polygons.csv drawn=POINT(0 52)"),
     ("POST", "/requests/{id}/about labels=mine&group=&standing="),
 ]
 """Method, address and body, if any; `{id}` is a request and `{key}` a task of Ada's."""
