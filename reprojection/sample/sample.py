@@ -2,16 +2,19 @@
 
 It has two products over the British Isles and the North Sea in spring: 10 km aerosol swaths of two
 overlapping orbits on three days, and 1 km leaf area tiles of two neighbours on ten dates. The
-values are smooth functions of position and day without randomness, so the files are identical byte
-for byte each time. Every file says in its attributes that it is synthetic.
+coasts are those of the Earth, and leaf area is on land and grows in spring; all else are smooth
+functions of position and day without randomness, so the files are identical byte for byte each
+time. Every file says in its attributes that it is synthetic.
 """
 
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +112,11 @@ def tile_granules(days: Sequence[datetime] = TILE_DAYS) -> Iterator[GranuleToWri
             lat=lat,
             lon=lon,
             codes=_surface_codes(lat, lon),
-            green=0.35 + 0.25 * _waves(lat, lon, 3.0, 1.0) - 0.012 * (lat - 50.0),
+            green=0.42
+            + 0.16 * _waves(lat, lon, 3.0, 1.0)
+            + 0.10 * _waves(lat, lon, 0.9, 2.4)
+            + 0.06 * _waves(lat, lon, 0.3, 0.7)
+            - 0.02 * (lat - 50.0),
         )
         for day in days:
             yield _tile_granule(tile, day, ground)
@@ -142,9 +149,21 @@ def _waves(lat: Floats, lon: Floats, scale: float, phase: float) -> Floats:
     ) / 2.0
 
 
+@cache
+def _land_mask() -> npt.NDArray[np.bool_]:
+    """Return where land is from 60 to 50 degrees north, 20 west to 20 east, in 0.02 degrees.
+
+    `land.bin` is drawn from Natural Earth's countries (1:10 million, public domain), as the places
+    of requests are: a bit for each cell, packed by zlib.
+    """
+    packed = zlib.decompress(Path(__file__).with_name("land.bin").read_bytes())
+    return np.unpackbits(np.frombuffer(packed, np.uint8)).reshape(500, 2000).astype(bool)
+
+
 def _land(lat: Floats, lon: Floats) -> npt.NDArray[np.bool_]:
-    coast = _waves(lat, lon, 4.0, 0.4) + 0.35 * _waves(lat, lon, 1.1, 1.9)
-    return np.asarray(coast > -0.15)
+    row = np.clip(((60.0 - lat) / 0.02).astype(int), 0, 499)
+    column = np.clip(((lon + 20.0) / 0.02).astype(int), 0, 1999)
+    return np.asarray(_land_mask()[row, column])
 
 
 def _surface_codes(lat: Floats, lon: Floats) -> npt.NDArray[np.uint8]:
@@ -170,7 +189,9 @@ def _weather(ground: _Ground, scale: float, phase: float) -> Floats:
 def _tile_granule(tile: Tile, day: datetime, ground: _Ground) -> GranuleToWrite:
     lat, lon, surface = ground.lat, ground.lon, ground.codes
     season = (day - TILE_DAYS[0]).days / 80.0
-    green = np.clip(ground.green + 0.35 * season, 0.02, 1.0)
+    # Leaves come in April, later in the north.
+    leaves = 1.0 / (1.0 + np.exp(-10.0 * (season - 0.4 - 0.03 * (lat - 54.0))))
+    green = np.clip(ground.green * (0.55 + 1.1 * leaves), 0.02, 1.0)
     number = day.timetuple().tm_yday
     cloudy = _weather(ground, 2.5, 0.11 * number) > 0.7
     missing = (_weather(ground, 1.5, 0.07 * number + 2.0) > 0.97) & (surface != 254)
@@ -178,8 +199,8 @@ def _tile_granule(tile: Tile, day: datetime, ground: _Ground) -> GranuleToWrite:
     lai = np.where(empty, surface, np.round(55 * green)).astype(np.uint8)
     fpar = np.where(empty, surface, np.round(92 * np.sqrt(green))).astype(np.uint8)
     # Bits as in FparLai_QC: MODLAND, sensor, dead detector, cloud state (2), SCF_QC (3).
-    backup = cloudy & (green > 0.5)
-    qc = np.where(backup, 1 | (3 << 5), np.where(green > 0.85, 1 << 5, 0))
+    backup = cloudy & (green > 0.3)
+    qc = np.where(backup, 1 | (3 << 5), np.where(green > 0.7, 1 << 5, 0))
     qc = (qc | np.where(cloudy, 1 << 3, 0)).astype(np.uint8)
     qc[empty] = 1 | (4 << 5)
     for values in (lai, fpar, qc):

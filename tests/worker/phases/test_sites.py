@@ -20,7 +20,7 @@ from worker.phases import table_csv
 from worker.phases.extract import schema
 
 SITES = parse_sites(
-    "id,latitude,longitude,cover\nMoor,56.6,-6.7,shrubs\nBeech,51.5,-2.2,forest\nFar,-30,100,\n"
+    "id,latitude,longitude,cover\nMoor,57.1,-3.5,shrubs\nBeech,51.5,-2.2,forest\nFar,-30,100,\n"
 )
 
 
@@ -67,7 +67,7 @@ def test_dates_become_one_tidy_table_with_equal_bytes(sample_archive: Path, tmp_
     assert rows["cover"].to_pylist() == ["shrubs"] * 4 + ["forest"] * 4
     first = rows.slice(2, 1).to_pylist()[0]
     assert (first["layer"], first["date"]) == ("Lai_1km", day_of(105))
-    assert (round(first["value"], 6), first["valid"], first["quality"]) == (3.1, 9, 0)
+    assert (round(first["value"], 6), first["valid"], first["quality"]) == (1.5, 9, 0)
     classes = [r for r in rows.to_pylist() if r["layer"] == "FparLai_QC"]
     assert {(r["mean"], r["std"]) for r in classes} == {(None, None)}
     table = pyarrow.csv.read_csv(io.BytesIO(files["sites.csv"]))
