@@ -16,13 +16,15 @@ from exactextract import exact_extract
 from exactextract.raster import NumPyRasterSource
 from shapely import Polygon
 
-from portal.polygons import zones
+from portal.polygons import polygons_api, zones
 from portal.polygons.state import MOST_COMPUTING, Polygons
 from reprojection.read.raster import Raster
+from swathmill.client import Client
 from tasks.accounts.token_table import Scope, make_token
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
-from tests.portal.deliveries import ADA, BEN, LAI, LAYER
+from tasks.request.region.files import read_features
+from tests.portal.deliveries import ADA, BEN, LAI, LAYER, header
 from tests.portal.results.test_one_number import DAY, KINDS, Kind, made
 from tests.portal.scripted import LivePortal, client_of, put_result, set_row, take_all
 from tests.portal.submissions import submitted
@@ -258,3 +260,18 @@ def test_who_only_reads_may_ask(portal: LivePortal, runtime: Runtime, mapped: st
         assert shown.post(address, content=collection(SQUARE)).status_code == 200
         assert shown.post(f"/api/requests/{mapped}/cancel").status_code == 401
     assert asked(portal, mapped, collection(SQUARE), BEN)[0] == 404
+
+
+def test_the_python_client_takes_a_file_a_mapping_and_a_geometry(
+    portal: LivePortal, mapped: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "field.wkt"
+    path.write_text(SQUARE.wkt)
+    token = header(ADA)["Authorization"].removeprefix("Bearer ")
+    job = Client(url=portal.url, token=token).job(mapped)
+    by_path = job.polygons(path, layers=["Lai_1km"], until="2012-01-05")
+    (one,) = by_path.series
+    assert [at.date for at in one.values] == ["2012-01-01"]
+    monkeypatch.setattr(polygons_api, "features_apart", read_features)
+    assert job.polygons(SQUARE, until="2012-01-05").series == by_path.series
+    assert job.polygons(feature(SQUARE), until="2012-01-05").series[0].values == one.values
