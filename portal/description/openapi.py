@@ -94,7 +94,8 @@ def _complete(call: Schema, route: APIRoute, method: str) -> None:
                 del body["schema"]["title"]  # FastAPI's, which says nothing
     signed_in = bool(_SIGNED_IN & set(_calls(route.dependant)))
     call["security"] = [{"token": []}, {"session": []}] if signed_in else []
-    call["responses"].pop("422", None)
+    if "application/json" in call["responses"].get("422", {}).get("content", {}):
+        del call["responses"]["422"]  # FastAPI's, whose words no answer of ours has
     for status in _statuses(route, method, signed_in=signed_in, has_body="requestBody" in call):
         call["responses"].setdefault(
             str(status.value),

@@ -4,14 +4,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
-from portal.elsewhere.copies import SECONDS, CopyAnswer, CopyOrder, copy, open_sink, read_order
+from portal.elsewhere.copies import (
+    SECONDS,
+    CopyAnswer,
+    CopyFailedError,
+    CopyOrder,
+    copy,
+    open_sink,
+    read_order,
+)
 from portal.elsewhere.state import Elsewhere
 from portal.results.state import Results
 from portal.serving.access import load_for
 from portal.serving.documents import read_body
 from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal
-from portal.serving.problems import BusyError, NotFoundError
+from portal.serving.problems import BusyError, NotFoundError, answers_with
 
 router = APIRouter(prefix="/api", tags=["requests"])
 
@@ -19,6 +27,7 @@ router = APIRouter(prefix="/api", tags=["requests"])
 @router.post(
     "/requests/{request_id}/copies",
     summary="Copy results to a container of Azure or a bucket of S3",
+    responses=answers_with(CopyFailedError),
     openapi_extra={
         "requestBody": {
             "required": True,

@@ -227,7 +227,7 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
 def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: int = 1) -> Response:
     """Render the results by date and layer."""
     row = read_for(portal.runtime, caller, request_id)
-    return portal.pages.part("matrix.html", row=row, **_matrix(portal, row, page))
+    return portal.pages.part("matrix.html", me=caller, row=row, **_matrix(portal, row, page))
 
 
 @router.get("/requests/{request_id}/sites")

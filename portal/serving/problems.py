@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request, Response
@@ -143,6 +144,18 @@ class ProviderError(PortalError):
     """The OpenID provider does not answer."""
 
     status = HTTPStatus.BAD_GATEWAY
+
+
+def answers_with(*errors: type[PortalError]) -> dict[int | str, dict[str, Any]]:
+    """Describe problems that routes answer with beside those of all, for their `responses`."""
+    schema = {"$ref": "#/components/schemas/ProblemAnswer"}
+    return {
+        error.status: {
+            "description": HTTPStatus(error.status).phrase,
+            "content": {PROBLEM_JSON: {"schema": schema}},
+        }
+        for error in errors
+    }
 
 
 class AlsoAnswer(BaseModel):

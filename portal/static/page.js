@@ -60,12 +60,13 @@ Squares.settle();
 // An address with the name of a folded part opens it: there the answer to its form is seen.
 const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;
-// A text, or the whole address of a link, in which maps fill in {z}, {x} and {y}.
+// A text, or a whole address, in which maps fill in {z}, {x} and {y}.
+const whole = (node) => (node.href ?? new URL(node.textContent, location).href).replace(/%7B/gi, "{").replace(/%7D/gi, "}");
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy], [data-copy-address]");
   if (!button) return;
   const { copy, copyAddress } = button.dataset;
-  const text = copy ? document.getElementById(copy).textContent : document.getElementById(copyAddress).href.replace(/%7B/gi, "{").replace(/%7D/gi, "}");
+  const text = copy ? document.getElementById(copy).textContent : whole(document.getElementById(copyAddress));
   await navigator.clipboard.writeText(text);
   const was = [...button.childNodes];
   button.replaceChildren("Copied");

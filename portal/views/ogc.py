@@ -24,10 +24,11 @@ from portal.results.layers import ResultLayer
 from portal.serving.addresses import base_url
 from portal.serving.identity import Caller, person
 from portal.serving.portal import CurrentPortal, Portal
-from portal.serving.problems import BadCallError, NotFoundError
+from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views import result_tiles, tiles_api
 from portal.views.drawn import Colormap, Rescale, box_named, send_drawn
 from portal.views.result_tiles import UNDATED, Band, box_of
+from portal.views.state import NotShownError, TooCoarseError
 from portal.views.tile_matrix import CRS84, DEEPEST, SETS, SIDE, TileMatrixSet, tile_matrix_set
 from portal.views.tiles_api import Qa
 from portal.views.wmts import WHOLE_EARTH
@@ -36,7 +37,12 @@ from reprojection.grid.grids import Grid
 from tasks.holdings import holdings
 from tasks.requests import request_operations
 
-router = APIRouter(prefix="/maps", tags=["views"], dependencies=[Depends(person)])
+router = APIRouter(
+    prefix="/maps",
+    tags=["views"],
+    dependencies=[Depends(person)],
+    responses=answers_with(NotShownError, TooCoarseError),
+)
 
 _SPEC = "http://www.opengis.net/spec/"
 CONFORMANCE = (

@@ -20,7 +20,7 @@ from portal.results.state import Results
 from portal.serving.addresses import base_url
 from portal.serving.identity import Reader
 from portal.serving.portal import CurrentPortal, Portal
-from portal.serving.problems import NotFoundError
+from portal.serving.problems import NotFoundError, answers_with
 from portal.views.drawn import FRESH, Colormap, Form, Matrix, Rescale, ends_of, send_drawn
 from portal.views.state import NotShownError, Views
 from portal.views.tile_matrix import DEEPEST, SIDE, WEB_MERCATOR, tile_matrix_set
@@ -34,7 +34,11 @@ from tasks.requests.request_table import RequestRow
 UNDATED = "all"
 """The date in addresses of rasters that have none, as among STAC items."""
 
-router = APIRouter(prefix="/api/requests/{request_id}/tiles", tags=["views"])
+router = APIRouter(
+    prefix="/api/requests/{request_id}/tiles",
+    tags=["views"],
+    responses=answers_with(NotShownError),
+)
 
 _POINTS = 33  # along a side of a raster, from which its box in degrees is told
 

@@ -20,7 +20,7 @@ from modis.sphere import METRES_PER_DEGREE
 from portal.serving.addresses import base_url
 from portal.serving.identity import person
 from portal.serving.portal import CurrentPortal, Portal
-from portal.serving.problems import BadCallError, NotFoundError
+from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views.drawn import (
     FRESH,
     Colormap,
@@ -31,7 +31,14 @@ from portal.views.drawn import (
     ends_of,
     send_drawn,
 )
-from portal.views.state import MOST_GRANULES, Chosen, Views, extent_of
+from portal.views.state import (
+    MOST_GRANULES,
+    Chosen,
+    NotShownError,
+    TooCoarseError,
+    Views,
+    extent_of,
+)
 from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
 from portal.views.wmts import WHOLE_EARTH, Layer, capabilities
 from reprojection import catalogue
@@ -39,7 +46,12 @@ from reprojection.grid.grids import Grid
 from reprojection.write.palette import Scale
 from tasks.holdings import holdings
 
-router = APIRouter(prefix="/tiles", tags=["views"], dependencies=[Depends(person)])
+router = APIRouter(
+    prefix="/tiles",
+    tags=["views"],
+    dependencies=[Depends(person)],
+    responses=answers_with(NotShownError, TooCoarseError),
+)
 
 _SURVEYED = 512  # pixels along the longer side
 _SAMPLED = 4  # granules of a day, for the range of a map that names none

@@ -11,6 +11,8 @@ import pytest
 from tests.counts.counting import MEASURED, PYTHON, noted
 
 MARGIN = 0.03
+FEW = 2
+"""Modules, which an installation may have more to find its own packages."""
 
 
 @pytest.mark.skipif(sys.version_info[:2] != PYTHON, reason="counts are of the oldest Python")
@@ -21,7 +23,7 @@ def test_fixed_work_costs_what_it_did(name: str) -> None:
     beyond = {
         what: (kept[what], count)
         for what, count in found.items()
-        if abs(count - kept[what]) > MARGIN * kept[what]
+        if abs(count - kept[what]) > max(MARGIN * kept[what], FEW)
     }
     assert not beyond, f"{beyond}: kept, found; see `python -m tests.counts`"
 

@@ -29,6 +29,7 @@ from shapely.errors import ShapelyError
 from shapely.geometry import mapping, shape
 from shapely.geometry.base import BaseGeometry
 
+from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from tasks.plain_text import NotUtf8Error, decoded
 from tasks.request.region.vertices import (
     MAX_VERTICES,
@@ -74,8 +75,8 @@ _NOT_REGIONS = (
     (b"\x1f\x8b", "a file packed by gzip"),
     (b"7z\xbc\xaf", "a 7-Zip archive"),
     (b"Rar!", "a RAR archive"),
-    (b"\x89HDF", "an HDF5 or netCDF file"),
-    (b"\x0e\x03\x13\x01", "an HDF4 file"),
+    (HDF5_MAGIC, "an HDF5 or netCDF file"),
+    (HDF4_MAGIC, "an HDF4 file"),
     (b"CDF", "a netCDF file"),
 )
 """How files begin that people choose by mistake, and what they are."""

@@ -177,7 +177,7 @@ def test_facts_are_printed_as_json(runtime: Runtime, tmp_path: Path) -> None:
     (got,) = json.loads(run("results", name, "--out", str(out), "--json").stdout)
     assert Path(got.pop("path")).read_bytes() == b'{"n": 1}'
     assert got == listed
-    assert f"1 file, 8 B in {out}" in run("results", name, "--out", str(out)).stdout
+    assert f"1 result, 8 B in {out}" in run("results", name, "--out", str(out)).stdout
 
 
 @pytest.mark.usefixtures("portal")
