@@ -316,7 +316,7 @@ int main(void) {
             struct timespec pause = {0, 200000};
             for (;;) { if (fork()) _exit(0); nanosleep(&pause, 0); }
         }
-    sleep(30);
+    sleep(10);
 }
 """,
         compiled=True,
