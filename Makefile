@@ -139,7 +139,7 @@ docs: $(STAMP)/dev ## Build the documentation's site into build/docs, and check 
 
 .PHONY: test
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [TESTS=...] [PYTEST_ARGS=...]
-	$(PYTEST) -n 4 $(TESTS) -m "not proof" $(PYTEST_ARGS)
+	$(PYTEST) -n 3 $(TESTS) -m "not proof" $(PYTEST_ARGS)
 
 .PHONY: proofs
 proofs: $(STAMP)/dev ## Run the long tests, or one proof [ONLY=name or words of a test; ONLY=list] [ARGS="its options"]
