@@ -165,7 +165,7 @@ MEASURED: Mapping[str, Callable[[], dict[str, int]]] = {
     "a plan of 96 tasks": of_planning,
     **{
         f"import {module}": partial(of_importing, module)
-        for module in ("swathmill", "portal.app", "worker.__main__")
+        for module in ("swathmill", "worker.__main__")
     },
 }
 """What is counted, by its name in `counts.json`."""

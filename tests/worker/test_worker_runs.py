@@ -175,6 +175,7 @@ def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) ->
     assert not any("hang" in c for c in commands(process))
 
 
+@pytest.mark.proof  # half a minute of beats; the protocol of holds and moves is in the simulation
 def test_a_held_worker_leaves_messages_alone_and_hands_back_what_is_moved(
     stack: Stack, process: Process
 ) -> None:
@@ -283,6 +284,7 @@ def test_a_forkserver_that_was_killed_is_replaced(stack: Stack, process: Process
     assert task.state is State.DONE
 
 
+@pytest.mark.proof  # twenty seconds of beats; who leaves is chosen in tests of the manager
 def test_a_worker_told_to_leave_ends_its_attempt_and_then_itself(stack: Stack) -> None:
     store, clock = stack.world.runtime.store, stack.world.runtime.clock
 
