@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute
 
 from portal.description.request_schema import request_schemas
 from portal.serving import identity
-from portal.serving.problems import PROBLEM_JSON, ProblemAnswer
+from portal.serving.problems import ProblemAnswer, described
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,7 +34,6 @@ REQUEST_BODY: Schema = {
         },
     }
 }
-_PROBLEM = {"$ref": "#/components/schemas/ProblemAnswer"}
 OPENAPI_30 = "application/vnd.oai.openapi+json;version=3.0"
 _SIGNED_IN: set[Callable[..., Any]] = {
     *(identity.person, identity.reader, identity.asker, identity.operator),
@@ -97,10 +96,7 @@ def _complete(call: Schema, route: APIRoute, method: str) -> None:
     if "application/json" in call["responses"].get("422", {}).get("content", {}):
         del call["responses"]["422"]  # FastAPI's, whose words no answer of ours has
     for status in _statuses(route, method, signed_in=signed_in, has_body="requestBody" in call):
-        call["responses"].setdefault(
-            str(status.value),
-            {"description": status.phrase, "content": {PROBLEM_JSON: {"schema": _PROBLEM}}},
-        )
+        call["responses"].setdefault(str(status.value), described(status))
 
 
 def _calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:

@@ -148,13 +148,15 @@ class ProviderError(PortalError):
 
 def answers_with(*errors: type[PortalError]) -> dict[int | str, dict[str, Any]]:
     """Describe problems that routes answer with beside those of all, for their `responses`."""
+    return {error.status: described(error.status) for error in errors}
+
+
+def described(status: int) -> dict[str, Any]:
+    """Describe the problem of a status, for OpenAPI."""
     schema = {"$ref": "#/components/schemas/ProblemAnswer"}
     return {
-        error.status: {
-            "description": HTTPStatus(error.status).phrase,
-            "content": {PROBLEM_JSON: {"schema": schema}},
-        }
-        for error in errors
+        "description": HTTPStatus(status).phrase,
+        "content": {PROBLEM_JSON: {"schema": schema}},
     }
 
 

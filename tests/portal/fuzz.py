@@ -17,6 +17,7 @@ from portal.serving.tokens import Role
 from service_manager.leader.leadership import Leadership
 from tasks.bag.categories import Category
 from tasks.requests import request_operations
+from tasks.settings import Settings
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
@@ -63,6 +64,13 @@ def check(portal: LivePortal, role: Role | None, folder: Path, *options: str) ->
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
+def served(folder: Path) -> Settings:
+    """Return the settings of a portal whose archive is there, and empty."""
+    archive = folder / "archive"
+    archive.mkdir(exist_ok=True)
+    return settings(lease_seconds=str(LEASE), archive=str(archive))
+
+
 def furnish(portal: LivePortal, folder: Path) -> None:
     """Give the portal an acting manager, and Ada a request with a result and a failure."""
     assert Leadership(portal.runtime, LEASE).acquire()
@@ -86,7 +94,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         for role in ROLES:
             # Nobody renews the manager's lease: it holds for as long as this may take.
-            with live_portal(live_runtime(), settings(lease_seconds=str(LEASE))) as portal:
+            with live_portal(live_runtime(), served(Path(name))) as portal:
                 furnish(portal, Path(name))
                 said = check(portal, role, Path(name), f"--max-examples={examples}")
             sys.stdout.write(f"{role or 'not signed in'}: {said or 'all answers as described'}\n")
