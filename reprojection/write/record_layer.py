@@ -11,9 +11,8 @@ _SPELT = {
     **dict.fromkeys(("celsius", "degree_c", "degrees_c", "deg_c", "degc", "deg c"), "celsius"),
     **dict.fromkeys(("percent", "percentage", "%"), "percent"),
     **dict.fromkeys(("g/m^2", "g m-2", "g/m2"), "g m-2"),
-    **dict.fromkeys(("K", "1", "kg m-2", "mm"), ""),
 }
-_UNITS = frozenset({name or spelt for spelt, name in _SPELT.items()})
+_UNITS = frozenset({*_SPELT.values(), "K", "1", "kg m-2", "mm"})
 """Units that are known to differ from one another."""
 
 
@@ -47,5 +46,5 @@ def as_record(raster: Raster, record: str, layer: str, units: str) -> Raster:
 
 def _differ(one: str, other: str) -> bool:
     """Tell whether two texts are known to be different units; False where one is not known."""
-    known = {_SPELT.get(text.strip().casefold()) or cf_units(text) for text in (one, other)}
+    known = {_SPELT.get(text.strip().casefold(), cf_units(text)) for text in (one, other)}
     return len(known) == 2 and known <= _UNITS

@@ -118,13 +118,13 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
             earlier = archive.search(choice.name, choice.collection, since, time.end, box)
             before = frozenset(record.start_day for record in earlier)
         listed.setdefault(first, []).append(_Listed(product, days, before))
-    newest = [_newest_of(group) for group in listed.values()]
-    return min((day for day in newest if day), default=None) if all(newest) else None
+    newest = [day for group in listed.values() if (day := _newest_of(group))]
+    return min(newest) if newest and len(newest) == len(listed) else None
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The days of a product that are asked for, and those on which any granule near starts."""
+    """The days of a product that are asked for; of a record's, all on which granules start."""
 
     product: ResolvedProduct
     days: frozenset[date]
@@ -133,7 +133,7 @@ class _Listed:
     def comes(self, day: date) -> bool:
         """Tell whether a granule of a day is still to come: the product has it, and goes on."""
         entry = self.product.entry
-        if day in self.days or entry is None or not starts_on(day, entry.period, entry.phase):
+        if entry is None or not starts_on(day, entry.period, entry.phase):
             return False
         late = _late(self.product)
         return day not in self.starts and any(day - late <= one < day for one in self.starts)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from service_manager.leader.manager import Manager
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag import protocol
 from tasks.bag.model import RequestState
@@ -64,7 +65,11 @@ class Mill(Bench):
         self.runtime = replace(memory_runtime(ManualClock()), store=self.store)
         self.messages: list[Sequence[str]] = []
         super().__post_init__()
-        self.manager._send = self.messages.append
+
+    def restart(self, epoch: int = 1) -> None:
+        self.manager = Manager(
+            self.runtime, self.options, self.plan_of_request, self.messages.append, epoch, self.run
+        )
 
     def work(self) -> None:
         messages, self.messages[:] = list(self.messages), []
