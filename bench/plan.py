@@ -27,10 +27,11 @@ from service_manager.plans import stored_plan
 from service_manager.plans.plan_jobs import COLLECT
 from service_manager.plans.plan_writer import PlanWriter
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.service.connect import connect_storage
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.blobs import CONTAINERS, Blobs, MemoryBlobs
 from tasks.storage.clock import SystemClock

@@ -22,12 +22,12 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol, workers
 from tasks.bag.model import ArtifactFile, Phase
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan, PlannedTask
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.queues import FIRST
 

@@ -36,7 +36,7 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.bag import task_table, workers
 from tasks.bag.model import Attempt, Phase, RequestState, State, Task
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.workers import RunningAttempt, WorkerRow
@@ -44,6 +44,7 @@ from tasks.errors import StoreError
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.requests import request_operations, request_table
 from tasks.requests.plan import Plan, PlannedTask
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Delete, Row
 

@@ -15,8 +15,8 @@ from tasks.bag.categories import Category
 from tasks.bag.expectation import Times
 from tasks.bag.history import ClassStatistics
 from tasks.bag.task_rows import CompletionEvent
-from tasks.bag.worker_beats import Beats
 from tasks.bag.workers import Ask, WorkerRow
+from tasks.operators.worker_beats import Beats
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
 _SEEN = 0.5  # of its time limit that an attempt has, before its progress is held against it

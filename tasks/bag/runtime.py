@@ -5,11 +5,10 @@ from functools import cached_property
 from random import Random, SystemRandom
 
 from tasks.bag.task_table import TaskTable
-from tasks.messages.wakeups import MemoryWakeUps, WakeUps
-from tasks.storage.blobs import Blobs, MemoryBlobs
-from tasks.storage.clock import Clock, ManualClock
-from tasks.storage.memory_store import MemoryStore
-from tasks.storage.queues import MemoryQueue, RequestQueue
+from tasks.messages.wakeups import WakeUps
+from tasks.storage.blobs import Blobs
+from tasks.storage.clock import Clock
+from tasks.storage.queues import RequestQueue
 from tasks.storage.store import BATCH_OPERATIONS, Store
 
 
@@ -32,18 +31,6 @@ class Runtime:
     def tasks(self) -> TaskTable:
         """The table `tasks`."""
         return TaskTable(self.store)
-
-
-def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:
-    """Services that live in this process, for tests."""
-    return Runtime(
-        store=MemoryStore(),
-        blobs=MemoryBlobs(),
-        queue=MemoryQueue(),
-        wakeups=MemoryWakeUps(),
-        clock=clock or ManualClock(),
-        random=Random(seed),
-    )
 
 
 def new_id(source: Random) -> str:

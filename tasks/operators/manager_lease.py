@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tasks.bag import workers
 from tasks.bag.runtime import Runtime
-from tasks.bag.worker_beats import Beats
 from tasks.errors import StoreError
+from tasks.operators.worker_beats import Beats
 from tasks.requests.request_table import MANAGER, RequestTable
 from tasks.storage import updates
 from tasks.storage.codec import Codec

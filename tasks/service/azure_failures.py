@@ -4,7 +4,8 @@ from enum import Enum
 
 from azure.core import exceptions as azure
 
-from tasks.bag.categories import Category, category_of_status
+from tasks.bag.categories import Category
+from tasks.service.http_status import category_of_status
 
 _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((azure.IncompleteReadError, azure.DecodeError), Category.TRANSPORT_ERROR),

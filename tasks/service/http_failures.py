@@ -2,7 +2,8 @@
 
 import httpx
 
-from tasks.bag.categories import Category, category_of_status
+from tasks.bag.categories import Category
+from tasks.service.http_status import category_of_status
 
 _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((httpx.ConnectTimeout,), Category.CONNECTION_FAILURE),

@@ -11,13 +11,14 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol
 from tasks.bag.model import Attempt, Phase
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations, retrying
 from tasks.requests.plan import Plan
 from tasks.requests.request_table import RequestRow
+from tasks.service.memory_runtime import memory_runtime
 from tasks.service.sources import open_sources
 from tasks.settings import Settings
 from tasks.storage.blobs import split_blob

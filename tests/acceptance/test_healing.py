@@ -15,7 +15,7 @@ import rasterio
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestState
-from tasks.bag.runtime import memory_runtime
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import CONTAINERS, GRANULES
 from tasks.storage.clock import ManualClock
 from tasks.storage.file_blobs import FileBlobs

@@ -14,11 +14,11 @@ from service_manager.leader.manager import Manager
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag import protocol
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import Spec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.requests.plan import Plan
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Delete, Operation, Row

@@ -31,7 +31,7 @@ from tasks.bag import (
 )
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
 from tasks.bag.task_keys import canonical, digest_of, shard
 from tasks.bag.task_rows import CompletionEvent, Interest
@@ -40,6 +40,7 @@ from tasks.messages.redis_watch import RedisWatch
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount, Preview, RequestRow, RequestTable
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock

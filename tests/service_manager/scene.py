@@ -9,7 +9,7 @@ from service_manager.events.dependents import Dependents
 from tasks.bag import protocol, transitions, workers
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, MissingPolicy, RequestState, Task
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Edge, Interest
@@ -17,6 +17,7 @@ from tasks.bag.transitions import Change, RetryPolicy
 from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.errors import StoreError
 from tasks.requests.request_table import RequestRow
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore

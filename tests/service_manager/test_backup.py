@@ -16,7 +16,6 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.bag import protocol
 from tasks.bag.categories import Category
 from tasks.bag.model import RequestState, State
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.transitions import RetryPolicy
 from tasks.errors import FencedError
@@ -25,6 +24,7 @@ from tasks.requests.request_table import RESTORING, request_row
 from tasks.service import backup
 from tasks.service.backup import BackupError
 from tasks.service.connect import connect_storage
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import split_blob
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore

@@ -9,10 +9,10 @@ import pytest
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol, task_table
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import Spec
 from tasks.bag.task_table import RowKind, kind_of
 from tasks.requests import request_operations
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row, Store
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of

@@ -12,10 +12,10 @@ from service_manager.requests import ending
 from tasks.accounts import session_table
 from tasks.bag.categories import Category
 from tasks.bag.model import RequestOrder, RequestState
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.task_keys import SHARDS
 from tasks.requests import outbox, request_operations
 from tasks.requests.outbox import Mail
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Delete, Operation

@@ -17,11 +17,11 @@ import pytest
 from tasks.bag import history
 from tasks.bag.categories import Category
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import memory_runtime
 from tasks.errors import StoreError
 from tasks.requests import outbox, request_operations, retrying
 from tasks.requests.request_table import RequestRow
 from tasks.requests.retrying import Scope
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row

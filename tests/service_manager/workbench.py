@@ -11,12 +11,13 @@ from service_manager.plans.plan_jobs import Job, MadePlan, Run, inline
 from tasks.bag import protocol
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan, PlannedTask
 from tasks.requests.request_table import RequestRow
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
 

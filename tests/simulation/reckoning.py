@@ -8,13 +8,13 @@ from dataclasses import replace
 from tasks.bag import history as executions
 from tasks.bag import task_table
 from tasks.bag.model import Attempt, RequestState, State, Task, TaskOutcome
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import Spec
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import Interest
 from tasks.bag.task_table import MARKERS, RowKind, kind_of
 from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Plan
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Row, Store
 from tasks.storage.updates import prefix_range

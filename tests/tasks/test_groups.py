@@ -11,8 +11,8 @@ from portal.requests.sharing import Changes
 from portal.serving.tokens import LONGEST_OWNER
 from tasks.accounts import group_table
 from tasks.accounts.group_table import _GROUP, MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
-from tasks.bag.runtime import memory_runtime
 from tasks.requests.request_table import PARTITION, TABLE
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Insert, Operation, Row
 from tests.service_manager.scene import Meddling

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations, request_table
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
 

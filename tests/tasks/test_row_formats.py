@@ -31,7 +31,7 @@ from tasks.bag.model import (
     Task,
     TaskOutcome,
 )
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.bag.task_rows import CompletionEvent, Edge, Interest
 from tasks.bag.task_table import RowKind, kind_of
@@ -44,6 +44,7 @@ from tasks.requests.outbox import Mail
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import REQUEST, PhaseCount, Preview, RequestRow, RequestTable
 from tasks.service import backup
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.codec import Codec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA

@@ -9,9 +9,10 @@ from reprojection.grid.grids import modis_tile_grid
 from tasks.bag import protocol, transitions
 from tasks.bag.model import ArtifactFile
 from tasks.bag.protocol import Claimed
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
 from tasks.bag.transitions import RetryPolicy
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.blobs import CONTAINERS, split_blob
 from tasks.storage.file_blobs import FileBlobs

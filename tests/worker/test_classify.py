@@ -24,9 +24,10 @@ from archives.errors import (
 )
 from reprojection.errors import NoGeolocationError, UnknownLayerError, UnreadableGranuleError
 from reprojection.read.granule import open_granule
-from tasks.bag.categories import RULES, Category, category_of_status
+from tasks.bag.categories import RULES, Category
 from tasks.errors import BlobMissingError, CorruptBlobError, StorageFullError, StoreError
 from tasks.service.classify import AttemptError, Diagnosis, classify, classify_exit
+from tasks.service.http_status import category_of_status
 from tasks.storage.azure.blobs import AzureBlobs
 
 KEY = "a2V5" * 16

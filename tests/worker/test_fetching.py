@@ -12,8 +12,8 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu import Connection
 
-from tasks.bag.runtime import memory_runtime
 from tasks.messages.celery_app import make_app
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from worker.files.scratch import Scratch

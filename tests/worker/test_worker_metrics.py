@@ -8,10 +8,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tasks.bag.model import ArtifactFile
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import CollectSpec
 from tasks.bag.workers import WorkerRow
 from tasks.messages.redis_watch import RedisWatch
+from tasks.service.memory_runtime import memory_runtime
 from tasks.service.probes import ProbeAnswers
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock

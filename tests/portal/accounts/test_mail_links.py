@@ -22,12 +22,13 @@ from service_manager.mail.notify import MailServer, Postman, Signing, message
 from tasks.accounts import reader_links, sign_in_links
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.outbox import Mail
 from tasks.requests.request_table import PhaseCount
 from tasks.service import backup
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.mails import text_of
 from tests.portal.scripted import (

@@ -29,9 +29,10 @@ from portal.serving.problems import BadCallError
 from swathmill import client as client_of_portal
 from swathmill.client import Client
 from tasks.bag.model import ArtifactFile
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import CorruptBlobError
 from tasks.network_hosts import AllowedHosts, read_allowed
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import ARTIFACTS
 from tests.portal.scripted import LivePortal, live_portal, put_result, settings
 from tests.portal.submissions import submitted

@@ -14,7 +14,8 @@ from portal.elsewhere.zarr_store import read_members, split_address
 from portal.results.result_files import ResultFile, ResultIndex, ResultReader
 from portal.serving.problems import NotFoundError
 from tasks.bag.model import ArtifactFile
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import ARTIFACTS
 from tests.portal.scripted import LivePortal, put_result
 from tests.portal.submissions import submitted

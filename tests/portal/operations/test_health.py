@@ -9,10 +9,11 @@ import pytest
 from service_manager.leader.leadership import Leadership
 from tasks.bag import workers
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StorageFullError, StoreError
 from tasks.requests.request_table import PARTITION, TABLE, RequestTable
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Replace

@@ -12,9 +12,10 @@ from portal.operations.board import Board
 from tasks.bag import workers
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.task_table import RowKind, kind_of
 from tasks.bag.workers import Hold
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row

@@ -13,7 +13,7 @@ from portal.requests import runs
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, RequestState, RunUse, Task, TaskOutcome
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec, Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
@@ -21,6 +21,7 @@ from tasks.bag.transitions import RetryPolicy
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import ARTIFACTS, artifact_name
 from tests.portal.scripted import LivePortal, put_interest
 from tests.portal.submissions import DOCUMENT

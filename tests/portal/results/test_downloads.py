@@ -23,8 +23,8 @@ from portal.results.result_files import TAIL, ResultFile, ResultIndex, ResultRea
 from portal.serving.attachments import attachment
 from portal.serving.problems import GoneError
 from tasks.bag.model import ArtifactFile
-from tasks.bag.runtime import memory_runtime
 from tasks.errors import CorruptBlobError
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import Blobs, MemoryBlobs, bytes_digest
 
 

@@ -10,10 +10,11 @@ from portal.results.result_files import ResultFile
 from reprojection.errors import GridError
 from tasks.bag import task_table, transitions
 from tasks.bag.model import ArtifactFile
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
+from tasks.service.memory_runtime import memory_runtime
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 

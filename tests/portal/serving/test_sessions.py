@@ -10,7 +10,7 @@ from portal.serving.identity import COOKIE, READER_COOKIE
 from portal.serving.tokens import Use
 from tasks.accounts import reader_links, session_table
 from tasks.accounts.token_table import Scope, make_token
-from tasks.bag.runtime import memory_runtime
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted

@@ -13,9 +13,10 @@ from starlette.routing import Route
 
 from portal.operations.metrics import PortalMetrics
 from portal.serving.traffic import HEADER, TRACE, Call, Traffic
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.operators.manager_lease import ManagerWatch
 from tasks.service import tracing
+from tasks.service.memory_runtime import memory_runtime
 from tasks.service.tracing import Link, Span, root_of, trace_of
 from tasks.storage.clock import ManualClock
 from tests.portal.scripted import LivePortal

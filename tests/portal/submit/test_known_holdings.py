@@ -10,11 +10,12 @@ from modis.collection import Collection
 from portal.submit import known_holdings as portal_holdings
 from portal.submit.known_holdings import KnownHoldings
 from service_manager.storage.holdings import Teller
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
+from tasks.service.memory_runtime import memory_runtime
 from tests.portal.archive import FIRST, NOTE, StillArchive, inline, layers_of, telling
 from tests.portal.scripted import live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM

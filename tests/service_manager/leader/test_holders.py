@@ -10,9 +10,10 @@ import pytest
 
 from service_manager.leader.holders import Holders
 from service_manager.leader.leadership import Leadership
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.operators import manager_lease
 from tasks.service.connect import connect_storage, embedded_folder
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 

@@ -7,9 +7,10 @@ import pytest
 
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.lease_keeper import LONGEST_ROUND, Keeper, beside_rounds
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import FencedError
 from tasks.operators import manager_lease
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.waiting import until
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import FencedError, StoreError
 from tasks.operators import manager_lease
 from tasks.operators.manager_lease import Lease
 from tasks.requests import request_table
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.service_manager.scene import Meddling
 

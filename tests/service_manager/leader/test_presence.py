@@ -7,10 +7,10 @@ from service_manager.leader.leadership import Leadership
 from service_manager.leader.presence import Presence
 from service_manager.leader.watch import Watch
 from tasks.bag.model import Phase
-from tasks.bag.runtime import memory_runtime
 from tasks.operators import manager_rows
 from tasks.operators.manager_rows import RefusedMails
 from tasks.operators.restrictions import TABLE
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tests.service_manager.leader.test_manager import bench

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from service_manager.mail import mail_picture
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import BlobMissingError, StoreError
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.portal.scripted import put_result, raster_bytes
 from tests.portal.submissions import submitted

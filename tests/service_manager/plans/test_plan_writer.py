@@ -14,7 +14,7 @@ from service_manager.plans.result_ranks import result_ranks
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
 from tasks.bag.model import RequestState, State, Task, TaskOutcome
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import (
     CubeSpec,
     ExtractSpec,
@@ -30,6 +30,7 @@ from tasks.bag.task_table import TaskTable
 from tasks.bag.transitions import Change
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.requests.plan import PlannedTask
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row

@@ -11,11 +11,12 @@ from archives.errors import ArchiveError
 from service_manager.mail.notify import compose
 from service_manager.requests.continuing import DAY, Continuing, continued_id, newest_in
 from tasks.bag.model import RequestOrder, RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import BlobMissingError, StoreError
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow, RequestTable
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.service_manager.shelf import REQUEST, Shelf, tile_granule
 

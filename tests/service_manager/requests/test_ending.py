@@ -18,7 +18,6 @@ from tasks.bag.model import (
     RequestState,
     TaskOutcome,
 )
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
 from tasks.request.document import dump_request
@@ -26,6 +25,7 @@ from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount, Preparation, RequestRow
 from tasks.service import tracing
+from tasks.service.memory_runtime import memory_runtime
 from tasks.service.tracing import Span
 from tasks.storage.blobs import RESULTS
 from tasks.storage.clock import ManualClock

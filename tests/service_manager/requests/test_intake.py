@@ -16,7 +16,7 @@ from service_manager.requests.intake import Intake, recount
 from tasks.bag import task_table
 from tasks.bag.categories import Category
 from tasks.bag.model import MissingPolicy, Phase, RequestOrder, RequestState, State, TaskOutcome
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.request.document import Request
@@ -30,6 +30,7 @@ from tasks.requests.request_table import (
     RequestTable,
 )
 from tasks.service import tracing
+from tasks.service.memory_runtime import memory_runtime
 from tasks.service.tracing import Span
 from tasks.setting_values import Confirm, Prices
 from tasks.storage.clock import ManualClock

@@ -6,8 +6,8 @@ import pytest
 
 from reprojection.read.outline import LayersSeen
 from service_manager.storage.holdings import Teller
-from tasks.bag.runtime import memory_runtime
 from tasks.holdings import holdings
+from tasks.service.memory_runtime import memory_runtime
 from tests.portal.archive import StillArchive, inline
 
 

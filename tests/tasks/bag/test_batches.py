@@ -17,12 +17,13 @@ from tasks.bag import (
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, State, Task
 from tasks.bag.protocol import Claimed, End
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.bag.transitions import Change, RetryPolicy
 from tasks.errors import ConflictError, StoreError
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage import limits
 from tasks.storage.limits import operation_size
 from tasks.storage.memory_store import MemoryStore

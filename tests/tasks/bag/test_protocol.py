@@ -24,7 +24,7 @@ from tasks.bag.model import (
     RunUse,
     State,
 )
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.bag.task_rows import CompletionEvent, Interest
 from tasks.bag.task_table import TaskTable
@@ -33,6 +33,7 @@ from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.request.document import Request, parse_request
 from tasks.requests import outbox, request_operations
 from tasks.requests.request_table import RequestTable
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.store import Operation, Row, Store
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)

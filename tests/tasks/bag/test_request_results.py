@@ -2,10 +2,10 @@
 
 from tasks.bag import task_table
 from tasks.bag.model import Phase, TaskOutcome
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.requests import request_operations
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.store import Insert
 
 T, FALLBACK, OTHER = "a" * 64, "b" * 64, "c" * 64

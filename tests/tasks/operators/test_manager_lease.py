@@ -6,11 +6,12 @@ from unittest.mock import Mock
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.operators.manager_lease import ManagerWatch
 from tasks.requests import request_table
 from tasks.requests.request_table import MANAGER
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Delete

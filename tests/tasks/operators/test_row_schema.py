@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tasks.bag import workers
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.workers import WorkerRow
 from tasks.operators import row_schema
 from tasks.requests.request_table import PARTITION, TABLE, WRITTEN
 from tasks.service.connect import connect_storage
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import WrongSettingError
 from tasks.storage import schema
 from tasks.storage.codec import Codec

@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from portal.uploads.packages import push
-from tasks.bag.runtime import memory_runtime
 from tasks.packages import python_dependencies
 from tasks.packages.package_uploads import Upload, repack
 from tasks.packages.packages import PackageError, Packages, blob_of, unpack, unpack_environment
@@ -20,6 +19,7 @@ from tasks.packages.python_dependencies import (
     read_environment,
 )
 from tasks.packages.python_environments import resolve
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
 from tasks.uploads import upload_operations

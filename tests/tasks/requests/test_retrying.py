@@ -8,12 +8,13 @@ import pytest
 from tasks.bag import task_table, transitions
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestState, TaskOutcome
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.request.document import dump_request
 from tasks.requests import request_operations, request_table, retrying
 from tasks.requests.request_table import PhaseCount, RequestRow
 from tasks.requests.retrying import NothingToRetryError, Scope
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tests.service_manager.workbench import collect, document
 

@@ -7,12 +7,13 @@ import pytest
 
 from reprojection.catalogue.user_raster import RasterLayer, UserRaster
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.packages.rasters import blob_of, is_raster
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import REQUEST, RequestTable, request_row
+from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.blobs import RASTERS
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row

@@ -8,13 +8,14 @@ import pytest
 
 from tasks.answers.uploads import Visibility
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.packages.package_reference import PackageReference
 from tasks.packages.package_uploads import repack
 from tasks.packages.packages import PackageError, Packages, blob_of
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
 from tasks.uploads import package_operations, upload_operations

@@ -17,8 +17,9 @@ from modis.box import LonLatBox
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol
 from tasks.bag.model import RequestState
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES
 from tasks.storage.clock import ManualClock

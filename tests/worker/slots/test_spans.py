@@ -13,9 +13,9 @@ from structlog.contextvars import bound_contextvars, clear_contextvars, get_cont
 from tasks.bag import protocol
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, Attempt, Phase
-from tasks.bag.runtime import memory_runtime
 from tasks.bag.spec import CollectSpec
 from tasks.service import tracing
+from tasks.service.memory_runtime import memory_runtime
 from tasks.service.tracing import Span, attempt_of, root_of, trace_of
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock

@@ -18,12 +18,13 @@ from tasks.bag import (
 )
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, Phase, RunUse, State
-from tasks.bag.runtime import Runtime, memory_runtime
+from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GroupSpec, ReduceSpec
 from tasks.bag.task_table import TaskTable
 from tasks.bag.workers import Hold, WorkerRow
 from tasks.errors import StoreError
 from tasks.service import tracing
+from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
