@@ -39,6 +39,7 @@ from tasks.request.measurements import (
     utc_offset,
 )
 from tasks.request.places import place_area
+from tasks.request.records.bridge import BRIDGES, with_bridge
 from tasks.request.records.part import RECORD, RECORD_NAME, RecordPart, is_record
 from tasks.request.region.child import read_apart
 from tasks.request.region.files import (
@@ -124,6 +125,12 @@ def _record_or_name(schema: dict[str, Any]) -> None:
         "pattern": f"^{RECORD_NAME}$",
         "description": "A record, in place of `name` and `collection`.",
     }
+    schema["properties"]["bridge"] = {
+        "enum": [*BRIDGES],
+        "default": "none",
+        "description": "Of a record: `offset` and `linear` stand for `overlap: all` and the "
+        "reduction `bridge` over the whole time.",
+    }
     schema["required"] = [name for name in schema["required"] if name != "name"]
     schema["oneOf"] = [{"required": ["name"]}, {"required": ["record"]}]
 
@@ -139,7 +146,8 @@ class ProductChoice(_Document):
     A user's raster is named `raster:NAME`, and has no collection. Nor has a record, which is
     named by `record: NAME` in place of `name`, or as `record:NAME` there. Of it, `prefer` names
     sensors or products that come before the others, and `overlap` says what becomes of a date that
-    several have: "prefer" takes the first, "all" delivers each by itself.
+    several have: "prefer" takes the first, "all" delivers each by itself. `bridge: offset` or
+    `linear` is short for `overlap: all` and a reduction (`tasks/request/records/bridge.py`).
     """
 
     name: Annotated[
@@ -272,11 +280,6 @@ class ProductChoice(_Document):
             raise ValueError(
                 "no mean over sensors is made of a date; leave overlap out, or take each sensor "
                 "by itself with overlap: all"
-            )
-        if "bridge" in given:
-            raise ValueError(
-                "a bridge is a reduction; leave it out here, and write overlap: all with "
-                "reduction: {package: bridge, group_by: [cell, all]}"
             )
         if "record" not in given:
             return given
@@ -1042,6 +1045,12 @@ class Request(_Document):
         if steps is not None and len(steps) == 1:
             (found["reduction"],) = steps
         return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bridged(cls, document: object) -> object:
+        """Write the bridge of a record as a reduction, which all that follows knows."""
+        return with_bridge(document)
 
     @model_validator(mode="before")
     @classmethod

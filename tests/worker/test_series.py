@@ -340,6 +340,9 @@ def test_a_bridge_is_the_line_of_numpy_over_common_dates(tmp_path: Path, group: 
         line = slope * mine[at] + offset
         expected = np.where(np.isfinite(base[at]), base[at], line)
         np.testing.assert_allclose(series[at], expected, rtol=1e-3, atol=1e-3)
+    write(group, ["MOD.A", "VNP.B"], DAYS[:3], "2011-01")
+    with pytest.raises(AttemptError, match="the layers are A, B; a bridge is of one"):
+        run(tmp_path, "bridge", "bridged.tif")
 
 
 def test_savitzky_golay_fills_gaps_and_smooths(tmp_path: Path, group: Path) -> None:

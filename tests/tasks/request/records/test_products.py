@@ -58,6 +58,31 @@ def test_the_json_schema_accepts_what_the_model_does() -> None:
             parse_request(document(wrong))
 
 
+def test_a_bridge_is_short_for_a_reduction_over_each_sensor() -> None:
+    way = "linear"
+    reduction = {"package": "bridge", "group_by": ["cell", "all"], "parameters": {"method": way}}
+    long = document({**INDEX, "overlap": "all"}, reduction=reduction, deliver="results")
+    short = document({**INDEX, "bridge": way}, deliver="results")
+    assert parse_request(short) == parse_request(long)
+    jsonschema.validate(short, Request.model_json_schema())
+    assert parse_request(document({**INDEX, "bridge": "none"})) == parse_request(document(INDEX))
+
+
+def test_a_bridge_is_of_one_layer_of_one_record_and_the_only_reduction() -> None:
+    plain = {"name": "MOD13A2", "collection": "61", "layers": ["x"]}
+    linear = {**INDEX, "bridge": "linear"}
+    for told, asked, more in (
+        ("Write none, offset or linear", [{**INDEX, "bridge": "cubic"}], {}),
+        ("of records alone", [{**plain, "bridge": "none"}], {}),
+        ("Leave overlap out", [{**linear, "overlap": "prefer"}], {}),
+        ("one layer of one record", [{**linear, "layers": ["NDVI", "EVI"]}], {}),
+        ("one layer of one record", [linear, plain], {}),
+        ("is a reduction itself", [linear], {"reduction": {"package": "mean"}}),
+    ):
+        with pytest.raises(RequestRefusedError, match=told):
+            parse_request(document(*asked, **more))
+
+
 def test_a_record_stands_for_its_products_in_order() -> None:
     leaf = {"record": "leaf-area-8day", "layers": ["Lai"], "prefer": ["VIIRS"]}
     found = checked(leaf, {"name": "MOD11A1", "collection": "61", "layers": ["LST_Day_1km"]})
@@ -109,7 +134,6 @@ def test_a_rule_in_words_and_methods_by_name_go_to_each_sensor() -> None:
             "of records alone",
         ),
         ({**INDEX, "overlap": "mean"}, {}, "products.0", "no mean over sensors"),
-        ({**INDEX, "bridge": "offset"}, {}, "products.0", "package: bridge"),
         (INDEX, {"units": "brightness"}, "units", "physical"),
         (
             {"record": "active-fire", "layers": ["Fire_Mask"]},

@@ -26,6 +26,11 @@ NAMES = ["pairs", "bias", "root mean square difference", "correlation", "slope",
 
 def reference_of(group: Group) -> Layer:
     """Return the layer to which the others are adjusted."""
+    kinds = {layer.label.rpartition(".")[2] for layer in group.layers}
+    if len(kinds) > 1:
+        refuse(
+            f"the layers are {', '.join(sorted(kinds))}; a bridge is of one, so name it in takes"
+        )
     text = group.parameters.get("reference", "")
     if not text:
         return max(group.layers, key=lambda layer: len(layer.days))
