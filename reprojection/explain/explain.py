@@ -134,8 +134,13 @@ def explain(
             made=run.made,
             inputs=inputs,
         )
-    origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
-    line, line_note = gdalwarp_line(said, grid, opened.dtype, opened.nodata, found)
+    if (record := said.provenance.record) is not None and record.sensors > 1:
+        origin = None
+        note = f"it is the mean of {record.sensor}; ask for each by itself with overlap: all"
+        line, line_note = "", "a mean of sensors is made by no gdalwarp"
+    else:
+        origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
+        line, line_note = gdalwarp_line(said, grid, opened.dtype, opened.nodata, found)
     return Explanation(
         layer=said.provenance.layer,
         row=row,

@@ -82,12 +82,14 @@ class SourceGranule:
 class RecordOf:
     """The record that a raster is a layer of, what the layer is called there, and its sensor.
 
-    `sensor` is for people, "Terra MODIS".
+    `sensor` is for people, "Terra MODIS". With several `sensors` the raster is their mean, and
+    `sensor` names all.
     """
 
     record: str
     layer: str
     sensor: str
+    sensors: Annotated[int, Field(exclude_if=lambda count: count == 1)] = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ def mosaic(
                 f"{one.path.name} and {opened[0].path.name} are not cells of one layer: type, "
                 "nodata, bands, scale and units must agree"
             )
-    provenance = _together([one.said.provenance for one in opened], clip_text)
+    provenance = together([one.said.provenance for one in opened], clip_text)
     if any(band.role == "source" for band in first.bands):
         _check_numbers(len(provenance.granules), dtype, nodata)
     data = _empty(first, grid, nodata, dtype)
@@ -100,7 +100,8 @@ def _common(said: Description) -> tuple[str, str]:
     )
 
 
-def _together(parts: Sequence[Provenance], clip: str) -> Provenance:
+def together(parts: Sequence[Provenance], clip: str) -> Provenance:
+    """Join the provenances of rasters of one layer; product and options are those of the first."""
     granules = sorted({source for part in parts for source in part.granules}, key=lambda s: s.name)
     taken = [part.taken for part in parts if part.taken is not None]
     made = replace(

@@ -8,6 +8,7 @@ not depend on when or where it was made.
 import math
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,10 @@ def _instrument(product: str) -> dict[str, JsonValue]:
     """Name instrument and platform by the product's name; nothing where it does not say them."""
     if product.startswith(PREFIX):
         return {}
+    if ", " in product:  # the mean of several sensors is of no one platform
+        every = [_instrument(one) for one in product.split(", ")]
+        named = {name for one in every for name in cast("list[str]", one.get("instruments", []))}
+        return {"instruments": [*sorted(named)]}
     start, words = product[:3], product.upper()
     if "MODIS" in words:  # ocean colour, and joint products of both instruments
         found = next((name for word, name in _OF_MODIS.items() if word in words), "")

@@ -1,6 +1,6 @@
 """The tasks of one product on one day: granules, their reprojection onto each cell, mosaics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache
@@ -304,7 +304,7 @@ def _plan_moment(
         )
         if mosaics:
             for part in wanted.layout.parts:
-                _mosaic(wanted, layer.name, part, day, time, keys, lacking, draft)
+                _mosaic(wanted, layer.name, part, day, time, keys.items(), lacking, draft)
         choice = wanted.choice
         if draft.compares(choice.name, choice.collection, layer.name):
             cells = {
@@ -322,12 +322,29 @@ def _plan_moment(
                     cells=cells,
                 )
             )
-        if wanted.layout.request.steps:
+        if wanted.layout.request.steps or choice.part is not None:
             made += [
                 Made(choice=wanted.number, layer=number, place=place, day=day, time=time, key=key)
                 for place, key in keys.items()
             ]
     return made
+
+
+def plan_mean(
+    members: Sequence[tuple[ProductLayers, Sequence[GranuleRecord], Sequence[Made]]],
+    day: date,
+    draft: Draft,
+) -> None:
+    """Add the mosaics of a date of a record that are the mean of its sensors.
+
+    `members` are the products that have the date, each with its granules and planned cells.
+    """
+    head, records, _ = members[0]
+    lacking = lacking_tiles(head, day, records)
+    for number, layer in enumerate(head.layers):
+        keys = [(one.place, one.key) for *_, made in members for one in made if one.layer == number]
+        for part in head.layout.parts:
+            _mosaic(head, layer.name, part, day, "", keys, lacking, draft)
 
 
 def covered_until(wanted: ProductLayers, day: date, records: Sequence[GranuleRecord]) -> date:
@@ -451,14 +468,16 @@ def _mosaic(
     part: RasterPart,
     day: date,
     time: str,
-    keys: Mapping[int, str],
+    keys: Iterable[tuple[int, str]],
     lacking: Mapping[int, Sequence[Absent]],
     draft: Draft,
 ) -> None:
+    """Add the raster of a layer and date; `keys` are its cells by place, of a mean several."""
     layout, when = wanted.layout, moment_name(day, time)
+    keys = [*keys]
     given = [
         Given.of(key, f"{layout.places[place].name} {when}", CELL_FILE)
-        for place, key in keys.items()
+        for place, key in keys
         if place in part.places
     ]
     if not given:
@@ -466,10 +485,11 @@ def _mosaic(
     cells = together(given)
     name = part.file(f"{wanted.product}.{wanted.names[layer]}", when)
     folder = part.folder(f"{wanted.product}/{wanted.names[layer]}")
+    there = {place for place, _ in keys}
     absent = [
         one.model_copy(update={"part": f"{layout.places[place].name} {when}"})
         for place in sorted(lacking)
-        if place not in keys and place in part.places
+        if place not in there and place in part.places
         for one in lacking[place]
     ]
     values = [quoted(name), quoted(day.isoformat())]

@@ -152,7 +152,8 @@ def _newest_of(group: Sequence[_Listed]) -> date | None:
     for day in sorted({day for one in group for day in one.days}, reverse=True):
         there = next(number for number, one in enumerate(group) if day in one.days)
         part = group[0].product.choice.part
-        wanted = group[:there] if part is None or part.shares_dates else group
+        first = part is None or part.overlap == "prefer"
+        wanted = group[:there] if first else group
         if not any(one.comes(day) for one in wanted):
             return day
     return None

@@ -30,7 +30,14 @@ from service_manager.planner.gaps import (
     unserved,
 )
 from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
-from service_manager.planner.layers import Layout, ProductLayers, covered_until, plan_date
+from service_manager.planner.layers import (
+    Layout,
+    Made,
+    ProductLayers,
+    covered_until,
+    plan_date,
+    plan_mean,
+)
 from service_manager.planner.listing import Stretch, search_box, stretches, unplaced
 from service_manager.planner.located import Locator
 from service_manager.planner.parts import PartsPlan, Reads, Why, told
@@ -51,7 +58,7 @@ from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
 from tasks.settings import Settings
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 14  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 15  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +176,8 @@ class PlanStream:
         self._overpasses: Counter[int] = Counter()
         self._reads: dict[int, dict[Why, Reads]] = {}
         self._granules: Counter[int] = Counter()
+        self._means: dict[date, list[tuple[ProductLayers, Sequence[GranuleRecord], list[Made]]]]
+        self._means = {}
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.windows: list[PlannedWindow] = []
@@ -363,6 +372,7 @@ class PlanStream:
                     if self._plan_date(number, when, band, records, draft):
                         tiles = self._tiles(self._wanted[number], records)
                         seen.setdefault(number, {})[when] = tiles
+            self._plan_means(draft)
         if self._groups is not None and listed.final:
             self._groups.close(None, self._wanted, so_far, draft)
         if self._cubes is not None and listed.final:
@@ -391,6 +401,13 @@ class PlanStream:
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
 
+    def _plan_means(self, draft: Draft) -> None:
+        """Plan the means of the dates that were planned since the last call."""
+        for when, members in self._means.items():
+            for head in dict.fromkeys(one.head for one, *_ in members):
+                plan_mean([one for one in members if one[0].head == head], when, draft)
+        self._means.clear()
+
     def _plan_date(
         self, number: int, day: date, band: int, records: Sequence[GranuleRecord], draft: Draft
     ) -> bool:
@@ -407,9 +424,13 @@ class PlanStream:
                 groups.hold(number, day, last, band, records)
             return there or wanted.geometry == "tile"
         mosaics = self.request.makes_rasters and self.request.delivers_layers(day)
+        joined = mosaics and self._records.is_mean(number)
         cells = plan_date(
-            wanted, day, band, records, self._locator, self._parts, draft, mosaics=mosaics
+            *(wanted, day, band, records, self._locator, self._parts, draft),
+            mosaics=mosaics and not joined,
         )
+        if joined and cells is not None:
+            self._means.setdefault(day, []).append((wanted, records, cells))
         if used and cells and groups is not None:
             groups.add(wanted, day, last, cells)
         return cells is not None or wanted.geometry == "tile"

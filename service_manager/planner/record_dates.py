@@ -1,5 +1,7 @@
 """Which product of a record stands for a date: the first in order of preference that has it.
 
+Of a mean all that have it stand for it together.
+
 A date is the first day of a composite, or the day of a swath; none is moved to another. A product
 has a date if one of its granules that start on it touches the region.
 """
@@ -23,6 +25,11 @@ class RecordDates:
         for number, head in self._heads.items():
             self._members[head].append(number)
 
+    def is_mean(self, number: int) -> bool:
+        """Tell whether a date of a product is part of a mean over sensors."""
+        part = self._products[number].choice.part
+        return part is not None and part.is_mean
+
     def beside(self, number: int) -> Sequence[int]:
         """List the products that stand for one another with one, itself among them."""
         return self._members[self._heads[number]]
@@ -37,6 +44,7 @@ class RecordDates:
             number: found
             for number, found in records.items()
             if self._first(number, records, touches) == number
+            or (self.is_mean(number) and any(map(touches, found)))
         }
 
     def _first(

@@ -342,7 +342,7 @@ class MosaicSpec(_Spec):
     """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region.
 
     The files are `<name>.tif` and its STAC item `<name>.json`. With a `record` the raster is a
-    layer of that, and says of which sensor it is.
+    layer of that, and says of which sensor it is; of cells of several products it is the mean.
     """
 
     if_given: ClassVar[frozenset[str]] = frozenset({"record"})

@@ -49,7 +49,7 @@ from tasks.request.sites import parse_sites
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 Use = Literal["same-day", "covering", "nearest", "previous", "static"]
-Overlap = Literal["prefer", "all"]
+Overlap = Literal["prefer", "mean", "all"]
 Deliver = Literal["both", "results", "inputs", "cells"]
 
 WINDOW = re.compile(
@@ -146,7 +146,8 @@ class ProductChoice(_Document):
     A user's raster is named `raster:NAME`, and has no collection. Nor has a record, which is
     named by `record: NAME` in place of `name`, or as `record:NAME` there. Of it, `prefer` names
     sensors or products that come before the others, and `overlap` says what becomes of a date that
-    several have: "prefer" takes the first, "all" delivers each by itself. `bridge: offset` or
+    several have: "prefer" takes the first, "mean" their mean at each pixel, "all" delivers each by
+    itself. `bridge: offset` or
     `linear` is short for `overlap: all` and a reduction (`tasks/request/records/bridge.py`).
     """
 
@@ -276,11 +277,6 @@ class ProductChoice(_Document):
         """Read `record: NAME` as the name `record:NAME`; refuse what is not made of records."""
         if not isinstance(given, dict):
             return given
-        if given.get("overlap") == "mean":
-            raise ValueError(
-                "no mean over sensors is made of a date; leave overlap out, or take each sensor "
-                "by itself with overlap: all"
-            )
         if "record" not in given:
             return given
         if "name" in given:

@@ -4,6 +4,7 @@ Dates, sensors, weights and gaps are counted by hand, from the calendars of the 
 """
 
 import io
+import json
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -75,6 +76,30 @@ def test_the_turn_of_the_year_by_hand(turn: Work) -> None:
         "2026-01-25": ("Aqua MODIS", AQUA),
     }
     assert gaps(turn, request) == ["ndvi-16day 2025-12-11"]
+
+
+def test_a_mean_of_the_sensors_that_have_a_date(turn: Work) -> None:
+    write(turn.archive, "VNP13A2", "2", [date(2025, 12, 19)], INDEX, NPP)
+    request = turn.run(
+        {
+            **PLAIN,
+            "products": [{"record": "ndvi-16day", "layers": ["NDVI"], "overlap": "mean"}],
+            "time": {"start": "2025-12-19", "end": "2026-01-10"},
+            "qa": "good",
+            "cube": "netcdf",
+        }
+    )
+    assert said(turn, request) == {
+        "2025-12-19": ("Terra MODIS, Suomi NPP VIIRS", round((TERRA + NPP) / 2, 4)),
+        "2025-12-27": ("Aqua MODIS", AQUA),
+        "2026-01-01": ("Suomi NPP VIIRS", NPP),
+        "2026-01-09": ("Aqua MODIS, Suomi NPP VIIRS", round((AQUA + NPP) / 2, 4)),
+    }
+    files = turn.files(request)
+    item = json.loads(files["ndvi-16day.NDVI.2025-12-19.json"])["properties"]
+    assert item["swathmill:sensor"] == "Terra MODIS, Suomi NPP VIIRS"
+    assert (item["instruments"], item.get("platform")) == (["modis", "viirs"], None)
+    assert "ndvi-16day.NDVI.nc" in files
 
 
 def test_weights_by_days_of_composites_of_several_sensors(turn: Work) -> None:

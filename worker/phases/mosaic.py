@@ -1,13 +1,14 @@
 """Aggregation into one raster: join the cells of one layer and date, cropped to the region."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.raster import Raster
 from reprojection.write.mosaic import mosaic as mosaic_cells
-from reprojection.write.record_layer import as_record
+from reprojection.write.record_layer import record_mosaic
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tasks.bag.categories import Category
@@ -31,17 +32,18 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         )
     context.tell(0.5, f"assembling {len(paths)} cells")
     without = without_file(spec, fetched)
-    raster = mosaic_cells(
+    assemble = mosaic_cells
+    if (of := spec.record) is not None:
+        assemble = partial(record_mosaic, named=(of.record, of.layer, of.units))
+    raster = assemble(
         paths,
         grid_of(spec.grid),
-        read_clip(spec.clip),
+        clip=read_clip(spec.clip),
         clip_text=spec.clip,
         absent=spec.absent_parts + len(without),
         missing=(*missing_of(spec), *without),
         unnamed=unnamed_of(spec),
     )
-    if spec.record is not None:
-        raster = as_record(raster, spec.record.record, spec.record.layer, spec.record.units)
     context.tell(0.75, f"writing {spec.name}.tif")
     folder = context.folder("mosaic")
     image, item = folder / f"{spec.name}.tif", folder / f"{spec.name}.json"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from modis.composites import Counted
@@ -26,7 +27,7 @@ from reprojection.read.lineage import (
 from reprojection.read.raster import Description, SourceGranule
 from reprojection.reproject import keep_granules
 from reprojection.write.mosaic import mosaic
-from reprojection.write.record_layer import as_record
+from reprojection.write.record_layer import record_mosaic
 from reprojection.write.write import Opened, open_raster
 from swathmill.commands.remake.differences import differences
 from swathmill.commands.remake.materials import CannotRemakeError, find_granules, find_packages
@@ -149,9 +150,11 @@ class _Workshop:
             shutil.copyfile(part, to)
             return to
         clip = self._lineage.region if self._lineage.clipped else ""
-        raster = mosaic(parts, self._said.grid.grid(), read_clip(clip), clip_text=clip)
+        assemble = mosaic
         if (record := self._said.provenance.record) is not None:
-            raster = as_record(raster, record.record, record.layer, self._said.units)
+            named = record.record, record.layer, self._said.units
+            assemble = partial(record_mosaic, named=named)
+        raster = assemble(parts, self._said.grid.grid(), clip=read_clip(clip), clip_text=clip)
         write_mosaic(replace(raster, completeness=self._said.completeness), to)
         return to
 

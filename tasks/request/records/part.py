@@ -20,10 +20,15 @@ class RecordPart:
 
     place: int
     record: str
-    overlap: Literal["prefer", "all"]
+    overlap: Literal["prefer", "mean", "all"]
     names: Mapping[str, str]
     units: Mapping[str, str]
     every: int
+
+    @property
+    def is_mean(self) -> bool:
+        """True if a date is the mean of all of the record's products that have it."""
+        return self.overlap == "mean"
 
     @property
     def shares_dates(self) -> bool:

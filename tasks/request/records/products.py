@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from reprojection.catalogue.layers import LayerKind
 from reprojection.records import Member, Record, record, records
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
@@ -133,6 +134,8 @@ def _check(request: Request, place: int, choice: ProductChoice, known: Record) -
             "a record has one raster for each date, not for each overpass.",
             "Leave overpasses out, or ask for one of its products by itself.",
         )
+    if choice.overlap == "mean":
+        _check_mean(request, field, choice, known)
     if request.units == "brightness":
         raise RequestRefusedError("units", "records are in physical units.", "Leave units out.")
     if isinstance(request.qa, str):
@@ -140,6 +143,24 @@ def _check(request: Request, place: int, choice: ProductChoice, known: Record) -
             _check_words(request.qa, layer, known)
     elif request.qa:
         _check_rule(request.qa, known)
+
+
+def _check_mean(request: Request, field: str, choice: ProductChoice, known: Record) -> None:
+    """Refuse a mean over sensors of what has none, and where each sensor is wanted by itself."""
+    classes = [name for name in choice.layers if known.kind_of(name) is not LayerKind.CONTINUOUS]
+    given = {
+        f"the classes of {', '.join(classes)}": bool(classes),
+        "sites": request.region.sites is not None,
+        "a reduction": bool(request.steps),
+        "cells": request.cells or request.deliver == "cells",
+        "extra bands": bool(request.extra_bands),
+    }
+    for what in (name for name, is_there in given.items() if is_there):
+        raise RequestRefusedError(
+            f"{field}.overlap",
+            f"a mean over sensors is made of rasters of continuous values, not of {what}.",
+            "Write overlap: all, which takes each sensor by itself, or leave overlap out.",
+        )
 
 
 def _check_words(rule: str, layer: str, known: Record) -> None:

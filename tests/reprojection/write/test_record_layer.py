@@ -9,10 +9,12 @@ import pytest
 import rasterio
 
 from reprojection.errors import ChoiceRefusedError
+from reprojection.explain.explain import explain
 from reprojection.grid.grids import Grid
+from reprojection.read.completeness import Completeness, Missing
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 from reprojection.write.cube import write_cube
-from reprojection.write.record_layer import as_record
+from reprojection.write.record_layer import as_record, record_mosaic
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 
@@ -62,6 +64,31 @@ def test_a_cube_joins_sensors_and_says_which(tmp_path: Path) -> None:
     assert said["swathmill:record"] == "leaf-area-8day"
     assert said["swathmill:sensor"] == "Suomi NPP VIIRS"
     assert (said["swathmill:product"], said["swathmill:layer"]) == ("VNP15A2H", "Lai")
+
+
+def test_a_mean_is_of_the_sensors_with_a_value_at_the_pixel(tmp_path: Path) -> None:
+    paths = []
+    for one, values in ((MODIS, [1.0, np.nan, 3.0, np.nan]), (VIIRS, [2.0, 2.0, np.nan, np.nan])):
+        paths.append(tmp_path / f"{one.provenance.product}.tif")
+        write_cog(replace(one, data=np.tile(np.array(values, np.float32), (1, 4, 1))), paths[-1])
+    lacks = Missing(what="MYD15A2H", why="not in the archive")
+    named = "leaf-area-8day", "Lai", "1"
+    found = record_mosaic(paths, MODIS.grid, named, absent=2, missing=[lacks])
+    np.testing.assert_array_equal(found.data[0, 0], [1.5, 2.0, 3.0, np.nan])
+    assert found.completeness == Completeness(share=0.5, missing=(lacks,))
+    said = found.provenance
+    assert said.record is not None
+    assert (said.record.sensor, said.record.sensors) == ("Terra MODIS, Suomi NPP VIIRS", 2)
+    assert (said.product, said.collection) == ("MOD15A2H, VNP15A2H", "61, 2")
+    assert len(said.granules) == 2
+    write_cog(found, tmp_path / "mean.tif")
+    told = explain(tmp_path / "mean.tif", 0.5, 3.5)
+    assert (told.value, told.gdalwarp) == (1.5, "")
+    assert told.note.startswith("it is the mean of Terra MODIS, Suomi NPP VIIRS")
+    for one, path in zip((MODIS, VIIRS), paths, strict=True):
+        write_cog(replace(one, kind="class", units=""), path)
+    with pytest.raises(ChoiceRefusedError, match="single bands of continuous values"):
+        record_mosaic(paths, MODIS.grid, named)
 
 
 def test_layers_of_products_alone_do_not_join(tmp_path: Path) -> None:

@@ -97,6 +97,32 @@ def test_another_order_is_what_the_request_prefers() -> None:
     assert late["2026-01-09"] == "MYD13A2"
 
 
+def test_a_mean_is_of_all_sensors_that_have_a_date() -> None:
+    mean = {"record": "ndvi-16day", "layers": ["NDVI"], "overlap": "mean"}
+    found = made(ARCHIVE, RECORD, products=[mean], cube="netcdf")
+    cells = {one.key: one.product for one in specs(found, ReprojectSpec)}
+    of = {
+        one.day.isoformat(): [cells[given.key] for given in one.inputs]
+        for one in specs(found, MosaicSpec)
+        if one.day
+    }
+    have = {"MOD13A2": TERRA, "MYD13A2": AQUA, "VNP13A2": NPP, "VJ113A2": NOAA20}
+    assert of == {day: [name for name, days in have.items() if day in days] for day in DATES}
+    assert [gap.what for gap in found.gaps] == ["ndvi-16day 2026-01-25"]
+    (cube,) = specs(found, CubeSpec)
+    assert [day.isoformat() for day in cube.days] == DATES
+
+
+def test_a_mean_lacks_a_tile_that_no_sensor_has() -> None:
+    mean = {"record": "ndvi-16day", "layers": ["NDVI"], "overlap": "mean"}
+    two = {"region": {"tiles": ["h18v03", "h19v03"]}, "products": [mean]}
+    beside = granules("VNP13A2", "2", NPP, h=19)
+    found = made([*ARCHIVE, *beside], RECORD, **two)
+    lacking = {one.day.isoformat(): one.missing for one in specs(found, MosaicSpec) if one.day}
+    assert {day for day, absent in lacking.items() if absent} == {*DATES} - {*NPP}
+    assert lacking["2025-12-03"][0].what == "ndvi-16day 2025-12-03 h19v03"
+
+
 def test_each_sensor_by_itself() -> None:
     both = {"record": "ndvi-16day", "layers": ["NDVI"], "overlap": "all"}
     found = made(ARCHIVE, RECORD, products=[both], cube="netcdf")
@@ -210,6 +236,7 @@ def test_a_standing_request_waits_for_the_sensor_that_goes_first() -> None:
     assert newest(days[:2], days) == dt.date(2026, 3, 11)
     assert newest(days, days[:2]) == dt.date(2026, 3, 12)
     assert newest(days, days[:2], overlap="all") == dt.date(2026, 3, 11)
+    assert newest(days, days[:2], overlap="mean") == dt.date(2026, 3, 11)
     # Terra's last granules are of before the days asked for; all of Aqua's might be doubled.
     assert newest(["2026-03-09"], days) is None
     assert newest(["2026-03-09", "2026-03-12"], days) == dt.date(2026, 3, 12)

@@ -133,7 +133,24 @@ def test_a_rule_in_words_and_methods_by_name_go_to_each_sensor() -> None:
             "products.0",
             "of records alone",
         ),
-        ({**INDEX, "overlap": "mean"}, {}, "products.0", "no mean over sensors"),
+        (
+            {**INDEX, "overlap": "mean"},
+            {"reduction": {"package": "mean", "group_by": ["cell", "month"]}},
+            "products.0.overlap",
+            "not of a reduction",
+        ),
+        (
+            {"record": "snow-daily", "layers": ["NDSI_Snow_Cover"], "overlap": "mean"},
+            {"cells": True},
+            "products.0.overlap",
+            "not of cells",
+        ),
+        (
+            {"record": "burned-area-monthly", "layers": ["Burn_Date"], "overlap": "mean"},
+            {},
+            "products.0.overlap",
+            "not of the classes of Burn_Date",
+        ),
         (INDEX, {"units": "brightness"}, "units", "physical"),
         (
             {"record": "active-fire", "layers": ["Fire_Mask"]},
