@@ -147,7 +147,8 @@ def create_app(
         then = session_page.request_page(asked)
         return portal.pages.page("error.html", me, "", problem.status, problem=problem, then=then)
 
-    register_problems(app, error_page, _methods)
+    own = {kind: tell for feature in FEATURES for kind, tell in feature.problems.items()}
+    register_problems(app, error_page, _methods, own)
     return app
 
 

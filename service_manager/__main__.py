@@ -45,7 +45,7 @@ from tasks.service.probes import serve_probes
 from tasks.service.sources import open_sources
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.storage.file_blobs import FileBlobs
-from tasks.uploads.package_operations import ExactPackages
+from tasks.uploads.library import UploadLibrary
 
 
 def _keep_index(
@@ -97,7 +97,8 @@ def main() -> int:
         log.error("cannot start: storage does not answer", error=str(error))
         return exits.UNAVAILABLE
     options = ManagerOptions.of(settings, name)
-    packages = ExactPackages(runtime, Packages.of(settings))
+    library = UploadLibrary(runtime, Packages.of(settings))
+    packages = library.exact_packages()
     scale = RedisWantedSlots(settings.redis_url.get_secret_value())
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
 
@@ -106,7 +107,7 @@ def main() -> int:
     shelf = Shelf(archive)
     teller = Teller(runtime, shelf, lambda path: reader.run(read_layers, path), looking.submit)
     standing = ThreadPoolExecutor(1, thread_name_prefix="standing")
-    continuing = Continuing(runtime, partial(newest_in, archive), standing.submit)
+    continuing = Continuing(runtime, partial(newest_in, archive), standing.submit, library=library)
 
     def planned(request: Request) -> PlanStream:
         shelf.refresh()
@@ -130,6 +131,7 @@ def main() -> int:
             scale,
             sender.recall,
             watch.hears,
+            library,
         )
 
     presence = Presence(runtime, name, options.heartbeat, watch, lambda: postman.refused)

@@ -49,6 +49,7 @@ COMMANDS = {
     "requests": ("submit", "status", "results"),
     "orders": ("pause", "resume", "cancel", "confirm", "retry", "change"),
     "package": ("package", "inputs"),
+    "package_uploads": ("package",),
     "raster": ("raster",),
     "granules": ("sample", "reproject"),
     "find": ("find",),

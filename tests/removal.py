@@ -42,7 +42,7 @@ REMOVALS = {
         folders=("portal/standards", "tests/portal/standards"),
         registered={
             "portal/features.py": (r".*\bstandards\b.*",),
-            "pyproject.toml": ((r'"standards \| elsewhere"', '"elsewhere"'),),
+            "pyproject.toml": ((r'"standards \| elsewhere', '"elsewhere'),),
         },
         spoken_of={
             "docs/threat-model.md": (
@@ -80,13 +80,105 @@ REMOVALS = {
         ),
         registered={
             "portal/features.py": (r".*\belsewhere\b.*",),
-            "pyproject.toml": ((r'"standards \| elsewhere"', '"standards"'),),
+            "pyproject.toml": ((r'"standards \| elsewhere', '"standards'),),
         },
         spoken_of={
             "docs/threat-model.md": ((r"`portal/elsewhere/[a-z_]+\.py`, ", ""),),
             "tests/infra/test_interfaces.py": (r'    "HTTP API": http_api,',),
             "tests/portal/test_two_owners.py": (r".*/api/requests/\{id\}/(scripts|zarr|copies).*",),
             "tests/reprojection/formats/test_own_values.py": (r'    "portal/elsewhere/.*',),
+        },
+    ),
+    "polygons": Removal(
+        folders=(
+            "portal/polygons",
+            "portal/static/polygons.js",
+            "portal/templates/polygons.html",
+            "portal/templates/polygons_found.html",
+            "portal/templates/polygons_page.html",
+            "reprojection/grid/shares.py",
+            "tests/mutants/polygons.toml",
+            "tests/portal/polygons",
+            "tests/reprojection/grid/test_shares.py",
+        ),
+        registered={
+            "portal/features.py": (r".*\bpolygons\b.*",),
+            "pyproject.toml": ((r'"requests \| polygons"', '"requests"'),),
+        },
+        spoken_of={
+            "docs/threat-model.md": ((r", `portal/polygons/polygons_api\.py`", ""),),
+            "tests/browser/test_scientists_day.py": (
+                r"def test_a_polygon_is_drawn_on_the_map\((?:.*\n)*?\n",
+            ),
+            "tests/portal/test_two_owners.py": (r'    \("POST", .*/polygons[. ].*',),
+        },
+    ),
+    "uploads": Removal(
+        folders=(
+            "portal/templates/package.html",
+            "portal/templates/packages.html",
+            "portal/templates/raster.html",
+            "portal/templates/rasters.html",
+            "portal/templates/upload.html",
+            "portal/templates/uploads.html",
+            "portal/templates/uploads_navigation.html",
+            "portal/uploads",
+            "reprojection/user_rasters",
+            "swathmill/commands/package_uploads.py",
+            "swathmill/commands/raster.py",
+            "swathmill/commands/shared/uploads.py",
+            "tasks/packages/https_fetch.py",
+            "tasks/uploads",
+            "tests/acceptance/test_elevation.py",
+            "tests/acceptance/test_measured_sites.py",
+            "tests/portal/requests/test_rehearsal_page.py",
+            "tests/portal/uploads",
+            "tests/reprojection/catalogue/test_user_raster.py",
+            "tests/swathmill/commands/test_package_commands.py",
+            "tests/swathmill/commands/test_raster_commands.py",
+            "tests/tasks/packages/test_https_fetch.py",
+            "tests/tasks/packages/test_python_dependencies.py",
+            "tests/tasks/test_https_server.py",
+            "tests/tasks/uploads",
+        ),
+        registered={
+            "portal/features.py": (r".*\buploads\b.*",),
+            "pyproject.toml": (
+                (r'  "uploads",\n', ""),
+                (r" \| uploads\"", '"'),
+                (r'"inspect \| user_rasters"', '"inspect"'),
+            ),
+            "service_manager/__main__.py": (
+                (
+                    r"tasks\.uploads\.library import UploadLibrary",
+                    "tasks.request.library import Library",
+                ),
+                (r"UploadLibrary\(runtime, ", "Library("),
+            ),
+            "swathmill/cli.py": (r'    "(package_uploads|raster)": .*',),
+            "tasks/service/backup.py": (
+                r"from tasks\.uploads\.kinds import KINDS",
+                r"    \*\*\{kind\.name: .*",
+            ),
+        },
+        spoken_of={
+            "docs/threat-model.md": (
+                r"\| `(portal/uploads|reprojection/user_rasters|tasks/packages/https_fetch)[/.].*",
+            ),
+            "portal/templates/new.html": (
+                r'      <details>\n        <summary class="small">A raster of your own<(?:.*\n)*?'
+                r"      </details>",
+            ),
+            "portal/templates/progress.html": ((r'<a href="/packages">push</a>', "push"),),
+            "tests/browser/test_accessibility.py": (r'        "/(packages|rasters)",',),
+            "tests/infra/test_interfaces.py": (r'    "(HTTP API|Rows)": .*',),
+            "tests/portal/serving/test_problems.py": (
+                (r"\n\ndef test_a_call_that_cannot_be_read_is_refused(?:.*\n)*?(?=\n\n|\Z)", ""),
+            ),
+            "tests/portal/test_page_sizes.py": (r'        "/(packages|rasters)",',),
+            "tests/swathmill/test_wrong_arguments.py": (
+                r'    Case\(line="(raster|package (push|share)) .*',
+            ),
         },
     ),
     "views": Removal(

@@ -44,7 +44,6 @@ from portal.submit.submissions import (
     submitted,
     wait_for_preview,
 )
-from portal.uploads.state import Uploads
 from tasks.accounts.group_table import GroupTable, NoSuchGroupError
 from tasks.answers.requests import FailureAnswer, RequestAnswer
 from tasks.answers.results import GapAnswer
@@ -57,8 +56,6 @@ from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.requests import request_operations
 from tasks.requests.request_table import Rehearsal, RequestRow, list_of
-from tasks.uploads import raster_operations
-from tasks.uploads.package_operations import PackagesOf
 
 router = APIRouter(prefix="/api", tags=["requests"])
 
@@ -235,11 +232,12 @@ def preview(request_id: str, caller: Caller, portal: CurrentPortal) -> PreviewAn
 
 def _counts(portal: Portal, caller: Person, row: RequestRow) -> PreviewAnswer:
     """Answer with a dry run's counts, and with what the archive's granules state oddly."""
-    held = portal.state(Submit).holdings.known()
+    kept = portal.state(Submit)
+    held = kept.holdings.known()
     if held is None:
         return PreviewAnswer.of(row)
     try:
-        resolved = portal.state(Uploads).resolved(caller, request_operations.document_of(row))
+        resolved = kept.names.resolved(caller, request_operations.document_of(row))
     except RequestRefusedError:  # what it names has changed since it was taken
         return PreviewAnswer.of(row)
     return PreviewAnswer.of(row, doubts(resolved, held))
@@ -313,9 +311,9 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
             "Only a request whose rehearsal failed can go on with a mended package.",
         )
     document = request_operations.document_of(row)
-    packages = PackagesOf(portal.runtime, portal.state(Uploads).local, row.owner)
-    exact = raster_operations.described(portal.runtime, row.owner, document)
-    check(resolve(exact), portal.settings, packages)
+    library = portal.state(Submit).names.library
+    resolved = resolve(library.described(row.owner, document))
+    check(resolved, portal.settings, library.packages_of(row.owner))
     again = request_operations.repeated(row, document, standing=row.standing)
     with audited_for_others(portal.runtime, caller, row, "mend"):
         made = request_operations.submit(

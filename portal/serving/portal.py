@@ -1,7 +1,7 @@
 """The state of a running portal, what a feature adds to it, and how a route gets it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, ParamSpec, TypeVar, cast
@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from portal.serving.caller_limits import CallerLimits
 from portal.serving.pages import Pages
+from portal.serving.problems import Translate
 from portal.serving.sessions import Sessions
 from tasks.bag.runtime import Runtime
 from tasks.messages.redis_watch import RedisWatch
@@ -77,6 +78,7 @@ class Portal:
 class Feature:
     """A part of the portal: its routes, the type of what it keeps for them, and what else it adds.
 
+    `problems` say what callers are told of exceptions of its own.
     Both the state and `begin`, which adds the feature to what others offer, are called once for
     each portal, before it serves. They raise WrongSettingError where the settings rule them out.
     """
@@ -84,6 +86,7 @@ class Feature:
     routers: tuple[APIRouter, ...]
     state: Callable[[Portal], object] | None = None
     begin: Callable[[FastAPI, Portal], None] = lambda _app, _portal: None
+    problems: Mapping[type[Exception], Translate] = field(default_factory=dict)
 
 
 def portal_of(request: Request) -> Portal:

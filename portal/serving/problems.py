@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from reprojection.user_rasters.source import RasterRefusedError
 from tasks.errors import (
     BlobMissingError,
     ConflictError,
@@ -28,11 +27,9 @@ from tasks.errors import (
     StoreError,
     SwathmillError,
 )
-from tasks.packages.packages import NoPackageError, PackageError
 from tasks.refusal_wording import sentence
 from tasks.shown_text import shown_in_json
 from tasks.storage.schema import OtherSchemaError
-from tasks.uploads.upload_operations import NoSuchUploadError, UploadConflictError
 
 log = structlog.get_logger(__name__)
 
@@ -230,8 +227,6 @@ def problem_of(error: Exception) -> Problem:
                 type=error.type,
                 seconds=error.seconds if isinstance(error, TooManyError) else 0.0,
             )
-        case NoSuchUploadError() | UploadConflictError() | PackageError() | RasterRefusedError():
-            return _upload_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
             body = first["loc"][0] == "body"
@@ -315,42 +310,6 @@ def _http_problem(error: HTTPException) -> Problem:
     return Problem(status=status, title=status.phrase, detail=detail, remedy=remedy)
 
 
-def _upload_problem(
-    error: NoSuchUploadError | UploadConflictError | PackageError | RasterRefusedError,
-) -> Problem:
-    match error:
-        case RasterRefusedError():
-            return Problem(
-                status=HTTPStatus.UNPROCESSABLE_ENTITY,
-                title="Raster refused",
-                detail=begun(str(error)),
-                remedy="docs/rasters.md explains what a raster is.",
-            )
-        case NoSuchUploadError():
-            return Problem(
-                status=HTTPStatus.NOT_FOUND,
-                title=f"No such {error.kind}",
-                detail=f"{str(error)[0].upper()}{str(error)[1:]}.",
-                remedy=f"The page of {error.kind}s lists those that you may use.",
-            )
-        case NoPackageError():
-            return Problem(
-                status=HTTPStatus.NOT_FOUND,
-                title="No such package",
-                detail=f"{error.problem[0].upper()}{error.problem[1:]}",
-                remedy=error.remedy,
-            )
-        case UploadConflictError():
-            return Problem(status=HTTPStatus.CONFLICT, title="Not stored", detail=str(error))
-        case _:
-            return Problem(
-                status=HTTPStatus.UNPROCESSABLE_ENTITY,
-                title="Package refused",
-                detail=str(error),
-                remedy="docs/reductions.md explains what a package is.",
-            )
-
-
 def begun(text: str) -> str:
     """Begin a text with a capital letter, unless it begins with the name of a file."""
     return text if "." in text.split(" ", 1)[0] else f"{text[:1].upper()}{text[1:]}"
@@ -358,7 +317,6 @@ def begun(text: str) -> str:
 
 _KINDS = (
     SwathmillError,
-    RasterRefusedError,
     RequestValidationError,
     HTTPException,
     ClientDisconnect,
@@ -369,18 +327,24 @@ _BAD_BODIES = ("/search",)
 """Addresses where a wrong body is a bad request: STAC API - Item Search has it so."""
 
 ErrorPage = Callable[[Request, Problem], Response]
+Translate = Callable[[Exception], Problem]
 
 
 def register_problems(
-    app: FastAPI, page: ErrorPage, methods: Callable[[Request], Iterable[str]]
+    app: FastAPI,
+    page: ErrorPage,
+    methods: Callable[[Request], Iterable[str]],
+    of_features: Mapping[type[Exception], Translate],
 ) -> None:
-    """Answer every exception by the table: with JSON under /api, with `page` elsewhere.
+    """Answer every exception by the tables: with JSON under /api, with `page` elsewhere.
 
-    `methods` tells which methods the address of a call has.
+    `methods` tells which methods the address of a call has; `of_features` are what features say of
+    exceptions of their own.
     """
 
     async def answer(request: Request, error: Exception) -> Response:
-        problem = problem_of(error)
+        own = next((kind for kind in type(error).__mro__ if kind in of_features), None)
+        problem = problem_of(error) if own is None else of_features[own](error)
         if isinstance(error, RequestValidationError) and request.url.path in _BAD_BODIES:
             problem = replace(problem, status=HTTPStatus.BAD_REQUEST)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -394,7 +358,7 @@ def register_problems(
             answer.headers["Allow"] = ", ".join(sorted(methods(request)))
         return answer
 
-    for kind in _KINDS:
+    for kind in (*_KINDS, *of_features):
         app.add_exception_handler(kind, answer)
 
 

@@ -13,6 +13,7 @@ from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.about_pixels import layers_about_pixels
 from reprojection.catalogue.layers import LayerKind
+from reprojection.catalogue.user_raster import UserRaster
 from reprojection.records import record
 from tasks.holdings.holdings import Holdings
 from tasks.request.records.part import is_record
@@ -132,6 +133,26 @@ def item_of(product: Product, collection: Collection) -> ProductItem:
         layers=_data_first(_layers(product)),
         has_patterns=any(set(name) & set("*?[") for name in product.layers),
     )
+
+
+def item_of_raster(raster: UserRaster, collection: Collection) -> ProductItem:
+    """Show a user's raster as a product, with its dates and its grid in place of a title."""
+    item = item_of(raster.product(), collection)
+    return replace(item, title=f"{dates_text(raster)}, {grid_text(raster)}")
+
+
+def dates_text(raster: UserRaster) -> str:
+    """Say in words of which dates a raster is."""
+    days = raster.days
+    if not days:
+        return "of no date"
+    return f"{days[0]}" if len(days) == 1 else f"{len(days):,} dates, {days[0]} to {days[-1]}"
+
+
+def grid_text(raster: UserRaster) -> str:
+    """Say in words on which grid a raster lies."""
+    crs = raster.crs if len(raster.crs) < 40 else raster.crs.partition('"')[2].partition('"')[0]
+    return f"{raster.width:,} x {raster.height:,} pixels of {raster.transform[0]:.6g} in {crs}"
 
 
 def product_count() -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from portal.serving.portal import Portal
 from portal.serving.tokens import Person
 from portal.submit.forms import STEPS, Form
-from portal.uploads.state import Uploads
+from portal.submit.state import Submit
 from tasks.packages.packages import PackageError
 from tasks.packages.parameters import Parameter
 
@@ -61,7 +61,8 @@ def parameter_fields(portal: Portal, person: Person, form: Form) -> ParameterFie
     if not form.package or form.package == STEPS:
         return ParameterFields(text=form.parameters)
     try:
-        known = portal.state(Uploads).packages_of(person).find(form.package).package.parameters
+        packages = portal.state(Submit).names.library.packages_of(person.owner)
+        known = packages.find(form.package).package.parameters
     except PackageError:
         known = None
     lines = [line.strip() for line in form.parameters.splitlines() if line.strip()]

@@ -13,7 +13,6 @@ from portal.serving.problems import (
 from portal.serving.tokens import Person
 from portal.serving.traffic import note_submitted
 from portal.submit.state import Submit
-from portal.uploads.state import Uploads
 from tasks.accounts.group_table import GroupTable
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
@@ -113,10 +112,16 @@ def submitted(
     row = resent(portal.runtime, caller, request, key, dry_run=dry_run)
     if row is not None:
         return row
-    resolved = portal.state(Uploads).resolved(caller, request)
-    check(resolved, portal.settings, portal.state(Uploads).packages_of(caller))
-    portal.state(Submit).holdings.check(resolved)
+    check_for(portal, caller, request)
     return accept(portal.runtime, caller, request, key=key, dry_run=dry_run, response=response)
+
+
+def check_for(portal: Portal, person: Person, request: Request) -> None:
+    """Refuse a person's request that cannot work; RequestRefusedError names the field."""
+    kept = portal.state(Submit)
+    resolved = kept.names.resolved(person, request)
+    check(resolved, portal.settings, kept.names.library.packages_of(person.owner))
+    kept.holdings.check(resolved)
 
 
 def resent(

@@ -40,13 +40,10 @@ from portal.submit.steps import steps_of
 from portal.submit.submissions import (
     accept,
     check,
+    check_for,
     refusal,
     resent,
 )
-from portal.uploads import raster_kind
-from portal.uploads.package_kind import PACKAGES
-from portal.uploads.raster_kind import RASTERS
-from portal.uploads.state import Uploads
 from reprojection.resampling import TRAITS
 from tasks.accounts.group_table import GroupTable
 from tasks.bag.model import RequestState
@@ -140,12 +137,13 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """
     form = read_form(data)
     shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": ()}
-    problems, held = Problems(), portal.state(Submit).holdings.known()
+    kept = portal.state(Submit)
+    problems, held = Problems(), kept.holdings.known()
     every = problems
     try:
-        resolved = portal.state(Uploads).resolved(caller, request_of(form))
+        resolved = kept.names.resolved(caller, request_of(form))
         shown = _summary(portal, resolved)
-        check(resolved, portal.settings, portal.state(Uploads).packages_of(caller))
+        check(resolved, portal.settings, kept.names.library.packages_of(caller.owner))
         if held is not None and data.get("tried"):
             check_held(resolved, held)
     except RequestRefusedError as error:
@@ -169,9 +167,7 @@ def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
 def _checked(form: Form, caller: Person, portal: Portal) -> RequestDocument:
     """Build the form's request if it can be worked on; raise RequestRefusedError otherwise."""
     made = request_of(form)
-    resolved = portal.state(Uploads).resolved(caller, made)
-    check(resolved, portal.settings, portal.state(Uploads).packages_of(caller))
-    portal.state(Submit).holdings.check(resolved)
+    check_for(portal, caller, made)
     return made
 
 
@@ -242,8 +238,8 @@ def product(
     name, collection = name or other_name, collection or other_collection
     if is_raster(name):
         card = new_card(name[:400], "")
-        known = raster_kind.meant(portal, caller.owner, card.name)
-        if known is not None and not known[1].raster.days:
+        known = portal.state(Submit).names.library.raster(caller.owner, card.name)
+        if known is not None and not known.days:
             card = replace(card, use="static")
     elif name.strip() and (collection.strip() or is_record(name)):
         card = new_card(name[:48], collection[:10])
@@ -267,12 +263,8 @@ def _known(portal: Portal, caller: Person, card: ProductCard) -> catalogue.Produ
     """Return what is known of a card's product: by the catalogue, or of the caller's raster."""
     if not is_raster(card.name):
         return catalogue.find(card.name, card.collection)
-    found = raster_kind.meant(portal, caller.owner, card.name)
-    if found is None:
-        return None
-    raster = found[1].raster
-    item = catalogue.item_of(raster.product(), card.collection)
-    return replace(item, title=f"{raster_kind.dates_text(raster)}, {raster_kind.grid_text(raster)}")
+    raster = portal.state(Submit).names.library.raster(caller.owner, card.name)
+    return catalogue.item_of_raster(raster, card.collection) if raster is not None else None
 
 
 def new_page(
@@ -295,9 +287,9 @@ def new_page(
     if "-" not in form.submission:
         day = dt.datetime.fromtimestamp(portal.runtime.clock.now(), dt.UTC)
         form = replace(form, submission=f"{day:%y%m%d}-{form.submission}")
-    steps = steps_of(problems or Problems())
+    steps, names = steps_of(problems or Problems()), portal.state(Submit).names
     try:
-        summary = _summary(portal, portal.state(Uploads).resolved(caller, request_of(form)))
+        summary = _summary(portal, names.resolved(caller, request_of(form)))
     except RequestRefusedError as error:
         steps = steps_of(problems or problems_of(error, form))
         summary = {"estimate": None, "yaml": "", "waiting": ()}
@@ -321,7 +313,7 @@ def new_page(
         counted=False,
         catalogue=catalogue,
         known_of=partial(_known, portal, caller),
-        rasters=RASTERS.offered(portal, caller.owner),
+        rasters=names.rasters(caller.owner),
         quality=quality_of(form),
         methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,
@@ -329,7 +321,7 @@ def new_page(
         steps=STEPS,
         every=STANDING,
         groups=GroupTable(portal.runtime.store).of(caller.owner),
-        packages=PACKAGES.offered(portal, caller.owner),
+        packages=names.packages(caller.owner),
         parameters=parameter_fields(portal, caller, form),
         more_options=_has_more(form),
         **summary,

@@ -58,9 +58,13 @@ class PackageAnswer(PackageFields[VersionAnswer]):
         )
 
 
+def _installed(portal: Portal) -> Sequence[UploadView]:
+    return [_local_view(one) for one in portal.state(Uploads).library.local.every()]
+
+
 def find_local(portal: Portal, package: str) -> FoundPackage | None:
     """Return the package of the installation that has this id."""
-    found = portal.state(Uploads).local.every()
+    found = portal.state(Uploads).library.local.every()
     return next((one for one in found if _id_of(one) == package), None)
 
 
@@ -105,7 +109,7 @@ def _find_installed(portal: Portal, package: str) -> tuple[UploadView, Sequence[
 def _meant(
     portal: Portal, person: Person, reference: str
 ) -> tuple[str, Callable[[VersionRow], bool]]:
-    found = portal.state(Uploads).packages_of(person).find(reference)
+    found = portal.state(Uploads).library.packages_of(person.owner).find(reference)
     asked = PackageReference.parse(reference)
 
     def is_meant(one: VersionRow) -> bool:
@@ -121,6 +125,8 @@ PACKAGES = Kind(
     answer=PackageAnswer,
     answered=PackageAnswer.of,
     meant=_meant,
-    installed=lambda portal: [_local_view(one) for one in portal.state(Uploads).local.every()],
+    installed=lambda portal: [
+        _local_view(one) for one in portal.state(Uploads).library.local.every()
+    ],
     find_installed=_find_installed,
 )

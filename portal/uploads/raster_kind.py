@@ -6,9 +6,10 @@ from typing import Self
 from portal.serving.portal import Portal
 from portal.serving.quantities import moment
 from portal.serving.tokens import Person
+from portal.submit.catalogue import dates_text, grid_text
 from portal.uploads.kind import Kind, UploadView
 from portal.uploads.rasters import RasterUpload
-from reprojection.catalogue.user_raster import PREFIX, RasterLayer, UserRaster
+from reprojection.catalogue.user_raster import PREFIX, RasterLayer
 from tasks.answers.uploads import RasterFields, RasterVersionFields
 from tasks.packages.rasters import reference_of
 from tasks.uploads import upload_operations
@@ -59,20 +60,6 @@ class RasterAnswer(RasterFields[RasterVersionAnswer]):
             versions=tuple(map(RasterVersionAnswer.of, versions)),
             url=f"/rasters/{view.id}",
         )
-
-
-def dates_text(raster: UserRaster) -> str:
-    """Say in words of which dates a raster is."""
-    days = raster.days
-    if not days:
-        return "of no date"
-    return f"{days[0]}" if len(days) == 1 else f"{len(days):,} dates, {days[0]} to {days[-1]}"
-
-
-def grid_text(raster: UserRaster) -> str:
-    """Say in words on which grid a raster lies."""
-    crs = raster.crs if len(raster.crs) < 40 else raster.crs.partition('"')[2].partition('"')[0]
-    return f"{raster.width:,} x {raster.height:,} pixels of {raster.transform[0]:.6g} in {crs}"
 
 
 def meant(portal: Portal, person: str, name: str) -> tuple[UploadRow, RasterVersionRow] | None:

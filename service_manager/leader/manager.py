@@ -39,6 +39,7 @@ from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
 from tasks.operators.manager_rows import HostQueue, PhaseQueue, PhaseStore
+from tasks.request.library import NO_UPLOADS, Library
 from tasks.service import tracing
 from tasks.service.tracing import Span
 
@@ -64,7 +65,8 @@ class Manager:
     `send` wakes a worker for a batch of keys and raises SendError when it cannot; `send_to` wakes a
     worker of one host, and without it no host is preferred. `recall` takes back all messages that
     no slot has taken, and returns their keys. `plan` is the planner. `scale` tells autoscalers how
-    many slots are wanted. `heard` is told of attempts that ended.
+    many slots are wanted. `heard` is told of attempts that ended. `library` says what names in
+    requests mean.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Manager:
         scale: Callable[[int], None] = lambda _wanted: None,
         recall: Recall = tuple,
         heard: Heard = lambda _events: None,
+        library: Library = NO_UPLOADS,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
@@ -109,7 +112,7 @@ class Manager:
             self.cache,
             self._dispatch,
             self._ready,
-            Intake(runtime, options, plan, run, lambda: self.cache.slots),
+            Intake(runtime, options, plan, run, lambda: self.cache.slots, library),
             self._dependents,
             self._hear,
             epoch,
@@ -128,7 +131,7 @@ class Manager:
         self._restricting = Restricting(runtime.store, runtime.clock, self.cache, options.sweep)
         self._sweep = Sweep(runtime, self.cache, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
-        self._retention = Retention(runtime, options.orphans, Policy.of(options))
+        self._retention = Retention(runtime, options.orphans, Policy.of(options), library)
         self._cleaned: Iterator[bool] | None = None  # a pass under way
         self._clean_period = options.orphans / len(SHARDS)
         self._due_clean = self._clock.monotonic() + options.orphans

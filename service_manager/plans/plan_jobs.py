@@ -18,10 +18,10 @@ from tasks.bag.model import Phase
 from tasks.bag.runtime import Runtime, new_id
 from tasks.messages.wakeups import LOOK
 from tasks.request.document import Request
+from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan, PlannedTask
 from tasks.requests.request_table import Preview, RequestRow
-from tasks.uploads import package_operations, raster_operations
 
 log = structlog.get_logger("manager.plan_jobs")
 
@@ -68,7 +68,7 @@ class _UnderWay:
 class PlanJobs:
     """Plans requests, each once at a time. `plan` is the planner; it may raise what it likes.
 
-    `slots` returns how many slots are at work.
+    `slots` returns how many slots are at work; `library` says what names in requests mean.
     """
 
     def __init__(
@@ -78,12 +78,14 @@ class PlanJobs:
         plan: Planner,
         run: Run,
         slots: Callable[[], int] = lambda: 0,
+        library: Library = NO_UPLOADS,
     ) -> None:
         self._runtime = runtime
         self._options = options
         self._plan = plan
         self._run = run
         self._slots = slots
+        self._library = library
         self._jobs: dict[str, _UnderWay] = {}
 
     @property
@@ -137,8 +139,8 @@ class PlanJobs:
 
     def _freeze(self, row: RequestRow, run: str, job: _UnderWay) -> MadePlan:
         request = request_operations.document_of(row)
-        exact = package_operations.pinned(self._runtime, row.owner, request)
-        planned = self._plan(raster_operations.described(self._runtime, row.owner, exact))
+        exact = self._library.pinned(row.owner, request)
+        planned = self._plan(self._library.described(row.owner, exact))
         if isinstance(planned, PlanStream):
             job.course = planned
         plan = stored_plan.freeze(self._runtime.blobs, row.id, planned, run, job.stop.is_set)

@@ -20,10 +20,10 @@ from service_manager.planner.listing import newest_day, search_box
 from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.request.document import Request
+from tasks.request.library import NO_UPLOADS, Library
 from tasks.request.resolved import resolve
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow, RequestTable
-from tasks.uploads import raster_operations
 
 log = structlog.get_logger("manager.continuing")
 
@@ -44,11 +44,13 @@ class Continuing:
         newest: Newest,
         beside: Callable[[Callable[[], None]], "Future[None]"],
         period: float = PERIOD,
+        library: Library = NO_UPLOADS,
     ) -> None:
         self._runtime = runtime
         self._newest = newest
         self._beside = beside
         self._period = period
+        self._library = library
         self._running: Future[None] | None = None
         self._due = 0.0
 
@@ -85,9 +87,7 @@ class Continuing:
         try:
             later = document.time.until(today, since=first)
             asked = document.model_copy(update={"time": later})
-            found = later and self._newest(
-                raster_operations.described(self._runtime, row.owner, asked)
-            )
+            found = later and self._newest(self._library.described(row.owner, asked))
         except (ArchiveError, RequestRefusedError) as error:
             log.warning("no later days were found", request=request, error=str(error))
             return

@@ -19,6 +19,7 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.request.document import First
+from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import request_operations
 from tasks.requests.request_table import (
     GAPS_ON_ROW,
@@ -47,10 +48,11 @@ class Intake:
         plan: Planner,
         run: Run = inline,
         slots: Callable[[], int] = lambda: 0,
+        library: Library = NO_UPLOADS,
     ) -> None:
         self._runtime = runtime
         self._options = options
-        self._planning = PlanJobs(runtime, options, plan, run, slots)
+        self._planning = PlanJobs(runtime, options, plan, run, slots, library)
         self._began: dict[str, float] = {}  # when the plans under way were begun
         self._spared: set[str] = set()  # requests whose latest try failed for lack of storage
 

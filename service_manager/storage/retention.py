@@ -20,10 +20,9 @@ from tasks.bag.task_keys import SHARDS
 from tasks.bag.transitions import Change
 from tasks.errors import FencedError
 from tasks.operators.manager_rows import PhaseStore
+from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import outbox, request_operations
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.uploads import upload_operations
-from tasks.uploads.kinds import KINDS
 
 log = structlog.get_logger("manager.retention")
 
@@ -42,8 +41,15 @@ class Retention:
     first pass, because somebody may be reading it.
     """
 
-    def __init__(self, runtime: Runtime, wait: float, policy: Policy = NOTHING) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        wait: float,
+        policy: Policy = NOTHING,
+        library: Library = NO_UPLOADS,
+    ) -> None:
         self._runtime = runtime
+        self._library = library
         self._wait = wait
         self._policy = policy
         self._useless: dict[tuple[str, str], float] = {}
@@ -72,8 +78,7 @@ class Retention:
         if shard == SHARDS[-1]:
             number = outbox.drop_old(self._runtime.store, self._runtime.clock.now())
             log.debug("old mails deleted", count=number)
-            for kind in KINDS:
-                upload_operations.collect(self._runtime, kind)
+            self._library.delete_unused()
             yield from self._forget()
 
     def _forget(self) -> Iterator[bool]:

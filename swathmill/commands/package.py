@@ -1,19 +1,16 @@
-"""Commands about packages: upload, list, show, share, take up, deprecate, download, delete."""
+"""Commands about packages on this machine: make, check and try one; the inputs of a run."""
 
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.markup import escape
 
 from portal.serving.quantities import size_text
 from swathmill import package_kit
 from swathmill.access import client_for
-from swathmill.client import SharedPackage
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
@@ -21,40 +18,34 @@ from swathmill.commands.shared.options import (
     data_folder,
     print_json,
 )
-from swathmill.commands.shared.uploads import (
-    SEEN_BY,
-    Cells,
-    Reference,
-    UploadCommands,
-    add_upload_commands,
-    names_version,
-    one_version,
-    tell_pushed,
-)
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.package_kit import Language, checked, write_skeleton
-from tasks.answers.uploads import Visibility
-from tasks.packages.packages import PackageError, pack
+from tasks.packages.packages import PackageError
 from tasks.service.classify import AttemptError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group of commands to the application."""
+    """Add the commands to the application."""
+    group = group_in(app)
+    group.command()(new)
+    group.command()(check)
+    group.command("try")(try_package)
+    app.command()(inputs)
+
+
+def group_in(app: typer.Typer) -> typer.Typer:
+    """Return the application's group of commands about packages, which is added if absent."""
+    for one in app.registered_groups:
+        if one.name == "package" and one.typer_instance is not None:
+            return one.typer_instance
     group = typer.Typer(
         name="package",
         help="Packages: your own computations over reprojected cells.",
         no_args_is_help=True,
     )
-    group.command()(new)
-    group.command()(check)
-    group.command("try")(try_package)
-    group.command()(push)
-    add_upload_commands(group, _SHARED)
-    group.command()(deprecate)
-    group.command()(download)
     app.add_typer(group, name="package")
-    app.command()(inputs)
+    return group
 
 
 def new(
@@ -89,7 +80,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Say what an upload of a package would say, without one."""
-    found = _refusing(lambda: checked(package))
+    found = refusing(lambda: checked(package))
     if as_json:
         print_json(found)
         return
@@ -128,7 +119,7 @@ def try_package(
     folder = out or Path(f"{package.name.partition('.')[0]}-out")
     try:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what the program prints
-            made = _refusing(lambda: package_kit.try_package(package, on, parameters, folder))
+            made = refusing(lambda: package_kit.try_package(package, on, parameters, folder))
     except AttemptError as error:
         if as_json:
             print_json({"outcome": error.category, "message": str(error), "outputs": ()})
@@ -174,112 +165,9 @@ def inputs(
 _T = TypeVar("_T")
 
 
-def _refusing(act: Callable[[], _T]) -> _T:
+def refusing(act: Callable[[], _T]) -> _T:
     """Tell of a package that cannot be used as of a wrong argument."""
     try:
         return act()
     except PackageError as error:
         raise ArgumentError(str(error), "docs/reductions.md explains what a package is.") from None
-
-
-def push(
-    package: Annotated[
-        Path, typer.Argument(help="The package's folder, or a zip or tar of it.", exists=True)
-    ],
-    visibility: Annotated[
-        Visibility | None,
-        typer.Option("--share", help="Who sees it; a new package is private.", show_default=False),
-    ] = None,
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Upload a package; its name and version are those of its package.yaml."""
-    with tempfile.TemporaryDirectory(prefix="swathmill-") as folder:
-        archive = package
-        if package.is_dir():
-            archive = Path(folder) / "archive.tar"
-            archive.write_bytes(packed(package))
-        client = client_for(data_folder(data), token)
-        pushed = client.push_package(archive)
-    if visibility is not None:
-        pushed = client.share(pushed, visibility.value)
-    if as_json:
-        print_json(pushed)
-        return
-    tell_pushed(pushed, f"In a request: reduction: {{package: {pushed.reference}}}")
-
-
-def deprecate(
-    reference: Annotated[str, typer.Argument(help="NAME@VERSION.")],
-    why: Annotated[str, typer.Option(help="The reason; empty takes it back.")],
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Advise against a version: its name alone no longer means it, and who names it may run it."""
-    client = client_for(data_folder(data), token)
-    found = client.upload(SharedPackage, reference)
-    after = client.deprecate(found, one_version(reference, found), why)
-    if as_json:
-        print_json(after)
-        return
-    now = f"is now version {after.newest}" if after.newest else "has no recommended version"
-    PlainConsole().print(f"{after.name} {now}.", markup=False)
-
-
-def download(
-    reference: Reference,
-    to: Annotated[Path, typer.Argument(help="The file to write, a tar.")],
-    as_json: JsonOption = False,
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Download a version's archive; without @VERSION the newest."""
-    client = client_for(data_folder(data), token)
-    found = client.upload(SharedPackage, reference)
-    chosen = one_version(reference, found) if names_version(reference) else found.newest
-    version = next(one for one in found.versions if one.version == chosen)
-    client.download_package(version, to)
-    if as_json:
-        print_json({"file": str(to), "package": found.reference, "version": version})
-        return
-    PlainConsole().print(f"{to}: {found.name} {version.version}, {size_text(version.size)}")
-
-
-def packed(folder: Path) -> bytes:
-    """Pack a package's folder; raise ArgumentError for one that is no package."""
-    return _refusing(lambda: pack(folder).data)
-
-
-def _row(one: SharedPackage) -> Cells:
-    seen = "everyone" if one.source != "uploaded" else SEEN_BY.get(one.visibility, "")
-    first = one.description.partition(". ")[0]
-    return one.reference, one.newest or "all deprecated", seen, escape(first)
-
-
-def _version_rows(found: SharedPackage) -> Sequence[Cells]:
-    return [
-        (
-            one.version,
-            f"{one.pushed:%Y-%m-%d %H:%M}" if one.pushed else "",
-            size_text(one.size),
-            one.digest[:16],
-            f"deprecated: {one.deprecated}" if one.deprecated else "",
-        )
-        for one in found.versions
-    ]
-
-
-_SHARED = UploadCommands(
-    kind=SharedPackage,
-    word="package",
-    use="run",
-    sharing="Who sees it, may run and download it.",
-    goes_on="what runs by now goes on",
-    heads=("package", "version", "seen by", "what it computes"),
-    row=_row,
-    about=lambda found: found.description,
-    version_heads=("version", "pushed", "size", "SHA-256", ""),
-    version_rows=_version_rows,
-)

@@ -15,12 +15,13 @@ from service_manager.plans.stored_plan import WINDOWS_TOLD, AbandonedError
 from tasks.bag.categories import Category
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
+from tasks.packages.packages import Packages
 from tasks.request.document import Request
+from tasks.request.library import Library
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap, Plan, PlannedWindow
 from tasks.requests.request_table import RequestRow
 from tasks.setting_values import Prices
-from tasks.uploads import package_operations, raster_operations
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Beside, collect, document, mosaic, plan_of
 
@@ -36,10 +37,13 @@ class Planning:
     scene: Scene = field(default_factory=Scene)
     beside: Beside = field(default_factory=Beside)
     options: ManagerOptions = field(default_factory=ManagerOptions)
+    library: Library = field(default_factory=lambda: Library(Packages(())))
 
     def __post_init__(self) -> None:
         runtime = self.scene.runtime
-        self.jobs = PlanJobs(runtime, self.options, self.plan, self.beside.run, lambda: 4)
+        self.jobs = PlanJobs(
+            runtime, self.options, self.plan, self.beside.run, lambda: 4, self.library
+        )
 
     def begin(self, title: str = "a") -> str:
         runtime = self.scene.runtime
@@ -81,21 +85,22 @@ def test_a_preview_counts_gaps_and_names_the_first_windows() -> None:
     assert made.preview.windows == windows[:WINDOWS_TOLD]
 
 
-def test_packages_and_rasters_are_those_of_the_requests_owner(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    planning = Planning()
-    asked: list[tuple[object, str]] = []
+def test_packages_and_rasters_are_those_of_the_requests_owner() -> None:
+    asked: list[tuple[str, str]] = []
 
-    def note(runtime: object, owner: str, request: Request) -> Request:
-        asked.append((runtime, owner))
-        return request
+    class Noting(Library):
+        def pinned(self, owner: str, request: Request) -> Request:
+            asked.append(("packages", owner))
+            return request
 
-    monkeypatch.setattr(package_operations, "pinned", note)
-    monkeypatch.setattr(raster_operations, "described", note)
+        def described(self, owner: str, request: Request) -> Request:
+            asked.append(("rasters", owner))
+            return request
+
+    planning = Planning(library=Noting(Packages(())))
     planning.begin()
     planning.beside.end()
-    assert asked == [(planning.scene.runtime, "owner")] * 2
+    assert asked == [("packages", "owner"), ("rasters", "owner")]
 
 
 def test_each_run_stores_its_stretches_under_a_name_of_its_own() -> None:
