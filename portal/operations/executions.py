@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
+from portal.results.charts import Bar, Chart, bars
 from portal.serving.problems import BadCallError
 from tasks.bag import classes, history
 from tasks.bag.categories import Category
@@ -210,11 +211,22 @@ class Executions:
         worst = max(self.days, key=lambda one: one.percent, default=None)
         return worst if worst is not None and worst.timeouts else None
 
-    @property
-    def top(self) -> float:
-        """The upper end of the scale of Figure 7, in percent."""
-        most = self.worst.percent if self.worst else 0.0
-        return next(top for top in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if most <= top)
+    def chart(self, filters: Filters) -> Chart:
+        """Draw Figure 7: the share of timeouts of each day; a bar leads to the attempts."""
+        drawn = [
+            Bar(
+                name=str(one.day),
+                parts=[("failure", one.percent)],
+                text=f"{one.day}: {one.percent:.2f}%, {one.timeouts:,} of {one.count:,}",
+                address=filters.of_day(one.day).address(
+                    "/operations/attempts", category=Category.EXECUTION_TIMEOUT.value
+                )
+                if one.timeouts
+                else "",
+            )
+            for one in self.days
+        ]
+        return bars(drawn, "% of executions", least=1)
 
 
 @dataclass(slots=True)

@@ -216,7 +216,7 @@ def _history(portal: CurrentPortal) -> dict[str, object]:
     made = overview.daily_outcomes(portal.runtime)
     return {
         "executions": made,
-        "highest": max((sum(day) for day in made.by_day), default=0),
+        "chart": made.chart(),
         "rules": {category.value: rule for category, rule in RULES.items()},
         "classes": overview.classes(portal.runtime),
         "samples": TimeLimits().samples,

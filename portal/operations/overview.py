@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portal.operations.board import Sight
+from portal.results.charts import Bar, Chart, bars
 from tasks.bag import history
 from tasks.bag.categories import Category
 from tasks.bag.expectation import Times
@@ -128,6 +129,19 @@ class DailyOutcomes:
             (succeeded[i], sum(counts[i] for counts in self.table.values()) - succeeded[i])
             for i in range(len(self.days))
         )
+
+    def chart(self) -> Chart:
+        """Draw the executions of each day; a bar leads to the attempts that failed."""
+        drawn = [
+            Bar(
+                name=f"{day:%b} {day.day}",
+                parts=[("", succeeded), ("failure", failed)],
+                text=f"{day}: {succeeded:,} succeeded, {failed:,} failed",
+                address=f"/operations/attempts?first={day}&last={day}" if failed else "",
+            )
+            for day, (succeeded, failed) in zip(self.days, self.by_day, strict=True)
+        ]
+        return bars(drawn, "executions", least=4)
 
 
 def running(sight: Sight, settings: Settings, now: float) -> list[RunningTask]:

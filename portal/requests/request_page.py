@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.operations.overview import is_lost
@@ -20,11 +20,10 @@ from portal.requests.squares import matrix, share_text
 from portal.requests.state import Progress, Requests
 from portal.results import pictures
 from portal.results.comparison import comparison
-from portal.results.downloads import send_file
 from portal.results.incomplete import IncompleteView
 from portal.results.layers import is_raster, layer_of
 from portal.results.result_files import ResultFile, ResultReader
-from portal.results.site_series import TABLE, site_series
+from portal.results.site_series import AT_ONCE, ROWS, TABLE, site_charts
 from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.identity import Caller, Reader
@@ -231,16 +230,34 @@ def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: in
 
 
 @router.get("/requests/{request_id}/sites")
-def sites_part(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
-    """Render the series at sites, and their comparison with measurements."""
+def sites_part(
+    request_id: str, caller: Reader, portal: CurrentPortal, page: int = 1, find: str = ""
+) -> Response:
+    """Render series at some of the sites, and the comparison with measurements."""
     row = read_for(portal.runtime, caller, request_id)
-    reader = portal.state(Results).index.reader(portal.runtime, row)
-    files = portal.state(Results).index.files(portal.runtime, row)
+    results = portal.state(Results)
+    reader = results.index.reader(portal.runtime, row)
+    files = results.index.files(portal.runtime, row)
+    names: tuple[str, ...] = ()
+    rows = files.get(ROWS)
+    if rows is not None:
+        rows = reader.current(rows)
+        names = results.site_names(reader, rows)
+    found = [name for name in names if find.casefold() in name.casefold()]
+    pages = max(1, -(-len(found) // AT_ONCE))
+    page = min(max(1, page), pages)
+    shown = found[(page - 1) * AT_ONCE : page * AT_ONCE]
     return portal.pages.part(
         "sites.html",
         row=row,
         table=files.get(TABLE),
-        series=site_series(files),
+        with_value=len(names),
+        found=len(found),
+        find=find,
+        page=page,
+        pages=pages,
+        at_once=AT_ONCE,
+        series=site_charts(reader, rows, shown) if rows is not None and shown else (),
         compared=comparison(files, reader),
     )
 
@@ -386,17 +403,6 @@ def give_order(
     """Cancel, pause, resume or confirm a request, and show its page again."""
     row = order(portal, caller, request_id, what)
     return RedirectResponse(f"/requests/{row.id}", 303)
-
-
-@router.get("/requests/{request_id}/plots/{path:path}")
-def plot(
-    request_id: str, path: str, request: Request, caller: Reader, portal: CurrentPortal
-) -> Response:
-    """Send a plot among the results itself: pages show no pictures of other origins."""
-    row = read_for(portal.runtime, caller, request_id)
-    found = portal.state(Results).index.find(portal.runtime, row, path)
-    reader = portal.state(Results).index.reader(portal.runtime, row)
-    return send_file(request, reader, reader.current(found))
 
 
 def percent(row: RequestRow) -> int:

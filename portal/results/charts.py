@@ -1,4 +1,4 @@
-"""Charts over time: values by date with ticks, units and what each mark says.
+"""Charts: values by date or over another value, and bars, with ticks and what each mark says.
 
 A chart is numbers for one template (`chart.html`): places are in percent of its plot, so that its
 texts keep their size on every screen. `chart.js` adds what needs a script.
@@ -14,6 +14,7 @@ _LEFT, _RIGHT = 9.0, 97.0  # percent: what is left of it holds the labels of val
 _TOP, _BOTTOM = 6.0, 92.0
 _TICKS = 4
 _APART = 18.0  # percent between the labels of two dates
+_MANY = 100  # bars; of more those of nothing are not drawn
 _EQUAL, _LEAST = 1e-12, 1e-300  # values that differ by less, in proportion or at all, are one
 _SMALL, _LARGE = 1e-4, 1e6  # values beyond are written with an exponent
 
@@ -37,10 +38,28 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The marks of one thing, which are in the order of time; `name` is "" where there is one."""
+    """The marks of one thing, which are in the order of time; `name` is "" where there is one.
+
+    They are joined unless they are points; a plain line has no marks that one can point at.
+    """
 
     marks: Sequence[Mark]
     name: str = ""
+    is_points: bool = False
+    is_plain: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One bar: its name, its parts from below (a class of the page's styles, a value), its text.
+
+    `address` is where it leads.
+    """
+
+    name: str
+    parts: Sequence[tuple[str, float]]
+    text: str
+    address: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +88,8 @@ class Drawn:
 
     name: str
     runs: tuple[tuple[Place, ...], ...]
+    is_points: bool = False
+    is_plain: bool = False
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -77,13 +98,24 @@ class Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chart:
-    """Values over time, of one thing or of several."""
+class Column:
+    """A bar as it is drawn: its left edge and width, and of each part its class, top and height."""
 
-    lines: tuple[Drawn, ...]
+    bar: Bar
+    x: float
+    width: float
+    parts: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Values over time, of one thing or of several; or bars."""
+
     values: tuple[Tick, ...]
     dates: tuple[Tick, ...]
     units: str
+    lines: tuple[Drawn, ...] = ()
+    columns: tuple[Column, ...] = ()
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -101,8 +133,11 @@ class Chart:
         return any(place.mark.is_doubtful for place in self.places)
 
 
-def chart(lines: Sequence[Line], units: str) -> Chart:
-    """Lay lines out over one axis of time; marks without a value have their date."""
+def chart(lines: Sequence[Line], units: str, *, has_dates: bool = True) -> Chart:
+    """Lay lines out over one axis of time; marks without a value have their date.
+
+    Without dates the axis below has round numbers, as marks have any number in place of a time.
+    """
     every = sorted((mark for line in lines for mark in line.marks), key=lambda mark: mark.moment)
     ends = [
         _finite(mark.value + way * mark.spread)
@@ -111,21 +146,17 @@ def chart(lines: Sequence[Line], units: str) -> Chart:
         for way in (-1, 1)
     ]
     ticks = _ticks(min(ends, default=0.0), max(ends, default=1.0))
-    low, high = ticks[0] / 4, ticks[-1] / 4  # a quarter: their difference is a number, too
-    first = every[0].moment if every else 0.0
-    span = every[-1].moment - first if every else 0.0
-
-    def across(mark: Mark) -> float:
-        return _LEFT + (_RIGHT - _LEFT) * ((mark.moment - first) / span if span else 0.5)
-
-    def up(value: float) -> float:
-        return _BOTTOM - (_BOTTOM - _TOP) * ((_finite(value) / 4 - low) / (high - low))
+    up = _Axis.of((ticks[0], ticks[-1]), (_BOTTOM, _TOP))
+    moments = [mark.moment for mark in every] or [0.0]
+    below = [] if has_dates else _ticks(moments[0], moments[-1])
+    along = below or moments
+    across = _Axis.of((along[0], along[-1]), (_LEFT, _RIGHT))
 
     def place(mark: Mark) -> Place:
         value = mark.value or 0.0
         return Place(
             mark=mark,
-            x=across(mark),
+            x=across(mark.moment),
             y=up(value),
             low=up(value - mark.spread),
             high=up(value + mark.spread),
@@ -136,17 +167,76 @@ def chart(lines: Sequence[Line], units: str) -> Chart:
         return Drawn(
             name=line.name,
             runs=tuple(tuple(map(place, run)) for is_known, run in runs if is_known),
+            is_points=line.is_points,
+            is_plain=line.is_plain,
         )
 
-    labels = dict.fromkeys((across(mark), mark.name) for mark in every)
+    labels = dict.fromkeys((across(mark.moment), mark.name) for mark in every)
     return Chart(
         lines=tuple(map(drawn, lines)),
-        values=tuple(
-            Tick(at=up(one), text=text) for one, text in zip(ticks, tick_texts(ticks), strict=True)
-        ),
-        dates=tuple(_dates([*labels])),
+        values=_numbers(ticks, up),
+        dates=tuple(_labels([*labels])) if has_dates else _numbers(below, across),
         units=units,
     )
+
+
+def bars(
+    every: Sequence[Bar], units: str, *, least: float, edges: tuple[float, float] | None = None
+) -> Chart:
+    """Lay bars out side by side, over an axis that reaches at least so far up.
+
+    The axis below has the bars' names, or numbers if the bars together go from one to the other.
+    """
+    most = max([least, *(sum(value for _, value in bar.parts) for bar in every)])
+    ticks = _ticks(0.0, most)
+    up = _Axis.of((ticks[0], ticks[-1]), (_BOTTOM, _TOP))
+    width = (_RIGHT - _LEFT) / max(1, len(every))
+    columns = []
+    for number, bar in enumerate(every):
+        if len(every) > _MANY and not any(value for _, value in bar.parts):
+            continue
+        parts, top = [], 0.0
+        for kind, value in bar.parts:
+            parts.append((kind, up(top + value), up(top) - up(top + value)))
+            top += value
+        columns.append(Column(bar=bar, x=_LEFT + width * number, width=width, parts=tuple(parts)))
+    if edges is None:
+        dates = tuple(
+            _labels([(_LEFT + width * (n + 0.5), bar.name) for n, bar in enumerate(every)])
+        )
+    else:
+        below = [one for one in _ticks(*edges) if edges[0] <= one <= edges[1]]
+        dates = _numbers(below, _Axis.of(edges, (_LEFT, _RIGHT)))
+    return Chart(values=_numbers(ticks, up), dates=dates, units=units, columns=tuple(columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Axis:
+    """Where numbers lie between two places in percent."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def of(cls, numbers: tuple[float, float], places: tuple[float, float]) -> "_Axis":
+        """Return the axis on which two numbers have two places."""
+        low, high = (number / 4 for number in numbers)  # a quarter: their difference is a number
+        return cls(low=low, high=high, start=places[0], end=places[1])
+
+    def __call__(self, number: float) -> float:
+        span = self.high - self.low
+        share = (_finite(number) / 4 - self.low) / span if span else 0.5
+        return self.start + (self.end - self.start) * share
+
+
+def _numbers(ticks: Sequence[float], axis: _Axis) -> tuple[Tick, ...]:
+    """Return ticks with their texts."""
+    if not ticks:
+        return ()
+    texts = tick_texts(ticks) if len(ticks) > 1 else [f"{ticks[0]:g}"]
+    return tuple(Tick(at=axis(one), text=text) for one, text in zip(ticks, texts, strict=True))
 
 
 def _finite(value: float) -> float:
@@ -181,8 +271,8 @@ def tick_texts(ticks: Sequence[float]) -> list[str]:
     return [f"{one:.{digits}e}" if one else "0" for one in ticks]
 
 
-def _dates(every: Sequence[tuple[float, str]]) -> Iterator[Tick]:
-    """Yield the first date, the last one, and those between them whose labels have room."""
+def _labels(every: Sequence[tuple[float, str]]) -> Iterator[Tick]:
+    """Yield the first label, the last one, and those between them that have room."""
     if not every:
         return
     last = every[-1]

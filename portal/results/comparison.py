@@ -1,15 +1,21 @@
 """What a request's page tells of a comparison with measurements."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from portal.results.charts import Chart, Line, Mark, chart
 from portal.results.result_files import ResultFile, ResultReader
+from portal.results.site_series import AT_ONCE, MOST_MARKS, parts_of_table
+from portal.serving.quantities import unit_text
 
 STATISTICS = "sites/comparison-statistics.csv"
-_PICTURES = "sites/comparison."
+PAIRS = "sites/comparison.parquet"
 _MOST = 2**20  # bytes of statistics that a page reads
 _NUMBERS = ("bias", "rmse", "r", "slope", "intercept")
+_LAYER = ("product", "collection", "layer", "column")
+_ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +32,21 @@ class Agreement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scatter:
+    """The values of a layer over what was measured; `step` is 1 where all pairs are drawn."""
+
+    layer: str
+    column: str
+    chart: Chart
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparisonView:
-    """The statistics of a comparison, and the paths of its scatter plots."""
+    """The statistics of a comparison, and the charts of its pairs."""
 
     rows: tuple[Agreement, ...]
-    pictures: tuple[str, ...]
+    scatters: tuple[Scatter, ...]
 
     @property
     def regression(self) -> str:
@@ -47,6 +63,7 @@ def comparison(files: Mapping[str, ResultFile], reader: ResultReader) -> Compari
     if found is None or found.file.size > _MOST:
         return None
     text = b"".join(reader.whole(reader.current(found))).decode("utf-8")
+    said = [*csv.DictReader(text.splitlines())]
     rows = tuple(
         Agreement(
             layer=f"{row['product']} {row['layer']}",
@@ -57,7 +74,73 @@ def comparison(files: Mapping[str, ResultFile], reader: ResultReader) -> Compari
             numbers=tuple(f"{float(row[name]):.4g}" if row[name] else "" for name in _NUMBERS),
             regression=row["regression"],
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in said
     )
-    pictures = tuple(path for path in files if path.startswith(_PICTURES) and path.endswith(".png"))
-    return ComparisonView(rows=rows, pictures=pictures)
+    pairs = files.get(PAIRS)
+    scatters = _scatters(reader, reader.current(pairs), said) if pairs is not None else ()
+    return ComparisonView(rows=rows, scatters=scatters)
+
+
+def _scatters(
+    reader: ResultReader, pairs: ResultFile, said: Sequence[Mapping[str, str]]
+) -> tuple[Scatter, ...]:
+    """Draw the pairs of each layer that was compared."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = (*_LAYER, "site", "first_day", "value", "measured")
+    rows = pa.concat_tables(
+        [pa.table({}), *parts_of_table(reader, pairs, columns)], promote_options="default"
+    )
+    found = []
+    for one in said:
+        if one["site"] != _ALL or not int(one["n"]):
+            continue
+        here = rows
+        for name in _LAYER:
+            here = here.filter(pc.equal(here[name], one[name]))
+        step = -(-here.num_rows // MOST_MARKS)
+        drawn = here.take([*range(0, here.num_rows, step)]).to_pylist()
+        found.append(
+            Scatter(
+                layer=f"{one['product']} {one['layer']}",
+                column=one["column"],
+                chart=_scatter(drawn, one),
+                step=step,
+            )
+        )
+    return tuple(found)
+
+
+def _scatter(rows: Sequence[Mapping[str, Any]], said: Mapping[str, str]) -> Chart:
+    """Draw pairs, with the line of equal values and the regression."""
+    sites = [*dict.fromkeys(row["site"] for row in rows)]
+    named = sites if len(sites) <= AT_ONCE - 2 else []
+    lines = [
+        Line(
+            name=site,
+            marks=[_mark(row) for row in rows if not named or row["site"] == site],
+            is_points=True,
+        )
+        for site in (named or [f"{len(sites)} sites"])
+    ]
+    both = [row[name] for row in rows for name in ("measured", "value")]
+    ends = min(both), max(both)
+    lines.append(_line("equal", ends, 0.0, 1.0))
+    if said["slope"]:
+        lines.append(_line("regression", ends, float(said["intercept"]), float(said["slope"])))
+    return chart(lines, unit_text(said["units"]), has_dates=False)
+
+
+def _mark(row: Mapping[str, Any]) -> Mark:
+    return Mark(
+        name=f"{row['site']} {row['first_day']}",
+        moment=row["measured"],
+        value=row["value"],
+        text=f"{row['value']:.6g}, measured {row['measured']:.6g}",
+    )
+
+
+def _line(name: str, ends: tuple[float, float], start: float, slope: float) -> Line:
+    marks = [Mark(name="", moment=end, value=start + slope * end) for end in ends]
+    return Line(name=name, marks=marks, is_plain=True)

@@ -14,7 +14,7 @@ from portal.results.layer_legends import current, fields_of, layer_named, layers
 from portal.results.layers import ResultLayer
 from portal.results.series import number_text, series_at
 from portal.results.state import Results
-from portal.results.statistics import statistics_of
+from portal.results.statistics import Statistics, statistics_of
 from portal.serving.attachments import csv_answer
 from portal.serving.identity import Reader
 from portal.serving.portal import CurrentPortal, Portal
@@ -22,6 +22,7 @@ from portal.serving.quantities import unit_text
 from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
 from reprojection.read.raster import Description, Raster
+from reprojection.write.band_statistics import BandStatistics
 from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs
 
@@ -149,22 +150,55 @@ def statistics_part(
     asked: Asked, portal: CurrentPortal, date: str, band: BandNumber = 0
 ) -> Response:
     """Render the histogram and the statistics of a band of a layer on a date."""
-    row, found = asked.row, asked.found
-    day = found.nearest(date)
-    reader = portal.state(Results).index.reader(portal.runtime, row)
-    result = current(portal, row, found.rasters[day])
-    raster, said = portal.state(Results).pictures.counted(reader, result, band)
-    whole = portal.state(Results).pictures.statistics(reader, result, band)
-    legend = legend_of(portal, row, found, band)
-    reduced = raster.data.shape[1:] != (said.grid.height, said.grid.width)
+    day = asked.found.nearest(date)
+    counted = _counted(portal, asked, day, band)
+    reduced, whole = counted.is_reduced, counted.whole
     return portal.pages.part(
         "statistics.html",
-        layer=found,
+        row=asked.row,
+        layer=asked.found,
         date=day,
-        said=said,
+        band=band,
+        said=counted.said,
         reduced=reduced and whole is None,
         drawn_reduced=reduced and whole is not None and not whole.counts,
-        stats=statistics_of(raster, whole, legend),
+        stats=counted.statistics,
+    )
+
+
+@router.get("/requests/{request_id}/map/histogram.csv")
+def histogram_file(
+    asked: Asked, portal: CurrentPortal, date: str, band: BandNumber = 0
+) -> Response:
+    """Return the histogram of a band of a layer on a date as CSV."""
+    day = asked.found.nearest(date)
+    drawn = _counted(portal, asked, day, band).statistics.histogram
+    name = ".".join(filter(None, (asked.found.name, day, "histogram")))
+    return csv_answer(name, ["from", "to", "pixels"], drawn.bins() if drawn else ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    """What a band holds on a date: what its file says of all pixels, and what was counted."""
+
+    said: Description
+    whole: BandStatistics | None
+    is_reduced: bool
+    statistics: Statistics
+
+
+def _counted(portal: Portal, asked: _Asked, day: str, band: int) -> _Counted:
+    pictures = portal.state(Results).pictures
+    reader = portal.state(Results).index.reader(portal.runtime, asked.row)
+    result = current(portal, asked.row, asked.found.rasters[day])
+    raster, said = pictures.counted(reader, result, band)
+    whole = pictures.statistics(reader, result, band)
+    legend = legend_of(portal, asked.row, asked.found, band)
+    return _Counted(
+        said=said,
+        whole=whole,
+        is_reduced=raster.data.shape[1:] != (said.grid.height, said.grid.width),
+        statistics=statistics_of(raster, whole, legend),
     )
 
 

@@ -13,13 +13,12 @@ from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 from rasterio.windows import Window
 
-from portal.results.result_files import ResultFile, ResultReader
+from portal.results.result_files import BlobFile, ResultFile, ResultReader
 from portal.serving.problems import NotFoundError
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.read.raster import Description, Raster
 from reprojection.write.band_statistics import BandStatistics
 from reprojection.write.write import TAG, statistics_in
-from tasks.errors import SwathmillError
 
 _READ_BYTES = 2**18  # per call to storage
 _NAME = "result.tif"
@@ -151,7 +150,7 @@ def opened(
     def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
         if path != _NAME:
             raise FileNotFoundError(path)
-        return io.BufferedReader(_BlobFile(reader, result, failures), _READ_BYTES)
+        return io.BufferedReader(BlobFile(reader, result, failures), _READ_BYTES)
 
     level = {} if overview is None else {"overview_level": overview}
     try:
@@ -174,44 +173,3 @@ def refused(result: ResultFile, why: str) -> NotFoundError:
         f"{result.path} has no picture: {why}.",
         "Download it and open it in a program for this format.",
     )
-
-
-class _BlobFile(io.RawIOBase):
-    """A result as a file that reads only the bytes asked for from storage.
-
-    GDAL does not pass exceptions on from its reads, so they are collected in `failures`.
-    """
-
-    def __init__(self, reader: ResultReader, result: ResultFile, failures: list[Exception]) -> None:
-        self._reader = reader
-        self._size = result.file.size
-        self._result = result
-        self._failures = failures
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
-        length = min(len(buffer), self._size - self._at)
-        if length <= 0:
-            return 0
-        try:
-            data = b"".join(self._reader.part(self._result, self._at, length))
-        except SwathmillError as error:
-            self._failures.append(error)
-            return 0
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)

@@ -4,6 +4,7 @@ The paths are remembered between calls, so that many downloads read them once.
 """
 
 import hashlib
+import io
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from tasks.bag import protocol
 from tasks.bag.model import ArtifactFile
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
-from tasks.errors import BlobMissingError, CorruptBlobError
+from tasks.errors import BlobMissingError, CorruptBlobError, SwathmillError
 from tasks.packages.items import without_items
 from tasks.requests import request_operations
 from tasks.requests.gaps import affected
@@ -266,3 +267,48 @@ class ResultReader:
             f"Storage has lost {result.path}, or damaged it.",
             "Submit the request again: the missing result is made again and appears here, too.",
         )
+
+
+class BlobFile(io.RawIOBase):
+    """A result as a file that reads only the bytes asked for from storage.
+
+    For programs that do not pass exceptions on from their reads, they are collected in `failures`.
+    """
+
+    def __init__(
+        self, reader: ResultReader, result: ResultFile, failures: list[Exception] | None = None
+    ) -> None:
+        self._reader = reader
+        self._size = result.file.size
+        self._result = result
+        self._failures = failures
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        try:
+            data = b"".join(self._reader.part(self._result, self._at, length))
+        except SwathmillError as error:
+            if self._failures is None:
+                raise
+            self._failures.append(error)
+            return 0
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

@@ -1,11 +1,12 @@
 """The statistics of a raster's band as the map shows them, and its histogram."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from portal.results.charts import Bar, Chart, bars
 from portal.results.legends import Legend
 from reprojection.read.raster import Raster
 from reprojection.write.band_statistics import BandStatistics
@@ -24,24 +25,23 @@ class Histogram:
     counts: tuple[int, ...]
     edges: tuple[float, float]
 
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """Each count as a share of the greatest."""
-        most = max(*self.counts, 1)
-        return tuple(count / most for count in self.counts)
+    def bins(self) -> Iterator[tuple[float, float, int]]:
+        """Yield the ends of each bin and its count."""
+        low, step = self.edges[0], (self.edges[1] - self.edges[0]) / len(self.counts)
+        for number, count in enumerate(self.counts):
+            yield low + step * number, low + step * (number + 1), count
 
-    @property
-    def width(self) -> float:
-        """The width of a bin in units."""
-        return (self.edges[1] - self.edges[0]) / len(self.counts)
-
-    def texts(self) -> tuple[str, ...]:
-        """Say of each bin what it holds."""
-        low, step = self.edges[0], self.width
-        return tuple(
-            f"{low + step * number:.4g} to {low + step * (number + 1):.4g}: {count:,} pixels"
-            for number, count in enumerate(self.counts)
-        )
+    def chart(self) -> Chart:
+        """Draw the counts over the values."""
+        drawn = [
+            Bar(
+                name=f"{low:.4g}",
+                parts=[("", count)],
+                text=f"{low:.4g} to {high:.4g}: {count:,} pixels",
+            )
+            for low, high, count in self.bins()
+        ]
+        return bars(drawn, "pixels", least=1, edges=self.edges)
 
 
 @dataclass(frozen=True, kw_only=True)

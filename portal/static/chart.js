@@ -3,7 +3,11 @@
 (() => {
   const [LEFT, RIGHT, APART] = [9, 97, 18]; // percent, as charts.py has them
   const number = (text) => Number.parseFloat(text);
-  const shape = (mark) => mark.querySelector("rect");
+  // Where a mark stands: a bar in its middle.
+  const placeOf = (mark) => {
+    const shape = mark.querySelector("rect");
+    return number(shape.getAttribute("x")) + (shape.getAttribute("width").endsWith("%") ? number(shape.getAttribute("width")) / 2 : 0);
+  };
 
   // What of a line or an area lies on one side of an upright edge.
   const side = (points, edge, way, closed) => {
@@ -20,21 +24,20 @@
   const enhance = (figure) => {
     if (figure.dataset.chart === "on") return;
     figure.dataset.chart = "on";
-    const svg = figure.querySelector("svg.line-chart, svg.histogram");
+    const svg = figure.querySelector("svg.drawn-chart");
     const marks = [...svg.querySelectorAll(".mark")];
     if (!marks.length) return;
-    const isLine = svg.classList.contains("line-chart");
+    const isLine = svg.querySelector(".lines") !== null;
     const read = figure.querySelector(".chart-read");
     const whole = figure.querySelector('[data-chart-do="whole"]');
     const tools = figure.querySelector("[data-chart-tools]");
     if (tools) tools.hidden = false;
     svg.setAttribute("tabindex", "0");
     svg.setAttribute("role", "application");
-    svg.setAttribute("aria-label", `${svg.getAttribute("aria-label")}. Arrow keys go from value to value${isLine ? ", plus zooms in, minus shows all dates" : ""}.`);
-    const wide = isLine ? 100 : svg.viewBox.baseVal.width;
+    svg.setAttribute("aria-label", `${svg.getAttribute("aria-label")}. Arrow keys go from value to value${isLine ? ", plus zooms in, minus shows all" : ""}.`);
     // A stop is what stands at one place: a mark of each line.
     const stops = [];
-    const placed = marks.map((mark) => [(100 * number(shape(mark).getAttribute("x"))) / wide, mark]);
+    const placed = marks.map((mark) => [placeOf(mark), mark]);
     for (const [at, mark] of placed.sort(([one], [other]) => one - other)) {
       const last = stops.at(-1);
       if (last && at - last.at < 0.005) last.marks.push(mark);

@@ -189,7 +189,7 @@ def test_towers_are_compared_as_a_plain_computation_compares_them(carried: Carri
         ("intercept", intercept),
     ):
         assert float(whole[name]) == pytest.approx(known, rel=1e-4), name
-    assert {"comparison.daily-et.et.png", "comparison.parquet"} <= {*files}
+    assert "comparison.parquet" in files
 
 
 def stored(archive: Path, pattern: str, layer: str) -> npt.NDArray[np.int64]:

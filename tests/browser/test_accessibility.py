@@ -1,6 +1,5 @@
 """No page, in no state, has a fault that axe finds (WCAG 2.0 to 2.2, A and AA; best practice)."""
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.portal.scripted import (
     set_row,
     settings,
 )
+from tests.portal.site_tables import parquet, site_rows
 from tests.portal.submissions import submitted
 
 pytestmark = pytest.mark.browser
@@ -41,10 +41,6 @@ SITES = {
     "region": {"sites": "id,latitude,longitude\nMoor,56.6,-6.7"},
     "time": {"start": "2012-04-13", "end": "2012-04-15"},
 }
-# One transparent pixel.
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 RUN = """async () => {
     const found = await axe.run(document, {resultTypes: ["violations"]});
     return found.violations.map(one => `${one.id}: ${one.nodes.map(n => n.target).join(" ")}`);
@@ -78,7 +74,8 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
     put_interest(runtime, follows)
     sites = request_operations.submit(runtime, ADA, parse_request(SITES))
     put_result(runtime, sites, "sites", "sites.csv", b"site,value\n")
-    put_result(runtime, sites, "sites", "MCD15A2.5.Lai_1km.png", PNG)
+    rows = [*site_rows("Moor", [1.0, 2.5]), *site_rows("Fen", [0.5, 1.0])]
+    put_result(runtime, sites, "sites", "sites.parquet", parquet(rows))
     set_row(runtime, sites, state=RequestState.COMPLETE, ended=1e9, delivered=1, outputs=1)
     counts = {Phase.COLLECTION: PhaseCount(total=8, done=3, failed=1, running=2, reused=1)}
     set_row(runtime, ids["running"], state=RequestState.RUNNING, phases=counts)
@@ -110,9 +107,12 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePorta
 @pytest.fixture(
     params=[
         ("dark", 360),
-        pytest.param(("light", 360), marks=pytest.mark.proof),
-        pytest.param(("light", 1280), marks=pytest.mark.proof),
-        pytest.param(("dark", 1600), marks=pytest.mark.proof),
+        *(
+            pytest.param((scheme, width), marks=pytest.mark.proof)
+            for width in (360, 768, 1280, 1600)
+            for scheme in ("light", "dark")
+            if (scheme, width) != ("dark", 360)
+        ),
     ],
     ids=lambda one: f"{one[0]}, {one[1]}",
     scope="module",

@@ -182,7 +182,7 @@ def test_the_map_works_with_the_keyboard_alone(page: Page, day: tuple[LivePortal
     expect(place).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#point")).to_contain_text("dates have a value here")
-    chart = page.locator("#point .line-chart")
+    chart = page.locator("#point .drawn-chart")
     chart.focus()
     page.keyboard.press("End")
     expect(page.locator("#point .chart-read")).to_contain_text("2012-01-17: ")

@@ -1,4 +1,4 @@
-"""Compare what was read at sites with measurements: pairs, statistics and scatter plots.
+"""Compare what was read at sites with measurements: pairs and statistics.
 
 A value is joined by overpass, with the measurement whose time is nearest to it, or by day, with the
 mean of the measurements of its days. Days are those of the measurements' time zone.
@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from modis.composites import composite_end
 from tasks.bag.spec import Comparison, Pair
-from tasks.packages.file_names import file_name, free_name
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
 from tasks.request.sites import SiteChoice
@@ -36,7 +35,6 @@ Whole = npt.NDArray[np.int64]
 
 _DAY = np.timedelta64(1, "D")
 _MINUTE = np.timedelta64(1, "m")
-_SITES_SHOWN = 10  # with a colour each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +345,7 @@ def summaries(joined: Any, comparison: Comparison) -> list[Statistics]:
 def write_comparison(
     rows: Any, sites: Sequence[SiteChoice], comparison: Comparison, folder: Path
 ) -> None:
-    """Write the pairs as CSV and Parquet, their statistics, and a scatter plot of each layer."""
+    """Write the pairs as CSV and Parquet, and their statistics."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -360,58 +358,3 @@ def write_comparison(
         for one in fields(Statistics)
     }
     write_csv(pa.table(columns), folder / STATISTICS)
-    taken: set[str] = set()
-    for pair in comparison.pairs:
-        of_layer = joined.filter(_of_pair(joined, pair))
-        if of_layer.num_rows:
-            named = ".".join(part for part in (pair.product, pair.collection, pair.layer) if part)
-            path = folder / f"{PAIRS}.{free_name(file_name(named), taken)}.png"
-            _scatter(of_layer, pair, [one for one in found if _is_of(one, pair)], path)
-
-
-def _is_of(one: Statistics, pair: Pair) -> bool:
-    mine = one.product, one.collection, one.layer
-    return mine == (pair.product, pair.collection, pair.layer)
-
-
-def _scatter(joined: Any, pair: Pair, found: Sequence[Statistics], path: Path) -> None:
-    """Plot values against measurements, with the line of equal values and the regression."""
-    import pyarrow.compute as pc
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    whole = found[0]
-    names = list(dict.fromkeys(joined["site"].to_pylist()))
-    for number, name in enumerate(names):
-        here = joined.filter(pc.equal(joined["site"], name))
-        axes.scatter(
-            here["measured"].to_numpy(),
-            here["value"].to_numpy(),
-            s=16,
-            color=f"C{number}" if number < _SITES_SHOWN else "0.6",
-            label=name if number < _SITES_SHOWN else None,
-        )
-    both = np.concatenate([joined["measured"].to_numpy(), joined["value"].to_numpy()])
-    low, high = float(both.min()), float(both.max())
-    margin = (high - low) / 20 or 1.0
-    ends = np.array([low - margin, high + margin])
-    axes.plot(ends, ends, "--", color="0.5", linewidth=1, label="equal")
-    if not math.isnan(whole.slope):
-        axes.plot(ends, whole.intercept + whole.slope * ends, color="0.1", label="regression")
-    axes.set(xlim=ends, ylim=ends, aspect="equal")
-    units = f" ({whole.units})" if whole.units else ""
-    scaled = pair.scale != 1 or pair.offset
-    text = f"{pair.scale:g} x {pair.column}" if scaled else pair.column
-    text += f" + {pair.offset:g}" if pair.offset else ""
-    axes.set_xlabel(f"measured: {text}")
-    axes.set_ylabel(f"{pair.product} {pair.layer}{units}")
-    said = {"bias": whole.bias, "RMSE": whole.rmse, "r": whole.r, "slope": whole.slope}
-    numbers = [f"{name} {value:.3g}" for name, value in said.items() if not math.isnan(value)]
-    title = ", ".join([f"n {whole.n}", *numbers])
-    axes.set_title(f"{title}\n(regression: {REGRESSION})", fontsize="medium")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", loc="upper left")
-    figure.savefig(path, dpi=110, metadata={"Software": None})

@@ -210,7 +210,7 @@ def test_from_a_bar_to_the_attempts_to_a_log(portal: LivePortal, runtime: Runtim
     put_executions(runtime, now, {Category.EXECUTION_TIMEOUT: 1}, keys=[key])
     with portal.browser(*OPERATOR) as client:
         page = client.get("/operations/executions").text
-        bar = re.search(r'<svg class="chart".*?<a href="([^"]+)"', page, re.DOTALL)
+        bar = re.search(r'<svg class="drawn-chart".*?<a href="([^"]+)"', page, re.DOTALL)
         assert bar is not None
         listed = client.get(bar[1].replace("&amp;", "&")).text
         assert f'href="/tasks/{key}#log-1"' in listed

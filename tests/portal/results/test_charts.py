@@ -1,4 +1,4 @@
-"""Charts over time: dates at their places, breaks where a value lacks, round ticks."""
+"""Charts: dates at their places, breaks where a value lacks, round ticks, bars, pairs."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portal.results.charts import Chart, Line, Mark, chart
+from portal.results.charts import Bar, Chart, Line, Mark, bars, chart
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -81,3 +81,44 @@ def test_several_lines_share_the_axes() -> None:
     assert [line.name for line in drawn.lines] == ["a", "b"]
     assert drawn.lines[0].places[0].x < drawn.lines[1].places[0].x
     assert [tick.text for tick in drawn.dates] == ["day 0", "day 1", "day 3"]
+
+
+def test_marks_over_numbers_have_round_numbers_below() -> None:
+    pairs = [Mark(name="", moment=moment, value=1.0) for moment in (0.25, 3.5)]
+    drawn = chart([Line(marks=pairs, is_points=True)], "", has_dates=False)
+    assert [tick.text for tick in drawn.dates] == ["0", "1", "2", "3", "4"]
+    first, *_, last = (tick.at for tick in drawn.dates)
+    left, right = (place.x for place in drawn.places)
+    assert left == pytest.approx(first + 0.25 / 4 * (last - first))
+    assert right == pytest.approx(first + 3.5 / 4 * (last - first))
+
+
+def test_bars_stand_on_nothing_one_part_on_the_other() -> None:
+    drawn = bars(
+        [
+            Bar(name="a", parts=[("", 3), ("failure", 1)], text=""),
+            Bar(name="b", parts=[("", 0)], text=""),
+        ],
+        "",
+        least=1,
+        edges=(10.0, 20.0),
+    )
+    ticks = {tick.text: tick.at for tick in drawn.values}
+    (_, top, height), (kind, upper, part) = drawn.columns[0].parts
+    assert kind == "failure"
+    assert top + height == pytest.approx(ticks["0"])
+    assert upper + part == pytest.approx(top)
+    assert upper == pytest.approx(ticks["4"])
+    assert drawn.columns[1].parts[0][2] == 0.0
+    one, two = drawn.columns
+    assert one.x + one.width == pytest.approx(two.x)
+    assert drawn.dates[0].at == pytest.approx(one.x)
+    assert drawn.dates[-1].at == pytest.approx(two.x + two.width)
+    assert (drawn.dates[0].text, drawn.dates[-1].text) == ("10", "20")
+
+
+def test_of_very_many_bars_those_of_nothing_are_not_drawn() -> None:
+    few = [Bar(name=str(n), parts=[("", float(n == 7))], text="") for n in range(100)]
+    assert len(bars(few, "", least=1).columns) == 100
+    (only,) = bars([*few, few[0]], "", least=1).columns
+    assert only.bar.name == "7"

@@ -15,7 +15,7 @@ def test_a_page_reads_statistics_of_so_many_bytes(monkeypatch: pytest.MonkeyPatc
     files = {comparison.STATISTICS: ResultFile(path=comparison.STATISTICS, file=file, key="k")}
     reader = Mock(**{"whole.return_value": [text]})
     monkeypatch.setattr(comparison, "_MOST", len(text))
-    assert comparison.comparison(files, reader) is not None
+    assert comparison.comparison(files, reader) == comparison.ComparisonView(rows=(), scatters=())
     reader.whole.reset_mock()
     monkeypatch.setattr(comparison, "_MOST", len(text) - 1)
     assert comparison.comparison(files, reader) is None

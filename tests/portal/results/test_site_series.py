@@ -1,9 +1,17 @@
 """The part of a request's page about its sites: series, and the comparison with measurements."""
 
+import datetime as dt
+import re
+
+import pytest
+
+from portal.requests import request_page
+from portal.results import comparison, site_series
 from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tests.portal.scripted import LivePortal, put_result, set_row
+from tests.portal.site_tables import TEXTS, parquet, site_rows
 from tests.portal.submissions import submitted
 
 DOCUMENT = {
@@ -16,71 +24,121 @@ DOCUMENT = {
     },
 }
 STATISTICS = b"""product,collection,layer,units,column,site,n,bias,rmse,r,slope,intercept,regression
-MCD15A2,5,Lai_1km,m2/m2,LAI,all,3,-0.123456,0.5,,,,"ordinary least squares, value on measured"
+MCD15A2,5,Lai_1km,m2/m2,LAI,all,3,-0.123456,0.5,,0.5,0.25,"least squares, value on measured"
 """
 
 
-def test_statistics_and_plots_are_shown_once_they_are_there(
-    portal: LivePortal, runtime: Runtime
+def test_statistics_and_pairs_are_shown_once_they_are_there(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    pairs = [
+        {
+            **{**TEXTS, "layer": "Lai_1km", "column": "LAI", "site": site},
+            **{"first_day": dt.date(2012, 4, 13), "value": 1.5, "measured": measured},
+        }
+        for site, measured in (("Moor", 0.5), ("Moor", 1.5), ("<Fen>", 2.5))
+    ]
     with portal.browser() as client:
         page = client.get(f"/requests/{name}").text
         before = client.get(f"/requests/{name}/sites").text
         put_result(runtime, name, "sites", "comparison-statistics.csv", STATISTICS)
-        put_result(runtime, name, "sites", "comparison.MCD15A2.5.Lai_1km.png", b"png")
-        put_result(runtime, name, "sites", "MCD15A2.5.Lai_1km.png", b"png")
-        set_row(runtime, name, delivered=3)
+        put_result(runtime, name, "sites", "comparison.parquet", parquet(pairs))
+        set_row(runtime, name, delivered=2)
         after = client.get(f"/requests/{name}/sites").text
+        monkeypatch.setattr(comparison, "MOST_MARKS", 2)
+        thinned = client.get(f"/requests/{name}/sites").text
     assert f'hx-get="/requests/{name}/sites"' in page
     assert "Compared" not in before
     assert "MCD15A2 Lai_1km" in after
     assert ">-0.1235<" in after
-    assert "ordinary least squares, value on measured" in after
-    assert after.count('alt="Scatter plot') == 1
-    assert 'alt="Values of' not in after  # the table of the series is not there yet
-    # Of the portal itself, also where results come from storage: pages show no other pictures.
-    address = f"/requests/{name}/plots/sites/comparison.MCD15A2.5.Lai_1km.png"
-    assert f'src="{address}"' in after
-    with portal.browser() as client:
-        assert client.get(address).content == b"png"
-        assert client.get(f"/requests/{name}/plots/none.png").status_code == 404
-    with portal.browser("eve@example.org") as stranger:
-        assert stranger.get(address).status_code == 404
+    assert "least squares, value on measured" in after
+    assert re.findall(r"</svg>([^<]+)</li>", after) == [
+        "Moor",
+        "&lt;Fen&gt;",
+        "equal",
+        "regression",
+    ]
+    assert after.count('class="mark ') == 3
+    assert after.count("<polyline") == 2  # no line leads from pair to pair
+    assert "1.5, measured 2.5" in after
+    assert (thinned.count('class="mark '), "One of 2 pairs is drawn" in thinned) == (2, True)
 
 
-def test_series_at_sites_are_drawn_with_a_link_to_their_table(
-    portal: LivePortal, runtime: Runtime
-) -> None:
+def test_series_at_sites_are_drawn_from_their_table(portal: LivePortal, runtime: Runtime) -> None:
     only_sites = {name: part for name, part in DOCUMENT.items() if name != "measurements"}
     name = request_operations.submit(runtime, "ada@example.org", parse_request(only_sites))
+    rows = [
+        *site_rows("Moor", [1.0, None, 2.5]),
+        *site_rows("Moor", [3.0, 3.0], "FparLai_QC", is_class=True),
+        *(row for n in range(7) for row in site_rows(f"Fen {n}", [0.5 + n, 1.0])),
+        *site_rows("Sea", [None, None]),
+    ]
     with portal.browser() as client:
         page = client.get(f"/requests/{name}").text
         before = client.get(f"/requests/{name}/sites").text
-        put_result(runtime, name, "sites", "sites.csv", b"site,value\nMoor,2.5\n")
-        set_row(runtime, name, delivered=1)
-        without_value = client.get(f"/requests/{name}/sites").text
-        for picture in ("MCD15A2.5.Lai_1km", "MCD15A2.5.Lai_1km~10", "MCD15A2.5.Lai_1km~2"):
-            put_result(runtime, name, "sites", f"{picture}.png", b"png")
-        put_result(runtime, name, "sites", "MOD11A1.61.LST_Day_1km.png", b"png")
-        put_result(runtime, name, "sites", "raster_mine.B.2.png", b"png")
-        put_result(runtime, name, "sites", "comparison.MCD15A2.5.Lai_1km.png", b"png")
-        set_row(runtime, name, delivered=7)
-        after = client.get(f"/requests/{name}/sites").text
+        put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
+        put_result(runtime, name, "sites", "sites.parquet", parquet(rows, 5))
+        set_row(runtime, name, delivered=2)
+        after, second, found = (
+            client.get(f"/requests/{name}/sites{query}").text
+            for query in ("", "?page=2", "?find=fen+1")
+        )
     assert f'hx-get="/requests/{name}/sites"' in page
     assert 'id="by-date"' not in page  # no rasters are made
     assert "Series" not in before
-    assert "No site has a value" in without_value
     assert f'href="/api/requests/{name}/results/sites/sites.csv"' in after
-    # The first picture of each layer is drawn; the others are linked in their order.
-    plots = f"/requests/{name}/plots/sites"
-    assert [part.split('"')[0] for part in after.split('<img src="')[1:]] == [
-        f"{plots}/MCD15A2.5.Lai_1km.png",
-        f"{plots}/MOD11A1.61.LST_Day_1km.png",
-        f"{plots}/raster_mine.B.2.png",
+    assert re.findall(r"<h3[^>]*>(.*?)</h3>", after) == [
+        "MCD15A2.005 Lai_1km",
+        "MCD15A2.005 FparLai_QC",
     ]
-    second = after.index(f'href="{plots}/MCD15A2.5.Lai_1km~2.png">2<')
-    assert second < after.index(f'href="{plots}/MCD15A2.5.Lai_1km~10.png">3<')
+    assert "<title>Moor, 2012-04-29: 2.5 m²/m²</title>" in after
+    assert "8 sites have a value; page 1 of 2" in after  # not the one at sea
+    # Codes have no line from one to the next; six sites have one.
+    assert after.count("<polyline") == 6
+    assert (second.count('class="mark '), "Fen 6, 2012-04-13: 6.5" in second) == (4, True)
+    assert (found.count("Fen 1, 2012"), "Moor" in found) == (2, False)
+
+
+def test_a_chart_has_so_many_marks_of_each_site_alike(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_series, "MOST_MARKS", 6)
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    rows = [row for site in ("Moor", "Fen") for row in site_rows(site, [1.0, 2.0, 3.0, 4.0])]
+    put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
+    put_result(runtime, name, "sites", "sites.parquet", parquet(rows))
+    set_row(runtime, name, delivered=2)
+    with portal.browser() as client:
+        drawn = client.get(f"/requests/{name}/sites").text
+    assert (drawn.count("Moor, 2012"), drawn.count("Fen, 2012")) == (3, 3)
+    assert "2 later values of these sites are in the CSV" in drawn
+
+
+@pytest.mark.parametrize(("most", "pages"), [(4, 2), (5, 3)])
+def test_a_table_is_looked_at_for_so_many_rows(
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, most: int, pages: int
+) -> None:
+    monkeypatch.setattr(site_series, "_MOST_ROWS", most)
+    monkeypatch.setattr(request_page, "AT_ONCE", 1)
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    rows = [row for site in ("Moor", "Fen", "Carr") for row in site_rows(site, [1.0, 2.0])]
+    put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
+    put_result(runtime, name, "sites", "sites.parquet", parquet(rows, 2))
+    set_row(runtime, name, delivered=2)
+    with portal.browser() as client:
+        assert f"page 1 of {pages}" in client.get(f"/requests/{name}/sites").text
+
+
+def test_a_table_without_a_value_says_where_the_reasons_are(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
+    put_result(runtime, name, "sites", "sites.parquet", parquet(site_rows("Moor", [None])))
+    set_row(runtime, name, delivered=2)
+    with portal.browser() as client:
+        assert "No site has a value" in client.get(f"/requests/{name}/sites").text
 
 
 def test_a_request_without_sites_and_measurements_asks_for_neither(

@@ -245,7 +245,6 @@ def test_files_have_a_row_for_each_pair_site_and_layer(tmp_path: Path) -> None:
     write_comparison(rows, [BERLIN, OUSE], comparison(text), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         *("comparison.csv", "comparison.parquet", "comparison-statistics.csv"),
-        "comparison.P.61.x.png",
     }
     found = [*csv.DictReader((tmp_path / "comparison-statistics.csv").read_text().splitlines())]
     assert [(one["site"], one["n"], one["bias"]) for one in found] == [
@@ -260,20 +259,3 @@ def test_files_have_a_row_for_each_pair_site_and_layer(tmp_path: Path) -> None:
     write_comparison(rows, [BERLIN, OUSE], comparison(text), again)
     for path in again.iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
-
-
-def test_layers_with_names_alike_have_pictures_of_their_own(tmp_path: Path) -> None:
-    text = "site,time,v\n" + "".join(f"Berlin,2012-04-{day},{day}\n" for day in (13, 14))
-    wanted, layers = comparison(text), ("x 1", "x_1")
-    pairs = tuple(wanted.pairs[0].model_copy(update={"layer": layer}) for layer in layers)
-    wanted = wanted.model_copy(update={"pairs": pairs})
-    rows = table(
-        *(
-            {"site": "Berlin", "layer": layer, "date": date(2012, 4, day), "value": float(day)}
-            for layer in layers
-            for day in (13, 14)
-        )
-    )
-    write_comparison(rows, [BERLIN], wanted, tmp_path)
-    pictures = {path.name for path in tmp_path.glob("*.png")}
-    assert pictures == {"comparison.P.61.x_1.png", "comparison.P.61.x_1_2.png"}

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -57,9 +56,7 @@ def test_dates_become_one_tidy_table_with_equal_bytes(sample_archive: Path, tmp_
 
     files = made(tmp_path / "one")
     assert files == made(tmp_path / "other")
-    assert {*files} == {
-        *("sites.csv", "sites.parquet", "MCD15A2.5.Lai_1km.png", "MCD15A2.5.FparLai_QC.png"),
-    }
+    assert {*files} == {"sites.csv", "sites.parquet"}
     rows = pyarrow.parquet.read_table(io.BytesIO(files["sites.parquet"]))
     assert rows.column_names == [*COLUMNS, "cover"]
     # Two sites, two layers, two dates; no granule saw the third site.
@@ -72,54 +69,6 @@ def test_dates_become_one_tidy_table_with_equal_bytes(sample_archive: Path, tmp_
     assert {(r["mean"], r["std"]) for r in classes} == {(None, None)}
     table = pyarrow.csv.read_csv(io.BytesIO(files["sites.csv"]))
     assert table.num_rows == 8
-
-
-@pytest.mark.parametrize(("count", "pictures"), [(12, [12]), (13, [12, 1]), (30, [12])])
-def test_each_site_has_a_panel_unless_there_are_very_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, pictures: list[int]
-) -> None:
-    monkeypatch.setattr(table_phase, "_MOST_PLOTTED", 24)
-    lines = "".join(f"s{n},50,{n}\n" for n in range(count))
-    sites = parse_sites(f"id,latitude,longitude\n{lines}")
-    texts = {name: ["x"] * count for name, kind in _kinds() if kind == "text"}
-    columns: dict[str, Any] = {name: texts.get(name, [None] * count) for name, _ in _kinds()}
-    columns |= {"n": [*range(count)], "date": [day_of(105)] * count, "value": [1.0] * count}
-    rows = pa.table(columns).cast(schema())
-    pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
-    drawn: dict[str, list[str]] = {}
-
-    def note(_title: str, series: Sequence[Any], path: Path) -> None:
-        drawn[path.name] = [one.site for one in series]
-
-    monkeypatch.setattr(table_phase, "_panels", note)
-    table_phase.plot(table_phase.joined([tmp_path / "rows.parquet"], sites), sites, tmp_path)
-    assert [*drawn] == ["x.x.x.png", "x.x.x~2.png"][: len(pictures)]
-    assert [len(one) for one in drawn.values()] == pictures
-    assert [name for one in drawn.values() for name in one] == [
-        f"s{n}" for n in range(sum(pictures))
-    ]
-
-
-def test_layers_with_names_alike_have_pictures_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layers = ["B", "B.2", "B 2", "B_2"]
-    sites = parse_sites("id,latitude,longitude\n" + "".join(f"s{n},50,{n}\n" for n in range(13)))
-    count = len(layers) * 13
-    texts = {name: ["x"] * count for name, kind in _kinds() if kind == "text"}
-    texts["layer"] = [layer for layer in layers for _ in range(13)]
-    columns: dict[str, Any] = {name: texts.get(name, [None] * count) for name, _ in _kinds()}
-    columns |= {"n": [*range(13)] * len(layers), "date": [day_of(105)] * count}
-    columns |= {"value": [1.0] * count}
-    rows = pa.table(columns).cast(schema())
-    pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
-    drawn: list[str] = []
-    monkeypatch.setattr(
-        table_phase, "_panels", lambda _title, _series, path: drawn.append(path.stem)
-    )
-    table_phase.plot(table_phase.joined([tmp_path / "rows.parquet"], sites), sites, tmp_path)
-    of_each = ("x.x.B", "x.x.B.2", "x.x.B_2", "x.x.B_2_2")
-    assert sorted(drawn) == sorted(name for one in of_each for name in (one, f"{one}~2"))
 
 
 def test_rows_of_the_build_before_are_joined_with_those_of_this_one(tmp_path: Path) -> None:
