@@ -1,7 +1,8 @@
 """The portal's application: pages and API that share one set of services."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -9,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portal.accounts import session_page
@@ -18,7 +19,7 @@ from portal.features import FEATURES
 from portal.serving.caller_limits import CallLimit
 from portal.serving.identity import find_person
 from portal.serving.pages import STATIC, Pages
-from portal.serving.portal import Portal
+from portal.serving.portal import Feature, Portal
 from portal.serving.problems import (
     ForbiddenError,
     Problem,
@@ -69,19 +70,28 @@ HEADERS = {
 HTTPS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 """Where the portal's address is HTTPS. Other names below its host are not told."""
 _WEEK = 7 * 86400
-# Not included as routers: a call would be matched with a router's routes twice, and wrapped again.
-_ROUTES = tuple(
-    route for feature in FEATURES for router in feature.routers for route in router.routes
-)
+
+
+def routes_of(features: Sequence[Feature]) -> tuple[BaseRoute, ...]:
+    """Return the routes of features, in the order in which they are looked at."""
+    return tuple(
+        route for feature in features for router in feature.routers for route in router.routes
+    )
 
 
 def create_app(
-    settings: Settings, runtime: Runtime, count: Counting = lambda *_call: None
+    settings: Settings,
+    runtime: Runtime,
+    count: Counting = lambda *_call: None,
+    features: Sequence[Feature] = FEATURES,
 ) -> FastAPI:
     """Build the portal over the given services; `count` is told of each call.
 
     Raises ValueError for a secret too short to sign with.
     """
+    # Not included as routers: a call would be matched with a router's routes twice, and wrapped
+    # again.
+    routes = routes_of(features)
     app = FastAPI(
         title="Swathmill",
         version=version("swathmill"),
@@ -89,7 +99,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        routes=list(_ROUTES),
+        routes=list(routes),
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
     redis = RedisWatch(settings.redis_url.get_secret_value(), runtime.clock.monotonic)
@@ -109,13 +119,13 @@ def create_app(
 
     def description() -> dict[str, Any]:
         if not described:
-            described.update(describe(app, _ROUTES))
+            described.update(describe(app, routes))
         return described
 
     app.openapi = description  # type: ignore[method-assign] # as FastAPI's documentation has it
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    for feature in FEATURES:
+    for feature in features:
         if feature.state is not None:
             portal.state(feature.state)
         feature.begin(app, portal)
@@ -147,16 +157,16 @@ def create_app(
         then = session_page.request_page(asked)
         return portal.pages.page("error.html", me, "", problem.status, problem=problem, then=then)
 
-    own = {kind: tell for feature in FEATURES for kind, tell in feature.problems.items()}
-    register_problems(app, error_page, _methods, own)
+    own = {kind: tell for feature in features for kind, tell in feature.problems.items()}
+    register_problems(app, error_page, partial(_methods, routes), own)
     return app
 
 
-def _methods(request: Request) -> set[str]:
+def _methods(routes: Sequence[BaseRoute], request: Request) -> set[str]:
     """Return the methods that the address of a call has."""
     address = ""
     found: set[str] = set()
-    for route in _ROUTES:
+    for route in routes:
         if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE:
             # `/api/packages/open` is also an `/api/packages/{id}`: the first one counts.
             address = address or route.path_format

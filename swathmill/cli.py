@@ -52,6 +52,7 @@ COMMANDS = {
     "package_uploads": ("package",),
     "raster": ("raster",),
     "granules": ("sample", "reproject"),
+    "view": ("view",),
     "find": ("find",),
     "archive": ("archive",),
     "inspection": ("inspect",),

@@ -116,6 +116,7 @@ class Pages:
             expect=Expected.of,
             tone=tone,
             version=version("swathmill"),
+            alone=False,
             me=None,
             section="",
             manager=self.manager,
@@ -149,6 +150,10 @@ class Pages:
     def add_part(self, place: str, template: str) -> None:
         """Have a page include a feature's template at a place that the page offers."""
         self._parts[place].append(template)
+
+    def stand_alone(self) -> None:
+        """Show no links to parts of the portal: one page is all that there is."""
+        self._env.globals["alone"] = True
 
     def text(self, template: str, /, **values: object) -> str:
         """Render a template as text."""

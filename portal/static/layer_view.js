@@ -1,10 +1,12 @@
 // A layer on the form's map before anything is requested: tiles of a day, before and after the quality rule.
+// On the page of a folder (`swathmill view`) it is always shown, and the page itself offers layers and days.
 "use strict";
 (() => {
   const root = document.querySelector("[data-layer-view]");
   const map = document.querySelector("[data-region-map]");
   if (!root || !map) return;
   const form = root.closest("form");
+  const alone = root.hasAttribute("data-alone");
   const part = (name) => root.querySelector(`[data-view="${name}"]`);
   const field = (name) => form.elements.namedItem(name);
   const WAIT = 300; // milliseconds after the last change
@@ -45,7 +47,7 @@
     const problem = await answer.json().catch(() => ({}));
     throw new Error([problem.detail, problem.remedy].filter(Boolean).join(" ") || "The portal does not answer. Try again in a moment.");
   };
-  const box = () => map.regionMap.region().map((edge) => edge.toFixed(4)).join(",");
+  const box = async (day = part("day").value) => (await map.regionMap.region(day)).map((edge) => edge.toFixed(4)).join(",");
 
   // --- The map ---
   const tiles = (query) => {
@@ -79,6 +81,7 @@
   };
   const share = (value) => `${(100 * value).toFixed(value > 0.1 ? 0 : 1)}%`;
   const short = (value) => String(Number(value.toPrecision(4)));
+  const measure = (value, units) => [short(value), units === "1" ? "" : units].join(" ").trim();
   const legend = (said) => {
     const place = part("legend");
     place.replaceChildren();
@@ -100,17 +103,18 @@
       }
       place.append(list);
     } else if (said.low !== null) {
-      const drawn = make("svg", "", { class: "histogram", viewBox: `0 0 ${said.bins.length * 10} 40`, role: "img", "aria-label": `Histogram from ${short(said.low)} to ${short(said.high)} ${said.units}, mean ${short(said.mean)}` });
+      const drawn = make("svg", "", { class: "histogram", preserveAspectRatio: "none", viewBox: `0 0 ${said.bins.length * 10} 40`, role: "img", "aria-label": `Histogram from ${short(said.low)} to ${measure(said.high, said.units)}, mean ${short(said.mean)}` });
       said.bins.forEach((one, at) => drawn.append(make("rect", "", { x: at * 10, y: 40 - 40 * one, width: 9, height: 40 * one })));
       const scale = make("p", "", { class: "scale small" });
-      scale.append(make("span", short(said.low)), make("img", "", { src: root.dataset.scale, alt: "from dark for low to yellow for high values" }), make("span", `${short(said.high)} ${said.units}`));
+      scale.append(make("span", short(said.low)), make("img", "", { src: root.dataset.scale, alt: "from dark for low to yellow for high values" }), make("span", measure(said.high, said.units)));
       place.append(drawn, scale);
     } else place.hidden = true;
   };
 
   let turn = 0;
   const show = async () => {
-    const key = [part("on").checked, part("layer").value, part("day").value, rule(), options(""), box()].join(" ");
+    const region = part("day").value ? await box().catch(() => "") : "";
+    const key = [part("on").checked, part("layer").value, part("day").value, rule(), options(""), region].join(" ");
     if (shown?.key === key) return; // another part of the form has changed
     const now = (turn += 1);
     hide();
@@ -123,7 +127,7 @@
     part("said").textContent = "Looking …";
     try {
       const qa = rule();
-      const said = await ask(`${address()}/survey.json?${options(qa)}&bbox=${box()}`);
+      const said = await ask(`${address()}/survey.json?${options(qa)}&bbox=${region}`);
       if (now !== turn) return;
       const query = options("");
       query.set("tms", "WorldCRS84Quad");
@@ -136,7 +140,7 @@
       }
       part("compare").hidden = !qa;
       for (const layer of made) map.regionMap.map.addLayer(layer);
-      const middle = ol.extent.getCenter(map.regionMap.region());
+      const middle = ol.extent.getCenter(region.split(",").map(Number));
       if (!ol.extent.containsCoordinate(map.regionMap.map.getView().calculateExtent(), middle) || map.regionMap.map.getView().getResolution() > 0.5) map.regionMap.fit();
       shown = { key, layers: made };
       root.dataset.shown = address();
@@ -170,7 +174,7 @@
     facts([["At", `${at} …`]]);
     try {
       const { value, units, origin, note } = await ask(`${address()}/value.json?${options(rule())}&lon=${lon.toFixed(5)}&lat=${lat.toFixed(5)}`);
-      const lines = [["At", at], ["Value", value === null ? "none" : `${short(value)} ${units}`]];
+      const lines = [["At", at], ["Value", value === null ? "none" : measure(value, units)]];
       if (origin) lines.push(["Source pixel", `row ${origin.row}, column ${origin.column} of ${origin.granule}: ${origin.reason}`]);
       if (note) lines.push(["Note", note]);
       for (const { layer, stored, fields } of origin?.quality ?? []) lines.push([layer, [stored, ...fields.map((one) => `${one.name} ${one.meaning || one.value}`)].join("; ")]);
@@ -185,22 +189,23 @@
   const strip = async (said) => {
     const [product] = part("layer").value.split("|");
     const query = options(rule());
-    query.set("bbox", box());
     query.set("side", "96");
     if (said.low !== null) query.set("rescale", `${said.low},${said.high}`);
-    const key = `${part("layer").value} ${field("start").value} ${field("end").value} ${query}`;
+    const key = `${part("layer").value} ${field("start").value} ${field("end").value} ${await box()} ${query}`;
     if (key !== stripped) {
       stripped = key;
       const found = await ask(`/tiles/${encodeURIComponent(product)}/days.json?start=${field("start").value || part("day").value}&end=${field("end").value || part("day").value}&most=${MOST_DAYS}`).catch(() => ({ days: [] }));
       if (key !== stripped) return;
-      part("strip").replaceChildren(...found.days.map((day) => {
+      const boxes = await Promise.all(found.days.map((day) => box(day)));
+      if (key !== stripped) return;
+      part("strip").replaceChildren(...found.days.map((day, at) => {
         const button = document.createElement("button");
         button.type = "button";
         button.dataset.day = day;
         const picture = document.createElement("img");
         picture.alt = "";
         picture.loading = "lazy";
-        picture.src = `${address(day)}/picture.png?${query}`;
+        picture.src = `${address(day)}/picture.png?${query}&bbox=${boxes[at]}`;
         button.append(picture, day);
         return button;
       }));
@@ -216,12 +221,13 @@
 
   // --- Following the form ---
   const fill = () => {
+    if (!part("day").value) part("day").value = field("start").value;
     const select = part("layer");
+    if (alone) return;
     const before = select.value;
     const offered = layers();
     select.replaceChildren(...offered.map(({ product, layer }) => new Option(`${layer} (${product.split(".")[0]})`, `${product}|${layer}`)));
     if (offered.some(({ product, layer }) => `${product}|${layer}` === before)) select.value = before;
-    if (!part("day").value) part("day").value = field("start").value;
   };
   let waiting = null;
   const soon = () => {
@@ -249,6 +255,7 @@
     root.hidden = false;
     fetch("/tiles/readers").catch(() => {}); // what draws takes seconds to start
     fill();
+    if (alone) show();
     map.regionMap.map.on("click", ({ coordinate }) => tell(wrapped(coordinate)));
     part("middle").addEventListener("click", () => tell(wrapped(map.regionMap.map.getView().getCenter())));
   };

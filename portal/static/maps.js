@@ -32,4 +32,77 @@ const maps = {
   label: (text, ink, halo, more) => new ol.style.Text({
     text, font: "12px sans-serif", fill: new ol.style.Fill({ color: ink }), stroke: new ol.style.Stroke({ color: halo, width: 3 }), ...more,
   }),
+  // The Earth in degrees below what a page adds: land (coarse at once, fine when one looks closer), borders, a graticule.
+  globe: (root, target, note) => {
+    const { Feature, geom, layer, source, style, interaction } = ol;
+    const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+    const vector = (zIndex, made, more) => new layer.Vector({ zIndex, style: made, source: new source.Vector(more), updateWhileInteracting: true });
+    const stroke = (color, width) => new style.Stroke({ color, width });
+    const fill = (color) => new style.Fill({ color });
+    const land = vector(1, null);
+    const borders = vector(2, null);
+    const graticule = vector(2, null);
+    const lines = [];
+    for (let lon = -180; lon < 180; lon += 30) lines.push([[lon, -90], [lon, 90]]);
+    for (let lat = -60; lat <= 60; lat += 30) lines.push([[-180, lat], [180, lat]]);
+    graticule.getSource().addFeature(new Feature({ geometry: new geom.MultiLineString(lines) }));
+    const map = new ol.Map({
+      target,
+      controls: [],
+      layers: [land, borders, graticule],
+      interactions: interaction.defaults.defaults({ dragPan: false, keyboard: false, mouseWheelZoom: false, altShiftDragRotate: false, pinchRotate: false, doubleClickZoom: false, shiftDragZoom: false }),
+      view: new ol.View({ projection: "EPSG:4326", center: [0, 10], resolution: 1, minResolution: 0.0005, enableRotation: false }),
+    });
+    const view = map.getView();
+    map.addInteraction(new interaction.MouseWheelZoom({ condition: ({ originalEvent }) => originalEvent.ctrlKey || document.activeElement === target }));
+    map.addInteraction(new interaction.DragPan()); // without a glide, which would go on under the next drawing
+    const paint = () => {
+      const border = maps.colour("--border-line");
+      land.setStyle(new style.Style({ fill: fill(maps.colour("--land")) }));
+      borders.setStyle(new style.Style({ stroke: stroke(border, 1) }));
+      graticule.setStyle(new style.Style({ stroke: stroke(`${border}66`, 1) }));
+    };
+    const missing = (error) => {
+      console.warn(error);
+      note.textContent = "Land outlines could not be loaded; the map works without them.";
+    };
+    const showLand = (topology) => {
+      const found = [];
+      for (const rings of maps.land(topology)) {
+        const made = new geom.Polygon(rings);
+        found.push(made);
+        const [west, , east] = made.getExtent();
+        if (west < -180 || east > 180) { // the other end belongs to this world, too
+          const copy = made.clone();
+          copy.translate(east > 180 ? -360 : 360, 0);
+          found.push(copy);
+        }
+      }
+      land.getSource().clear();
+      land.getSource().addFeatures(found.map((geometry) => new Feature({ geometry })));
+      root.dataset.land = String(found.length);
+    };
+    let fine = false;
+    maps.readJson(root.dataset.world).then((topology) => {
+      if (!fine) showLand(topology);
+      borders.getSource().addFeature(new Feature({ geometry: new geom.MultiLineString(maps.borders(topology)) }));
+    }).catch(missing);
+    map.on("moveend", () => {
+      root.dataset.resolution = String(view.getResolution());
+      if (fine || view.getResolution() > 0.1) return;
+      fine = true;
+      maps.readJson(root.dataset.fine).then(showLand).catch(missing);
+    });
+    const zoom = (factor) => view.setResolution(view.getConstrainedResolution(view.getResolution() * factor));
+    const whole = () => { view.setCenter([0, 10]); view.setResolution(view.getConstrainedResolution(1)); };
+    const move = (dx, dy) => { // in pixels
+      const [[lon, lat], step] = [view.getCenter(), view.getResolution()];
+      view.setCenter([lon + dx * step, clamp(lat + dy * step, -90, 90)]);
+    };
+    const fit = (extent) => {
+      if (extent.every(Number.isFinite)) view.fit(extent, { padding: [40, 60, 40, 60], minResolution: 0.005 });
+      else whole();
+    };
+    return { map, view, clamp, vector, stroke, fill, paint, zoom, whole, move, fit };
+  },
 };

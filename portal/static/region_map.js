@@ -47,14 +47,11 @@
   };
 
   const begin = () => {
-    const { Feature, geom, layer, source, style, interaction } = ol;
-    const vector = (zIndex, made, more) => new layer.Vector({ zIndex, style: made, source: new source.Vector(more), updateWhileInteracting: true });
-    const stroke = (color, width) => new style.Stroke({ color, width });
-    const fill = (color) => new style.Fill({ color });
+    const { Feature, geom, style, interaction } = ol;
+    const globe = maps.globe(root, target, note);
+    const { map, view, vector, stroke, fill } = globe;
 
     // --- Layers, in the colours of the page ---
-    const land = vector(1, null);
-    const borders = vector(2, null);
     const tiles = vector(3, null);
     const shape = vector(4, null);
     for (let v = 0; v < 18; v += 1) {
@@ -63,34 +60,19 @@
         if (ring) tiles.getSource().addFeature(new Feature({ geometry: new geom.Polygon([ring]), name: tileName(h, v), h, v }));
       }
     }
-    const lines = [];
-    for (let lon = -180; lon < 180; lon += 30) lines.push([[lon, -90], [lon, 90]]);
-    for (let lat = -60; lat <= 60; lat += 30) lines.push([[-180, lat], [180, lat]]);
-    const graticule = vector(2, null);
-    graticule.getSource().addFeature(new Feature({ geometry: new geom.MultiLineString(lines) }));
     const look = {};
     const box = new interaction.Extent({
       condition: ({ originalEvent }) => originalEvent.isPrimary && originalEvent.button <= 0, wrapX: true,
       boxStyle: () => look.box, pointerStyle: () => (box.getActive() ? look.pointer : null),
     });
-    const map = new ol.Map({
-      target,
-      controls: [],
-      layers: [land, borders, graticule, tiles, shape],
-      interactions: interaction.defaults.defaults({ dragPan: false, keyboard: false, mouseWheelZoom: false, altShiftDragRotate: false, pinchRotate: false, doubleClickZoom: false, shiftDragZoom: false }),
-      view: new ol.View({ projection: "EPSG:4326", center: [0, 10], resolution: 1, minResolution: 0.0005, enableRotation: false }),
-    });
-    const view = map.getView();
-    map.addInteraction(new interaction.MouseWheelZoom({ condition: ({ originalEvent }) => originalEvent.ctrlKey || document.activeElement === target }));
-    map.addInteraction(new interaction.DragPan()); // without a glide, which would go on under the next drawing
+    map.addLayer(tiles);
+    map.addLayer(shape);
     map.addInteraction(box);
 
     let touched = new Set();
     const paint = () => {
-      const [ink, card, accent, bad, border] = ["--ink", "--card", "--accent", "--bad", "--border-line"].map(maps.colour);
-      land.setStyle(new style.Style({ fill: fill(maps.colour("--land")) }));
-      borders.setStyle(new style.Style({ stroke: stroke(border, 1) }));
-      graticule.setStyle(new style.Style({ stroke: stroke(`${border}66`, 1) }));
+      const [ink, card, accent, bad] = ["--ink", "--card", "--accent", "--bad"].map(maps.colour);
+      globe.paint();
       const [plain, marked] = [["73", "00"], ["e6", "2e"]].map(([line, area]) => new style.Style({ stroke: stroke(accent + line, 1), fill: fill(accent + area) }));
       tiles.setStyle((feature, resolution) => {
         const made = touched.has(feature.get("name")) ? marked : plain;
@@ -104,33 +86,6 @@
       look.box = [area, corners];
       look.pointer = new style.Style({ image: new style.Circle({ radius: 7, stroke: red[0], fill: fill(bad) }) });
     };
-
-    // --- Land: coarse at once, fine when one looks closer ---
-    const missing = (error) => {
-      console.warn(error);
-      note.textContent = "Land outlines could not be loaded; the map works without them.";
-    };
-    const showLand = (topology) => {
-      const found = [];
-      for (const rings of maps.land(topology)) {
-        const made = new geom.Polygon(rings);
-        found.push(made);
-        const [west, , east] = made.getExtent();
-        if (west < -180 || east > 180) { // the other end belongs to this world, too
-          const copy = made.clone();
-          copy.translate(east > 180 ? -360 : 360, 0);
-          found.push(copy);
-        }
-      }
-      land.getSource().clear();
-      land.getSource().addFeatures(found.map((geometry) => new Feature({ geometry })));
-      root.dataset.land = String(found.length);
-    };
-    maps.readJson(root.dataset.world).then((topology) => {
-      if (!fine) showLand(topology);
-      borders.getSource().addFeature(new Feature({ geometry: new geom.MultiLineString(maps.borders(topology)) }));
-    }).catch(missing);
-    let fine = false;
 
     // --- What the map shows of the fields ---
     const drawing = () => tool("polygon").getAttribute("aria-pressed") === "true";
@@ -260,8 +215,7 @@
         const step = Math.max(rounded(10 * view.getResolution()), 10 ** -digits);
         const now = mode() === "draw" ? readBox() : null;
         if (!now) {
-          const [lon, lat] = view.getCenter();
-          view.setCenter([lon + dx * step * 4, clamp(lat + dy * step * 4, -90, 90)]);
+          globe.move(dx * 40, dy * 40);
         } else {
           const [west, south, east, north] = now;
           const up = clamp(dy * step, -90 - south, 90 - north);
@@ -274,8 +228,7 @@
     });
 
     // --- Tools ---
-    const zoom = (factor) => view.setResolution(view.getConstrainedResolution(view.getResolution() * factor));
-    const whole = () => { view.setCenter([0, 10]); view.setResolution(view.getConstrainedResolution(1)); };
+    const { zoom, whole } = globe;
     const fit = () => {
       const extent = ol.extent.createEmpty();
       const chosen = new Set(kind() === "tiles" ? chosenTiles() : []);
@@ -283,8 +236,7 @@
       for (const one of shape.getSource().getFeatures()) ol.extent.extend(extent, one.getGeometry().getExtent());
       const now = kind() === "bbox" ? readBox() : null;
       if (now) ol.extent.extend(extent, now);
-      if (extent.every(Number.isFinite)) view.fit(extent, { padding: [40, 60, 40, 60], minResolution: 0.005 });
-      else whole();
+      globe.fit(extent);
     };
     const tools = {
       in: () => zoom(0.6), out: () => zoom(1 / 0.6), fit, whole,
@@ -305,13 +257,7 @@
     };
     form.addEventListener("input", heed);
     form.addEventListener("change", heed);
-    map.on("moveend", () => {
-      root.dataset.resolution = String(view.getResolution());
-      placeBox();
-      if (fine || view.getResolution() > 0.1) return;
-      fine = true;
-      maps.readJson(root.dataset.fine).then(showLand).catch(missing);
-    });
+    map.on("moveend", placeBox);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
     if (matchMedia("(pointer: coarse)").matches) form.querySelector('input[name="map_mode"][value="move"]').checked = true;
 

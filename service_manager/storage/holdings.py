@@ -19,7 +19,8 @@ from reprojection.read.outline import LayersSeen
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.holdings import holdings
-from tasks.holdings.holdings import Held, Holdings, day_bits
+from tasks.holdings.holdings import Holdings
+from tasks.holdings.told import held_of
 
 log = structlog.get_logger("manager.holdings")
 
@@ -149,7 +150,7 @@ class Teller:
             stamps = _stamps(each.samples)
             layers = known.get(stamps) or self._read(each)
             self._layers[stamps] = layers
-            products.append(_held(each, layers))
+            products.append(held_of(each, layers))
         return Holdings(products=tuple(products), absent=self._archive.absent())
 
     def _read(self, covered: Coverage) -> LayersSeen:
@@ -167,23 +168,6 @@ class Teller:
                 log.info("layers are not known", granule=path, error=str(error))
                 return LayersSeen(lengths={}, notes={})
         return found
-
-
-def _held(covered: Coverage, layers: LayersSeen) -> Held:
-    first = covered.days[0]
-    return Held(
-        name=covered.product,
-        collection=covered.collection,
-        granules=covered.granules,
-        first=first,
-        last=covered.days[-1],
-        bits=day_bits(covered.days, first),
-        tiles=covered.tiles,
-        cells=covered.cells,
-        anywhere=covered.anywhere,
-        layers=layers.lengths,
-        notes=layers.notes,
-    )
 
 
 def _stamps(paths: tuple[str, ...]) -> _Stamps:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import pytest
 from fastapi.routing import APIRoute
 
-from portal.app import _ROUTES
+from portal.app import routes_of
+from portal.features import FEATURES
 from tasks.bag.categories import Category
 from tasks.requests import request_operations
 from tests.portal.deliveries import ADA, BEN, deliver, header
@@ -201,7 +202,7 @@ def test_each_address_of_requests_and_tasks_is_among_the_ways() -> None:
     assert len(WAYS) >= 60
     assert len(set(WAYS)) == len(WAYS)
     tried = {(method, way.partition(" ")[0].partition("?")[0]) for method, way in WAYS}
-    for route in _ROUTES:
+    for route in routes_of(FEATURES):
         if not isinstance(route, APIRoute) or not _NAMED.search(route.path_format):
             continue
         pattern = re.compile(_PARTS.sub(".+", re.sub(r"\.", r"\\.", route.path_format)))
