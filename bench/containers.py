@@ -109,7 +109,10 @@ def running(
 @contextmanager
 def redis(port: int, password: str) -> Iterator[None]:
     """Run a Redis server with a password, which goes by standard input."""
-    command = [str(redis_server()), "-"]
+    program = redis_server()
+    if program is None:
+        raise SystemExit("There is no Redis server: apt install redis-server")
+    command = [str(program), "-"]
     told = f'port {port}\nbind 127.0.0.1\nsave ""\nappendonly no\nrequirepass {password}\n'
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         if process.stdin is None:

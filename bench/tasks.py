@@ -134,7 +134,7 @@ def work(settings: Settings) -> None:
 def count(settings: Settings) -> None:
     """A worker's process of bare Celery."""
     redis = Redis.from_url(settings.redis_url.get_secret_value())
-    slots = Slots(settings, lambda _keys: _ignore(redis.incr(COUNTED)))
+    slots = Slots(settings, lambda _keys: _ignore(redis.rpush(COUNTED, "")))
     consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
 
 
@@ -279,7 +279,7 @@ def celery_run(machine: Machine, tasks: int, processes: int) -> dict[str, object
         sender = Sender(make_app(machine.redis.url))
 
         def counted() -> int:
-            return int(cast("bytes", redis.get(COUNTED) or b"0"))
+            return cast("int", redis.llen(COUNTED))
 
         parts = [machine.child("count", i) for i in range(processes)]
         with running(*parts):

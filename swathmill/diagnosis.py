@@ -194,9 +194,8 @@ def _redis() -> Finding:
     with tempfile.TemporaryDirectory(prefix="swathmill-doctor-") as scratch:
         folder = Path(scratch)
         RedisServer.on_free_port(folder=folder / "data", log=folder / "log").start().stop()
-    return Finding(
-        subject="Redis", verdict=Verdict.GOOD, found=f"starts and stops, {programs.redis_server()}"
-    )
+    used = programs.redis_server() or "the message server, for none is on PATH"
+    return Finding(subject="Redis", verdict=Verdict.GOOD, found=f"starts and stops, {used}")
 
 
 def _sandbox(settings: Settings) -> Finding:

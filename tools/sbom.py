@@ -4,8 +4,8 @@
 
 Both parts come from their makers' tools: `cyclonedx-py requirements` reads `requirements.lock`,
 `npm sbom` reads `package-lock.json`. Here they become one CycloneDX document, which is checked
-against its schema. It names what is locked: for all platforms, with all extras but those that bring
-Redis and Node as wheels. What a container's base image holds is not part of it.
+against its schema. It names what is locked: for all platforms, with all extras but the one that
+brings Node as a wheel. What a container's base image holds is not part of it.
 """
 
 import argparse

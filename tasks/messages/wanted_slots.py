@@ -10,7 +10,7 @@ import structlog
 LIST = "swathmill:wanted-slots"
 
 # KEYS: the list. ARGV: its length to be.
-_RESIZE = """
+RESIZE = """
 local wanted = tonumber(ARGV[1])
 redis.call('LTRIM', KEYS[1], 0, wanted - 1)
 if wanted == 0 then redis.call('DEL', KEYS[1]) end
@@ -23,7 +23,7 @@ class RedisWantedSlots:
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2)
-        self._resize = self._redis.register_script(_RESIZE)
+        self._resize = self._redis.register_script(RESIZE)
         self._log = structlog.get_logger("tasks.messages.wanted_slots")
 
     def __call__(self, wanted: int) -> None:

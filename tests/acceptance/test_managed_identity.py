@@ -187,9 +187,12 @@ def without_tls(redis: Path) -> bool:
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     try:
-        node, azurite, redis = programs.node(), programs.azurite(), programs.redis_server()
+        node, azurite = programs.node(), programs.azurite()
     except StackError as error:
         pytest.skip(str(error))
+    redis = programs.redis_server()
+    if redis is None or without_tls(redis):
+        pytest.skip("there is no Redis with TLS: apt install redis-server")
     folder = tmp_path_factory.mktemp("identity")
     certificate, key = write_certificate(folder)
     blob, queue, table, redis_port, portal = ports.choose(5, preferred=[])
@@ -235,8 +238,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
             f'bind 127.0.0.1\nport 0\ntls-port {redis_port}\ntls-cert-file "{certificate}"\n'
             f'tls-key-file "{key}"\ntls-auth-clients no\nsave ""\nrequirepass {PASSWORD}\n'
         )
-        if without_tls(redis):
-            pytest.skip("this Redis is built without TLS: apt install redis-server")
         made.start("redis", str(redis), str(settings))
         until(lambda: all(map(ports.answers, (blob, queue, table, redis_port))), 60.0, "servers")
         _fill_archive(made)

