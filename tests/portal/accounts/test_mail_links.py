@@ -621,6 +621,8 @@ def test_each_spelling_of_an_address_gets_only_what_is_its_own(runtime: Runtime)
     }
     assert {to for to, mail in mails.items() if mail.signs_in} == {READER.title()}
     assert owned not in mails[READER].body
+    desk.ask(upper)
+    assert len([*outbox.mails(runtime.store)]) == PER_ADDRESS, "so many to all spellings together"
 
 
 @pytest.mark.usefixtures("request_id")

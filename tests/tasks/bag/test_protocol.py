@@ -44,21 +44,27 @@ FILE = ArtifactFile(name="a.tif", blob="artifacts/k/c/a.tif", size=1, sha256="0"
 
 
 class Unreliable:
-    """A store of which chosen writes fail: `before` they take effect, or `after`."""
+    """A store of which chosen writes fail: `before` they take effect, or `after`; and one read."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.script: list[str] = []
         self.reads = self.writes = 0
+        self.unread = 0  # the number of the read that fails
+
+    def _read(self) -> None:
+        self.reads += 1
+        if self.reads == self.unread:
+            raise StoreError("no answer")
 
     def get(self, table: str, partition: str, row: str) -> Row | None:
-        self.reads += 1
+        self._read()
         return self.inner.get(table, partition, row)
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
     ) -> Iterator[Row]:
-        self.reads += 1
+        self._read()
         return self.inner.scan(table, partition, start, end, limit)
 
     def transact(
@@ -224,6 +230,21 @@ def test_a_claim_over_an_input_that_is_gone_reads_the_task_once(
     store.reads = store.writes = 0
     assert protocol.claim(runtime, key, "w", POLICY) is None
     assert (store.reads, store.writes) == (3, 2)
+
+
+def test_a_claim_of_which_a_read_fails_takes_nothing(runtime: Runtime, store: Unreliable) -> None:
+    """Whichever it is: of the task, its specification, its input."""
+    done(runtime, put(store, GRANULE))
+    key = put(store, CELL)
+    for number in (1, 2, 3):
+        store.reads, store.unread = 0, number
+        with pytest.raises(StoreError):
+            protocol.claim(runtime, key, "w", POLICY)
+        store.unread = 0
+        task = TaskTable(store).task(key)
+        assert task is not None
+        assert task.state is State.READY
+    assert protocol.claim(runtime, key, "w", POLICY) is not None
 
 
 def test_a_record_has_all_that_is_known_of_an_attempt(runtime: Runtime, store: Unreliable) -> None:
