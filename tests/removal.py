@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.proofs import FAST, ROOT
 
 _ITSELF = "tests/test_removal.py"  # compares this table with a whole checkout
-_BUILT = (r"\.so$", r"places\.zip$", r"^portal/static/vendor/", r"^build/moto/")
+_BUILT = (r"^\.mypy_cache/", r"\.so$", r"places\.zip$", r"^portal/static/vendor/", r"^build/moto/")
 _TESTS = ("tests",)
 
 

@@ -40,7 +40,6 @@ from portal.serving.traffic import note_submitted
 from portal.submit.state import Submit
 from portal.submit.submissions import (
     LONGEST_KEY,
-    check,
     submitted,
     wait_for_preview,
 )
@@ -52,8 +51,8 @@ from tasks.bag.task_keys import is_key
 from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import doubts
+from tasks.request.admission import admitted
 from tasks.request.document import parse_request
-from tasks.request.resolved import resolve
 from tasks.requests import request_operations
 from tasks.requests.request_table import Rehearsal, RequestRow, list_of
 
@@ -311,9 +310,7 @@ def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
             "Only a request whose rehearsal failed can go on with a mended package.",
         )
     document = request_operations.document_of(row)
-    library = portal.state(Submit).names.library
-    resolved = resolve(library.described(row.owner, document))
-    check(resolved, portal.settings, library.packages_of(row.owner))
+    admitted(portal.state(Submit).names.library, row.owner, document, portal.settings)
     again = request_operations.repeated(row, document, standing=row.standing)
     with audited_for_others(portal.runtime, caller, row, "mend"):
         made = request_operations.submit(

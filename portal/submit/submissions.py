@@ -17,78 +17,17 @@ from tasks.accounts.group_table import GroupTable
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tasks.errors import FencedError, RequestRefusedError
-from tasks.network_hosts import not_allowed
-from tasks.packages.packages import (
-    OURS,
-    NoPackageError,
-    Package,
-    PackageError,
-    PackageSource,
-    Resources,
-)
-from tasks.request.checks import check_request, parameter_problems
+from tasks.request.admission import admitted
 from tasks.request.document import Request, dump_request
-from tasks.request.resolved import ResolvedRequest
-from tasks.request.steps import Step
-from tasks.request.taking import raster_outputs
 from tasks.requests import request_operations
 from tasks.requests.request_operations import NoSuchRequestError
 from tasks.requests.request_table import RequestRow
-from tasks.settings import Settings
 
 LONGEST_KEY = 255
 _OF_FORM = re.compile(r"form-(\d{6})-")
 
 
 _POLL_SECONDS = 0.25
-_MODEST = Resources()  # of packages that name no number
-
-
-def check(resolved: ResolvedRequest, limits: Settings, packages: PackageSource) -> None:
-    """Refuse a request that its document rules out; RequestRefusedError names the field."""
-    check_request(resolved, limits)
-    found = [_package(step, limits, packages) for step in resolved.steps]
-    raster_outputs(resolved, found)
-    for step, package in zip(resolved.steps, found, strict=True):
-        for name, problem, remedy in parameter_problems(
-            package, step.reduction.parameters, leave_out="leave parameters out"
-        ):
-            raise RequestRefusedError(f"{step.field}.parameters.{name}", problem, remedy)
-
-
-def _package(step: Step, limits: Settings, packages: PackageSource) -> Package:
-    name = step.reduction.package
-    try:
-        found = packages.find(name)
-    except NoPackageError as error:
-        raise RequestRefusedError(f"{step.field}.package", error.problem, error.remedy) from None
-    except PackageError as error:
-        raise RequestRefusedError(
-            f"{step.field}.package",
-            f"{name} cannot be used: {error}",
-            "Choose another package, or have this one corrected.",
-        ) from None
-    package = found.package
-    if found.owner != OURS:  # a shipped package gets by with less: it looks at blocks of rows
-        _check_resources(package, limits, f"{step.field}.package")
-    if refused := limits.allowed_hosts.refused(package.network):
-        raise RequestRefusedError(f"{step.field}.package", *not_allowed(package.name, refused))
-    return package
-
-
-def _check_resources(package: Package, limits: Settings, field: str) -> None:
-    wanted = package.resources
-    for name, what, asked, given, setting in (
-        ("memory_gb", "memory", wanted.memory_gb, limits.attempt_memory_gb, "ATTEMPT_MEMORY_GB"),
-        ("output_gb", "disk", wanted.output_gb, limits.attempt_disk_gb, "ATTEMPT_DISK_GB"),
-    ):
-        if asked > max(given, getattr(_MODEST, name)):
-            raise RequestRefusedError(
-                field,
-                f"{package.name} needs {asked:g} GB of {what}, and a run here has {given:g} GB.",
-                f"Lower `{name}` in its package.yaml, or ask the operator for more "
-                f"(SWATHMILL_{setting}).",
-            )
 
 
 def submitted(
@@ -119,8 +58,7 @@ def submitted(
 def check_for(portal: Portal, person: Person, request: Request) -> None:
     """Refuse a person's request that cannot work; RequestRefusedError names the field."""
     kept = portal.state(Submit)
-    resolved = kept.names.resolved(person, request)
-    check(resolved, portal.settings, kept.names.library.packages_of(person.owner))
+    resolved = admitted(kept.names.library, person.owner, request, portal.settings)
     kept.holdings.check(resolved)
 
 

@@ -39,7 +39,6 @@ from portal.submit.state import Submit
 from portal.submit.steps import steps_of
 from portal.submit.submissions import (
     accept,
-    check,
     check_for,
     refusal,
     resent,
@@ -50,6 +49,7 @@ from tasks.bag.model import RequestState
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, doubts
 from tasks.packages.rasters import is_raster
+from tasks.request.admission import check
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
 from tasks.request.mail_address import is_address

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,11 @@ class Lattice:
         self.system.check()
         if not (math.isfinite(self.resolution) and self.resolution > 0):
             raise GridError(f"resolution {self.resolution} must be a positive number of CRS units")
+
+    @classmethod
+    def normal(cls, crs: str, resolution: float) -> Self:
+        """Return the lattice of a CRS by the text that all its spellings have in common."""
+        return cls(crs=Crs.of(crs).normal_text, resolution=resolution)
 
     @cached_property
     def system(self) -> Crs:

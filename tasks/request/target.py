@@ -3,33 +3,25 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
-import shapely
-
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import TILE_SIZE, Tile
 from reprojection.catalogue import Product, product
 from reprojection.errors import GridError
-from reprojection.grid.crs import Crs
-from reprojection.grid.grids import (
-    Cell,
-    Extent,
-    Grid,
-    Lattice,
-    modis_lattice,
-    points_on_map,
-    project_bounds,
+from reprojection.grid.covering import (
+    Covering,
+    TooManyPixelsError,
+    cover,
+    tile_bounds,
 )
+from reprojection.grid.crs import Crs
+from reprojection.grid.grids import Cell, Grid, Lattice, modis_lattice
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.rasters import is_raster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.region.regions import region_area
 from tasks.request.region.vertices import Area
 
-_MOST = 2.0**40  # pixels that a grid may have at all
 _FINEST = 10.0  # metres
-_FAR = 20.0
-"""Degrees beyond a CRS's area of use at which its coordinates mean little."""
 
 _BLOCKS = 4  # along the side of a smallest cell
 _SMALL = 2  # smallest cells: as many pixels may be one cell of the request's own
@@ -86,22 +78,14 @@ def target(request: Request) -> Target:
     """
     area = region_area(request.region)
     lattice = _lattice(request)
-    try:
-        bounds = _bounds(request, lattice, area)
-        _check_count(request, lattice, bounds)
-        grid = lattice.snap(bounds)
-        widened = _widened(lattice, grid)
-    except GridError as error:
-        raise refusal_of(request.region.field, str(error), "choose another") from None
-    if request.grid.modis is None:
-        _check_domain(request, lattice.system, area)
-    small = widened.pixels <= _SMALL * lattice.cell_size**2
+    found = _covering(request, lattice, area)
+    small = found.widened.pixels <= _SMALL * lattice.cell_size**2
     return Target(
-        lattice=replace(lattice, cell_size=_cell_side(request, lattice, widened.pixels)),
-        grid=grid,
-        widened=widened,
+        lattice=replace(lattice, cell_size=_cell_side(request, lattice, found.widened.pixels)),
+        grid=found.grid,
+        widened=found.widened,
         area=area,
-        parts=_parts(request, lattice, grid),
+        parts=_parts(request, lattice, found.grid),
         modis=request.grid.modis,
         is_one_cell=small and request.grid.modis is None and not request.cells,
         whole_cells=request.cells,
@@ -148,11 +132,36 @@ def _lattice(request: Request) -> Lattice:
             "grid", "has neither crs and resolution nor modis.", "Give one of the two."
         )
     try:
-        lattice = Lattice(crs=Crs.of(choice.crs).normal_text, resolution=choice.resolution)
+        lattice = Lattice.normal(choice.crs, choice.resolution)
     except GridError as error:
         raise refusal_of("grid.crs", str(error), "choose another") from None
     check_degrees(lattice, "grid.resolution")
     return lattice
+
+
+def _covering(request: Request, lattice: Lattice, area: Area) -> Covering:
+    """Cover the region; the refusal of too many pixels names the pixel, not the region."""
+    of_tiles = request.grid.modis is not None
+    tiles = request.region.tiles or () if of_tiles else ()
+    try:
+        return cover(
+            lattice,
+            area,
+            box=request.region.bbox,
+            tiles=[Tile.parse(one) for one in tiles],
+            block=max(1, lattice.cell_size // _BLOCKS),
+            everywhere=of_tiles,
+        )
+    except TooManyPixelsError as error:
+        raise RequestRefusedError(
+            "grid.modis" if of_tiles else "grid.resolution",
+            f"a pixel of {pixel_text(request, lattice.system)} is too small for this region: the "
+            f"raster would have {error.wide:,.0f} x {error.high:,.0f} pixels.",
+            f"{finer_than_modis(request, lattice.system)}Ask for larger pixels or a smaller "
+            "region.",
+        ) from None
+    except GridError as error:
+        raise refusal_of(request.region.field, str(error), "choose another") from None
 
 
 def check_degrees(lattice: Lattice, field: str) -> None:
@@ -163,16 +172,6 @@ def check_degrees(lattice: Lattice, field: str) -> None:
             f"{lattice.resolution:g} degrees is larger than a MODIS swath.",
             f"The unit of {lattice.crs} is the degree; 1000 m is about 0.009 degree.",
         )
-
-
-def _widened(lattice: Lattice, grid: Grid) -> Grid:
-    """Return the smallest grid of whole blocks of the lattice that holds a grid."""
-    col, row = lattice.index(grid)
-    block = max(1, lattice.cell_size // _BLOCKS)
-    left, top = col // block * block, row // block * block
-    right = -(-(col + grid.width) // block) * block
-    bottom = -(-(row + grid.height) // block) * block
-    return lattice.window(left, top, right - left, bottom - top)
 
 
 def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
@@ -223,34 +222,6 @@ def _pixel_metres(lattice: Lattice) -> float:
     return lattice.resolution * lattice.system.metres
 
 
-def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:
-    """Return the box in CRS units that holds the region."""
-    if request.region.tiles is not None and request.grid.modis is not None:
-        return _tile_bounds(map(Tile.parse, request.region.tiles), lattice)
-    if lattice.system.is_plain_lonlat:
-        return Extent(*area.bounds)
-    if request.region.bbox is not None:
-        return project_bounds(request.region.bbox, lattice.crs)
-    return _area_bounds(area, lattice.system)
-
-
-def _check_count(request: Request, lattice: Lattice, bounds: Extent) -> None:
-    """Refuse a pixel so small that the region has more pixels than can be counted.
-
-    The error names the pixel as the mistake, not the region.
-    """
-    west, south, east, north = bounds
-    wide, high = (east - west) / lattice.resolution, (north - south) / lattice.resolution
-    if not wide * high > _MOST:
-        return
-    raise RequestRefusedError(
-        "grid.resolution" if request.grid.modis is None else "grid.modis",
-        f"a pixel of {pixel_text(request, lattice.system)} is too small for this region: the "
-        f"raster would have {wide:,.0f} x {high:,.0f} pixels.",
-        f"{finer_than_modis(request, lattice.system)}Ask for larger pixels or a smaller region.",
-    )
-
-
 def _unit(crs: Crs) -> str:
     return crs.parsed.axis_info[0].unit_name or "unit"
 
@@ -263,8 +234,7 @@ def _parts(request: Request, lattice: Lattice, grid: Grid) -> tuple[Part, ...]:
     if len(groups) == 1:
         return (Part(name="", grid=grid),)
     return tuple(
-        Part(name=tiles[0].name, grid=lattice.snap(_tile_bounds(tiles, lattice)))
-        for tiles in groups
+        Part(name=tiles[0].name, grid=lattice.snap(tile_bounds(lattice, tiles))) for tiles in groups
     )
 
 
@@ -280,57 +250,3 @@ def _touching(tiles: Iterable[Tile]) -> list[list[Tile]]:
             left = [tile for tile in left if tile not in near]
         groups.append(sorted(group, key=lambda tile: (tile.v, tile.h)))
     return groups
-
-
-def _tile_bounds(tiles: Iterable[Tile], lattice: Lattice) -> Extent:
-    boxes = []
-    for tile in tiles:
-        boxes.append(lattice.cell_grid(tile.col, tile.row).bounds)
-    west, south, east, north = zip(*boxes, strict=True)
-    return Extent(min(west), min(south), max(east), max(north))
-
-
-def _area_bounds(area: Area, crs: Crs) -> Extent:
-    """Return the box that holds a polygon.
-
-    The polygon's edge is sampled densely. A net of points inside is sampled too, for maps that are
-    cut or folded there.
-    """
-    west, south, east, north = area.bounds
-    step = max(east - west, north - south) / 2048
-    edge = shapely.get_coordinates(shapely.segmentize(area, step))
-    across, up = np.meshgrid(np.linspace(west, east, 129), np.linspace(south, north, 129))
-    inside = shapely.contains_xy(area, across, up)
-    points = np.concatenate([edge, np.stack([across[inside], up[inside]], axis=1)])
-    lon = points[:, 0]
-    if crs.parsed.is_projected:
-        lon = np.where(lon > 180.0, lon - 360.0, lon)
-    x, y = points_on_map("the region", lon, points[:, 1], crs)
-    low, high = (np.nanmin(x), np.nanmin(y)), (np.nanmax(x), np.nanmax(y))
-    return Extent(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
-
-
-def _check_domain(request: Request, crs: Crs, area: Area) -> None:
-    """Refuse a region in which the CRS's coordinates do not lead back, or far from its use."""
-    west, south, east, north = area.bounds
-    lon, lat = (
-        part.ravel()
-        for part in np.meshgrid(np.linspace(west, east, 33), np.linspace(south, north, 33))
-    )
-    lon = np.where(lon > 180.0, lon - 360.0, lon)
-    back_lon, back_lat = crs.to_lonlat(*crs.from_lonlat(lon, lat))
-    turn = np.abs((back_lon - lon + 180.0) % 360.0 - 180.0) * np.cos(np.radians(lat))
-    with np.errstate(invalid="ignore"):
-        there = (turn < 1e-3) & (np.abs(back_lat - lat) < 1e-3)
-    use = crs.parsed.area_of_use
-    if use is not None:
-        width = (use.east - use.west) % 360.0 or 360.0
-        beyond = (lon - use.west) % 360.0
-        there &= np.minimum(beyond - width, 360.0 - beyond) <= _FAR
-        there &= (lat >= use.south - _FAR) & (lat <= use.north + _FAR)
-    if not there.any():
-        raise RequestRefusedError(
-            request.region.field,
-            f"lies outside the domain of CRS {crs.parsed.name!r}.",
-            "Choose a CRS made for that region.",
-        )

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from modis.yaml_text import load_yaml
-from portal.submit.submissions import check
 from tasks.packages.packages import FoundPackage, Package, Packages
+from tasks.request.admission import check
 from tasks.request.document import Request, parse_request
 from tasks.request.resolved import resolve
 from tasks.settings import Settings

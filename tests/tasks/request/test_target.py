@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modis.tile import TILE_SIZE, Tile
+from reprojection.grid import covering
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import modis_tile_grid
 from tasks.errors import RequestRefusedError
-from tasks.request import target as target_module
 from tasks.request.document import Region, parse_request
 from tasks.request.region.regions import area_geojson, region_area, region_tiles, tile_area
 from tasks.request.target import _MOST_SOURCE, Target, target
@@ -76,10 +76,10 @@ def test_tiles_on_a_users_grid_are_covered_whole() -> None:
 
 def test_a_grid_has_so_many_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     box = {"bbox": [0.0, 0.0, 1.0, 0.5]}
-    assert target_module._MOST == 2.0**40
-    monkeypatch.setattr(target_module, "_MOST", 5_000.0)
+    assert covering._MOST == 2.0**40
+    monkeypatch.setattr(covering, "_MOST", 5_000.0)
     assert target_of(box, {"crs": "EPSG:4326", "resolution": 0.01}).grid.pixels == 5_000
-    monkeypatch.setattr(target_module, "_MOST", 4_999.0)
+    monkeypatch.setattr(covering, "_MOST", 4_999.0)
     with pytest.raises(RequestRefusedError, match=r"0\.01 degree is too small for this region"):
         target_of(box, {"crs": "EPSG:4326", "resolution": 0.01})
 
