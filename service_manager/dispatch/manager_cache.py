@@ -197,6 +197,11 @@ class ManagerCache:
     retrying: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
     @property
+    def at_rest(self) -> bool:
+        """True while no request goes on and no attempt runs."""
+        return not self.requests and not self.running
+
+    @property
     def idle(self) -> int:
         """Slots that take attempts and have none."""
         return max(0, self.slots - self.busy)

@@ -21,6 +21,7 @@ from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.task_table import note_counted, record_outcome, replace_task, returned
 from tasks.errors import ConflictError
 from tasks.requests.request_table import RequestTable
+from tasks.storage.own_rows import OwnRows
 from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation, Replace
 
 log = structlog.get_logger("manager.completion_events")
@@ -54,7 +55,7 @@ class CompletionEvents:
         self, runtime: Runtime, cache: ManagerCache, dependents: Dependents, epoch: int
     ) -> None:
         self._runtime = runtime
-        self._store = runtime.store
+        self._history = OwnRows(runtime.store)
         self._tasks = runtime.tasks
         self._cache = cache
         self._dependents = dependents
@@ -139,7 +140,7 @@ class CompletionEvents:
         for left in reversed(range(5)):
             try:
                 history.count(
-                    self._store, batch, epoch=self._epoch, keep=self._counted, owners=owners
+                    self._history, batch, epoch=self._epoch, keep=self._counted, owners=owners
                 )
             except ConflictError:
                 if not left:

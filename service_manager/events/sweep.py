@@ -1,15 +1,18 @@
 """The sweep: reads a shard's markers and events, and so makes up for lost wake-ups."""
 
 import itertools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from service_manager.dispatch.dispatch import Dispatch
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS
-from tasks.bag.task_rows import ReadyMarker
+from tasks.bag.task_rows import ReadyMarker, RunningMarker
 from tasks.bag.task_table import TaskTable
 
+AT_REST = 10  # periods between two sweeps while there is nothing to make up for
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep
 
 
@@ -22,7 +25,7 @@ class Swept:
 
 
 class Sweep:
-    """One shard at a time, all of them every `period` seconds."""
+    """One shard at a time, all of them every `period` seconds, at rest more seldom."""
 
     def __init__(
         self, runtime: Runtime, cache: ManagerCache, dispatch: Dispatch, period: float
@@ -31,25 +34,25 @@ class Sweep:
         self._cache = cache
         self._dispatch = dispatch
         self._period = period
-        self._due = dict.fromkeys(SHARDS, 0.0)
+        self._swept = dict.fromkeys(SHARDS, -math.inf)
 
     def due(self) -> str | None:
         """Return the shard whose turn it is, if one is due."""
         now = self._runtime.clock.monotonic()
-        late = min(self._due, key=lambda shard: self._due[shard])
-        return late if self._due[late] <= now else None
+        late = min(self._swept, key=lambda shard: self._swept[shard])
+        period = self._period * (AT_REST if self._cache.at_rest else 1)
+        return late if self._swept[late] + period <= now else None
 
     def run(self, shard: str) -> Swept:
         """Read a shard's markers. Raises StoreError; it is due again then."""
         now = self._runtime.clock.monotonic()
         ready, until = self._ready(shard)
-        running = read_running(self._runtime.tasks, shard, now)
-        later = [(one.due, one.key) for one in self._runtime.tasks.later(shard)]
+        running, later = self._runtime.tasks.begun(shard)
         has_events = bool(self._runtime.tasks.events(shard, limit=1))
         self._dispatch.reconcile(shard, ready, until)
-        self._reconcile(shard, running)
-        self._due[shard] = now + self._period
-        return Swept(later=later, has_events=has_events)
+        self._reconcile(shard, _watched(running, now))
+        self._swept[shard] = now
+        return Swept(later=[(one.due, one.key) for one in later], has_events=has_events)
 
     def feed(self, request: str) -> None:
         """Read more of a large request's ready tasks, some of each shard. Raises StoreError.
@@ -92,6 +95,8 @@ class Sweep:
 
 def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, WatchedAttempt]:
     """Read a shard's running attempts by key, as if they began now. Raises StoreError."""
-    return {
-        marker.key: WatchedAttempt(**vars(marker), since=now) for marker in tasks.running(shard)
-    }
+    return _watched(tasks.running(shard), now)
+
+
+def _watched(markers: Iterable[RunningMarker], now: float) -> dict[str, WatchedAttempt]:
+    return {marker.key: WatchedAttempt(**vars(marker), since=now) for marker in markers}

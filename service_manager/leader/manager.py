@@ -5,8 +5,9 @@ anything in memory that the tables do not have.
 """
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -46,6 +47,7 @@ from tasks.service.tracing import Span
 log = structlog.get_logger("manager")
 
 CLEANING = 0.1  # seconds of one round
+AT_REST = 5.0  # seconds between two looks for what no wake-up told, while nothing goes on
 PREPARING = 2.0  # seconds between two writings of how far planning and writing are
 
 Concern = Callable[[], bool | None]  # returns whether there is more to do at once
@@ -136,7 +138,7 @@ class Manager:
         self._clean_period = options.orphans / len(SHARDS)
         self._due_clean = self._clock.monotonic() + options.orphans
         self._shards_looked_at = itertools.cycle(SHARDS)
-        self._due: dict[Concern, float] = {}
+        self._turns: dict[Concern, float] = {}  # when each had its last
         self._concerns: tuple[tuple[Concern, float], ...] = (
             (self._hear_wakeups, 0.0),
             (self._lifecycle.take_up, 1.0),
@@ -157,6 +159,12 @@ class Manager:
             (self._release.step, 0.0),
             (self._cleaning, 0.0),
         )
+        # A request that comes is told by a wake-up, and nothing runs that could be lost.
+        self._at_rest: Mapping[Concern, float] = {
+            self._lifecycle.take_up: AT_REST,
+            self._restrict: AT_REST,
+            self._attempts.look: options.sweep,
+        }
 
     def tick(self) -> bool:
         """One round; returns whether there is more to do at once.
@@ -167,9 +175,10 @@ class Manager:
         busy = False
         for concern, period in self._concerns:
             now = self._clock.monotonic()
-            if now < self._due.get(concern, 0.0):
+            at_rest = self._at_rest.get(concern, period) if self.cache.at_rest else period
+            if now < self._turns.get(concern, -math.inf) + at_rest:
                 continue
-            self._due[concern] = now + period
+            self._turns[concern] = now
             try:
                 busy |= bool(concern())
             except StoreError as error:
@@ -244,7 +253,7 @@ class Manager:
         keys = self._runtime.wakeups.drain()
         self._events.notice([shard(key) for key in keys if key != LOOK])
         if LOOK in keys:
-            self._due.pop(self._lifecycle.take_up, None)
+            self._turns.pop(self._lifecycle.take_up, None)
 
     def _process_events(self) -> bool:
         result = self._events.run()

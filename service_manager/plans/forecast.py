@@ -1,7 +1,7 @@
 """What a plan will take: tasks that are there already, time and cost by what such tasks took."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.options import ManagerOptions
@@ -55,19 +55,22 @@ class _Sample:
 def forecast(
     counts: Counts,
     sample: Iterable[PlannedTask],
-    there: Callable[[str], bool],
+    there: Callable[[Collection[str]], Container[str]],
     times: Times,
     options: ManagerOptions,
     slots: int,
 ) -> tuple[Preview, Mapping[Phase, int]]:
     """Forecast what a plan takes; say by phase how many tasks' artifacts exist, too.
 
-    `sample` holds all its tasks, or some that stand for all; `there` says of a task key whether its
-    artifact is in the store; `times` is what attempts took; `slots` is the number of slots at work.
+    `sample` holds all its tasks, or some that stand for all; `there` finds of some task keys those
+    whose artifact is in the store; `times` is what attempts took; `slots` is the number of slots at
+    work.
     """
     looked = _Sample()
-    for planned in sample:
-        looked.look(planned, there(planned.key))
+    looked_at = list(sample)
+    made = there([planned.key for planned in looked_at])
+    for planned in looked_at:
+        looked.look(planned, planned.key in made)
     reused: Counter[Phase] = Counter()
     busy = 0.0
     similar = unmeasured = 0

@@ -152,7 +152,7 @@ class PlanJobs:
         preview, reused = forecast(
             plan.counts,
             plan.sample(LOOKED_AT),
-            self._runtime.tasks.is_done,
+            self._runtime.tasks.done,
             Times(history.class_statistics(self._runtime.store)),
             self._options,
             self._slots(),

@@ -386,6 +386,11 @@ class TaskTable:
         task = self.task(key)
         return task is not None and task.state is State.DONE
 
+    def done(self, keys: Iterable[str]) -> set[str]:
+        """Return those of some tasks, of any shards, whose artifact is in storage."""
+        found = self.tasks_of_all(keys)
+        return {key for key, task in found.items() if task.state is State.DONE}
+
     def tasks(self, shard: str, keys: Sequence[str]) -> dict[str, Task]:
         """Return tasks of a shard, by key.
 
@@ -535,14 +540,13 @@ class TaskTable:
         """Yield the running tasks of a shard."""
         return map(RUNNING.load, self._scan(shard, "x|"))
 
-    def later(self, shard: str) -> Iterator[LaterMarker]:
-        """Yield the tasks of a shard that are ready later, the soonest first."""
-        return map(LATER.load, self._scan(shard, "z|"))
+    def begun(
+        self, shard: str, limit: int | None = None
+    ) -> tuple[list[RunningMarker], list[LaterMarker]]:
+        """Return the tasks that are running and those that are ready later, the soonest first.
 
-    def begun(self, shard: str, limit: int) -> tuple[list[RunningMarker], list[LaterMarker]]:
-        """Return the tasks that are running and those that are ready later, in one call.
-
-        The markers of the two are neighbours. `limit` is the most of both together.
+        The markers of the two are neighbours, and read as one range. `limit` is the most of both
+        together.
         """
         found = list(self._store.scan(TABLE, shard, "x|", "z}", limit=limit))
         running = [RUNNING.load(row) for row in found if row.row.startswith("x|")]

@@ -133,6 +133,17 @@ def rasters(number: int) -> Plan:
     return plan_of(*plans, outputs={f"r{one}": f"r{one}" for one in range(number)})
 
 
+def of_rest() -> dict[str, int]:
+    """Count what a manager reads in a minute in which nobody asks for anything."""
+    mill = Mill(plans={})
+    mill.manager.tick()
+    mill.store.counts.clear()
+    for _ in range(120):
+        mill.runtime.clock.sleep(0.5)
+        mill.manager.tick()
+    return dict(mill.store.counts)
+
+
 def of_planning() -> dict[str, int]:
     """Count what the plan of a request of 16 dates of two tiles costs."""
     request, archive = parse_request(REQUEST), Shelf(records=composites())
@@ -167,6 +178,7 @@ def of_importing(module: str) -> dict[str, int]:
 MEASURED: Mapping[str, Callable[[], dict[str, int]]] = {
     "a request of 60 granules": lambda: of_a_request(granules(60)),
     "a request of 3 rasters of 4 cells": lambda: of_a_request(rasters(3)),
+    "a minute at rest": of_rest,
     "a plan of 96 tasks": of_planning,
     **{
         f"import {module}": partial(of_importing, module)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service_manager.leader.manager import Manager
+from service_manager.leader.manager import AT_REST, Manager
 from service_manager.requests import ending
 from tasks.bag import protocol, task_table
 from tasks.bag.categories import Category
@@ -36,7 +36,7 @@ def test_a_request_is_taken_up_although_its_wake_up_is_lost() -> None:
     b.runtime.wakeups.drain()
     all_rounds(b.manager)
     assert not b.sent
-    b.runtime.clock.sleep(1.0)
+    b.runtime.clock.sleep(AT_REST)
     all_rounds(b.manager)
     assert len(b.sent) == 1
 

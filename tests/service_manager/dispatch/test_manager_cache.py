@@ -239,6 +239,16 @@ def attempt(number: int, sponsor: str) -> WatchedAttempt:
     )
 
 
+def test_a_manager_is_at_rest_once_no_request_goes_on_and_no_attempt_runs() -> None:
+    cache, request, running = ManagerCache(), live(), attempt(1, "r")
+    assert cache.at_rest
+    cache.requests[request.id] = request
+    assert not cache.at_rest
+    cache.running[running.key] = running
+    del cache.requests[request.id]
+    assert not cache.at_rest
+
+
 @pytest.mark.parametrize(("number", "all_of_them"), [(4, True), (5, False)])
 def test_of_many_running_tasks_those_on_a_request_s_account_are_its_own(
     number: int, all_of_them: bool, monkeypatch: pytest.MonkeyPatch
