@@ -23,6 +23,7 @@ from portal.results.comparison import comparison
 from portal.results.incomplete import IncompleteView
 from portal.results.layers import is_raster, layer_of
 from portal.results.result_files import ResultFile, ResultReader
+from portal.results.sensor_overlaps import sensor_overlaps
 from portal.results.site_series import AT_ONCE, ROWS, TABLE, site_charts
 from portal.results.state import Results
 from portal.serving.access import read_for
@@ -673,6 +674,7 @@ def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
             for one in found.rows
             if one.best is not None
         },
+        "overlaps": [*sensor_overlaps(every.files, index.reader(portal.runtime, row))],
         "file_bytes": every.size,
         "matrix_page": max(1, page),
     }

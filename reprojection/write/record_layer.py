@@ -11,7 +11,7 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.grids import Grid
 from reprojection.read.cf import cf_units
 from reprojection.read.completeness import Missing, of_parts
-from reprojection.read.raster import Raster, RecordOf
+from reprojection.read.raster import Provenance, Raster, RecordOf
 from reprojection.records import sensor_of
 from reprojection.write.mosaic import mosaic, together
 from reprojection.write.write import open_raster
@@ -100,11 +100,8 @@ def as_record(raster: Raster, record: str, layer: str, units: str) -> Raster:
         ChoiceRefusedError: the granules state another unit than the record's.
     """
     own = raster.provenance
-    if raster.kind == "continuous" and _differ(raster.units, units):
-        raise ChoiceRefusedError(
-            f"granules of {own.product} state {raster.units!r} for {own.layer}, and the record "
-            f"{record} is in {units!r}; ask for {own.product} by itself"
-        )
+    if raster.kind == "continuous":
+        check_units(own, raster.units, record, units)
     sensor = sensor_of(own.product)
     named = RecordOf(record=record, layer=layer, sensor=sensor.text if sensor else own.product)
     bands = tuple(
@@ -116,6 +113,15 @@ def as_record(raster: Raster, record: str, layer: str, units: str) -> Raster:
         units=units if raster.kind == "continuous" else raster.units,
         provenance=replace(own, record=named),
     )
+
+
+def check_units(own: Provenance, stated: str, record: str, units: str) -> None:
+    """Raise ChoiceRefusedError if granules state another unit than the record's."""
+    if _differ(stated, units):
+        raise ChoiceRefusedError(
+            f"granules of {own.product} state {stated!r} for {own.layer}, and the record "
+            f"{record} is in {units!r}; ask for {own.product} by itself"
+        )
 
 
 def _differ(one: str, other: str) -> bool:

@@ -27,10 +27,11 @@ class Locatable(Protocol):
 
 
 class Locator:
-    """Looks granules up among places, which it names by their index."""
+    """Looks granules up among places, which it names by their index; `only` some of them."""
 
-    def __init__(self, places: Sequence[Locatable]) -> None:
+    def __init__(self, places: Sequence[Locatable], only: frozenset[int] | None = None) -> None:
         self._places = places
+        self._only = only
         self._lookup: Lookup | None = None
         self._by_tile: dict[Reach, dict[Tile, tuple[int, ...]]] = {}
         self._swaths: dict[str, tuple[int, ...]] = {}  # by granule name
@@ -53,6 +54,8 @@ class Locator:
         ends = np.searchsorted(granules, np.arange(len(fresh) + 1)).tolist()
         touched = places.tolist()
         spans = [tuple(touched[start:end]) for start, end in pairwise(ends)]
+        if (only := self._only) is not None:
+            spans = [tuple(place for place in span if place in only) for span in spans]
         self._swaths.update((name, spans[number]) for name, number in names.items())
 
     def forget(self) -> None:
@@ -78,6 +81,8 @@ class Locator:
     def _tiles(self, reach: Reach) -> dict[Tile, tuple[int, ...]]:
         found: dict[Tile, tuple[int, ...]] = {}
         for index, place in enumerate(self._places):
+            if self._only is not None and index not in self._only:
+                continue
             for tile in place.tiles(*reach):
                 found[tile] = (*found.get(tile, ()), index)
         return found

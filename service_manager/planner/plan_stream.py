@@ -40,6 +40,7 @@ from service_manager.planner.layers import (
 )
 from service_manager.planner.listing import Stretch, search_box, stretches, unplaced
 from service_manager.planner.located import Locator
+from service_manager.planner.overlaps import Overlaps
 from service_manager.planner.parts import PartsPlan, Reads, Why, told
 from service_manager.planner.record_dates import RecordDates
 from service_manager.planner.reductions import Groups
@@ -157,6 +158,9 @@ class PlanStream:
             ProductLayers(**vars(one), layout=self._layout) for one in resolved.products
         ]
         self._records = RecordDates(resolved.products)
+        self._overlaps = Overlaps(resolved, len(cells))
+        self._compares = bool(self._overlaps)
+        self._near = Locator(cells, self._overlaps.places)
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
         self._locator = Locator(
             self._sites.places if self._sites is not None and self._only_sites else cells
@@ -250,8 +254,9 @@ class PlanStream:
             ArchiveError: the archive could not be searched.
         """
         waiting = [*known]
+        whole = bool(waiting) and waiting[-1].outcome.final
         first = min(product.first_start for product in self._resolved.products)
-        if trusted and self._groups is None:
+        if trusted and self._groups is None and (whole or not self._compares):
             for stretch in waiting:
                 self._take(stretch.outcome)
                 yield stretch
@@ -265,11 +270,12 @@ class PlanStream:
             old = waiting.pop(0) if waiting else None
             if old is not None and not _matches(old.outcome, listed, digest):
                 old, waiting = None, []
-            if old is not None and self._groups is None:
+            if old is not None and self._groups is None and not self._compares:
                 self._take(old.outcome)
                 yield old
                 continue
-            fresh = self._plan(listed, digest)  # the windows of later stretches need its cells
+            # The windows of later stretches need its cells, and the comparison of sensors.
+            fresh = self._plan(listed, digest)
             yield old or fresh
         if not self.counts.tasks:
             unseen = [
@@ -364,6 +370,8 @@ class PlanStream:
         for day in listed.days:
             if self._groups is not None:
                 self._groups.close(day.day, self._wanted, so_far, draft)
+            if self._compares:
+                self._overlaps.look_at(day.day, day.records, self._locator.touches)
             taken = self._records.chosen(day.records, self._locator.touches)
             granules += self._records.counted(taken, self._locator.touches)
             for number, records in taken.items():
@@ -373,14 +381,7 @@ class PlanStream:
                         tiles = self._tiles(self._wanted[number], records)
                         seen.setdefault(number, {})[when] = tiles
             self._plan_means(draft)
-        if self._groups is not None and listed.final:
-            self._groups.close(None, self._wanted, so_far, draft)
-        if self._cubes is not None and listed.final:
-            self._cubes.plan(draft, Dates.of(self._wanted, self._steps, so_far))
-        if self._sites is not None:
-            self._sites.plan_samples(draft)
-            if listed.final:
-                self._sites.plan_table(draft)
+        self._plan_after(draft, so_far, final=listed.final)
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
         outcome = PlanOutcome(
@@ -400,6 +401,19 @@ class PlanStream:
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
+
+    def _plan_after(self, draft: Draft, seen: Callable[[int], Seen], *, final: bool) -> None:
+        """Plan what follows the dates of a stretch, and after the last what needs all of them."""
+        if final and self._groups is not None:
+            self._groups.close(None, self._wanted, seen, draft)
+        if final:
+            self._overlaps.plan(self._wanted, self._near, self._parts, draft)
+        if final and self._cubes is not None:
+            self._cubes.plan(draft, Dates.of(self._wanted, self._steps, seen))
+        if self._sites is not None:
+            self._sites.plan_samples(draft)
+            if final:
+                self._sites.plan_table(draft)
 
     def _plan_means(self, draft: Draft) -> None:
         """Plan the means of the dates that were planned since the last call."""
@@ -424,11 +438,14 @@ class PlanStream:
                 groups.hold(number, day, last, band, records)
             return there or wanted.geometry == "tile"
         mosaics = self.request.makes_rasters and self.request.delivers_layers(day)
-        joined = mosaics and self._records.is_mean(number)
+        part = wanted.choice.part
+        joined = mosaics and part is not None and part.is_mean
         cells = plan_date(
             *(wanted, day, band, records, self._locator, self._parts, draft),
             mosaics=mosaics and not joined,
         )
+        if self._compares and cells is not None:
+            self._overlaps.take(number, day, cells)
         if joined and cells is not None:
             self._means.setdefault(day, []).append((wanted, records, cells))
         if used and cells and groups is not None:

@@ -20,6 +20,7 @@ from tasks.bag.spec import (
     ExtractSpec,
     GroupSpec,
     MosaicSpec,
+    OverlapSpec,
     PartsSpec,
     ReduceSpec,
     ReprojectSpec,
@@ -319,7 +320,7 @@ def describe(spec: Spec) -> str:
         case ReprojectSpec():
             corner = f"{spec.grid.transform[2]:g}, {spec.grid.transform[5]:g}"
             return f"{spec.product}.{spec.collection} {spec.layer} {spec.day} cell at {corner}"
-        case MosaicSpec():
+        case MosaicSpec() | OverlapSpec():
             return spec.name
         case CubeSpec():
             return f"{spec.name} over time"

@@ -367,6 +367,46 @@ class MosaicSpec(_Spec):
         return self.grid.pixels
 
 
+class SensorCell(_Model):
+    """One input of a comparison of sensors: a cell of a product on a day."""
+
+    product: str
+    day: date
+    cell: str
+
+    @property
+    def text(self) -> str:
+        """Name it for people."""
+        return f"{self.product} {self.day} {self.cell}"
+
+
+class OverlapSpec(_Spec):
+    """Say how sensors of a record differ on dates that both have: one table, `<name>.csv`.
+
+    `cells` runs parallel to `inputs`. `pairs` are products: one that stands for dates, and another
+    that is compared with it, where both have a value.
+    """
+
+    phase: ClassVar[Phase] = Phase.AGGREGATION
+    work: ClassVar[str] = "aggregation overlap"
+    kind: Literal["overlap"] = "overlap"
+    name: str  # file name without ending
+    record: RecordedLayer
+    cells: tuple[SensorCell, ...]
+    pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def amount(self) -> int:
+        return len(self.inputs)
+
+    def part(self, index: int) -> str:
+        return self.cells[index].text
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        cells = tuple(self.cells[i] for i in sorted(kept))
+        return super().over(kept, lost).model_copy(update={"cells": cells})
+
+
 class CubeSpec(_Spec):
     """Put the rasters of one layer of all dates into one file over time.
 
@@ -653,6 +693,7 @@ Spec = Annotated[
     | PartsSpec
     | ReprojectSpec
     | MosaicSpec
+    | OverlapSpec
     | CubeSpec
     | GroupSpec
     | ReduceSpec

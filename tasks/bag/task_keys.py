@@ -75,7 +75,7 @@ _KINDS = {
     for number, kind in enumerate(
         (
             *("collect", "reproject", "mosaic", "group", "reduce", "cube"),
-            *("sites", "extract", "table", "sample", "parts"),
+            *("sites", "extract", "table", "sample", "parts", "overlap"),
         )
     )
 }

@@ -15,6 +15,7 @@ from tasks.packages.packages import Package
 from tasks.refusal_wording import listed, nearest
 from tasks.request.compared import check_measurements, measurement_notes
 from tasks.request.document import ProductChoice
+from tasks.request.records.overlap import overlap_notes
 from tasks.request.region.region_notes import region_notes
 from tasks.request.resolved import (
     ResolvedLayer,
@@ -79,6 +80,7 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
             f"data: {', '.join(without)}."
         )
     notes += region_notes(resolved)
+    notes += overlap_notes(resolved)
     parts = resolved.target.parts
     if len(parts) > 1:
         notes.append(

@@ -3,6 +3,7 @@
 Dates, sensors, weights and gaps are counted by hand, from the calendars of the products.
 """
 
+import csv
 import io
 import json
 from collections import Counter
@@ -43,6 +44,13 @@ def said(work: Work, request: str) -> dict[str, tuple[str, float]]:
     return found
 
 
+def differences(work: Work, request: str) -> list[tuple[str, ...]]:
+    """Return of each pair of sensors their names, the common dates, bias and RMSE."""
+    text = work.files(request)["ndvi-16day.NDVI.overlap.csv"].decode()
+    names = "reference", "sensor", "dates", "bias", "rmse"
+    return [tuple(row[name] for name in names) for row in csv.DictReader(text.splitlines())]
+
+
 def gaps(work: Work, request: str) -> list[str]:
     return [gap.what for gap in work.row(request).gaps]
 
@@ -76,6 +84,8 @@ def test_the_turn_of_the_year_by_hand(turn: Work) -> None:
         "2026-01-25": ("Aqua MODIS", AQUA),
     }
     assert gaps(turn, request) == ["ndvi-16day 2025-12-11"]
+    # Both have January 9th, and nothing is adjusted by the difference.
+    assert differences(turn, request) == [("Aqua MODIS", "Suomi NPP VIIRS", "1", "0.08", "0.08")]
 
 
 def test_a_mean_of_the_sensors_that_have_a_date(turn: Work) -> None:
@@ -100,6 +110,10 @@ def test_a_mean_of_the_sensors_that_have_a_date(turn: Work) -> None:
     assert item["swathmill:sensor"] == "Terra MODIS, Suomi NPP VIIRS"
     assert (item["instruments"], item.get("platform")) == (["modis", "viirs"], None)
     assert "ndvi-16day.NDVI.nc" in files
+    assert differences(turn, request) == [
+        ("Terra MODIS", "Suomi NPP VIIRS", "1", "0.1", "0.1"),
+        ("Aqua MODIS", "Suomi NPP VIIRS", "1", "0.08", "0.08"),
+    ]
 
 
 def test_weights_by_days_of_composites_of_several_sensors(turn: Work) -> None:

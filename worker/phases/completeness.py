@@ -9,12 +9,22 @@ from tasks.bag.spec import (
     ExtractSpec,
     GroupSpec,
     MosaicSpec,
+    OverlapSpec,
     ReprojectSpec,
     SampleSpec,
     TableSpec,
 )
 
-_Made = ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec | ExtractSpec | SampleSpec | TableSpec
+_Made = (
+    ReprojectSpec
+    | MosaicSpec
+    | OverlapSpec
+    | CubeSpec
+    | GroupSpec
+    | ExtractSpec
+    | SampleSpec
+    | TableSpec
+)
 
 NO_FILE = "has no raster of this layer, because all of its inputs are missing"
 

@@ -1,4 +1,4 @@
-"""Aggregation into one raster: join the cells of one layer and date, cropped to the region."""
+"""Aggregation of cells: of one layer and date into one raster, of two sensors into a table."""
 
 import json
 from functools import partial
@@ -9,13 +9,14 @@ from shapely import MultiPolygon, Polygon, from_geojson
 from reprojection.read.raster import Raster
 from reprojection.write.mosaic import mosaic as mosaic_cells
 from reprojection.write.record_layer import record_mosaic
+from reprojection.write.sensor_overlap import SeenCell, write_overlap
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import MosaicSpec
+from tasks.bag.spec import MosaicSpec, OverlapSpec
 from tasks.service.classify import AttemptError
-from worker.phases.completeness import missing_of, unnamed_of, without_file
+from worker.phases.completeness import completeness_of, missing_of, unnamed_of, without_file
 from worker.phases.context import Context
 from worker.phases.reproject import grid_of
 
@@ -56,6 +57,21 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         ),
         context.upload(item, keep=False),
     )
+
+
+def overlap(spec: OverlapSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Compare the sensors of a record in the cells that both have, as `<name>.csv`."""
+    fetched = context.fetch_inputs()
+    paths = {
+        SeenCell(one.product, one.day, one.cell): files[0]
+        for one, files in ((spec.cells[n], files) for n, files in fetched.items())
+        if files
+    }
+    to = context.folder("overlap") / f"{spec.name}.csv"
+    named = spec.record.record, spec.record.layer, spec.record.units
+    write_overlap(paths, spec.pairs, named, to)
+    said = completeness_of(spec, [files[0].completeness for files in context.inputs.values()])
+    return (context.upload(to, keep=False, completeness=said),)
 
 
 def write_mosaic(raster: Raster, to: Path) -> None:

@@ -12,6 +12,7 @@ from tasks.bag.spec import (
     ExtractSpec,
     GroupSpec,
     MosaicSpec,
+    OverlapSpec,
     PartsSpec,
     ReduceSpec,
     ReprojectSpec,
@@ -26,7 +27,7 @@ from worker.phases.context import Context
 from worker.phases.cube import cube
 from worker.phases.extract import extract, sample, write_sites
 from worker.phases.group import group
-from worker.phases.mosaic import mosaic
+from worker.phases.mosaic import mosaic, overlap
 from worker.phases.parts import collect_parts
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
@@ -45,20 +46,30 @@ def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
             return reproject(job.spec, context)
         case MosaicSpec():
             return mosaic(job.spec, context)
+        case OverlapSpec():
+            return overlap(job.spec, context)
         case CubeSpec():
             return cube(job.spec, context)
         case GroupSpec():
             return group(job.spec, context)
         case ReduceSpec():
             return reduce(job.spec, context)
+        case SitesSpec() | ExtractSpec() | SampleSpec() | TableSpec():
+            return _of_sites(job.spec, context)
+
+
+def _of_sites(
+    spec: SitesSpec | ExtractSpec | SampleSpec | TableSpec, context: Context
+) -> tuple[ArtifactFile, ...]:
+    match spec:
         case SitesSpec():
-            return write_sites(job.spec, context)
+            return write_sites(spec, context)
         case ExtractSpec():
-            return extract(job.spec, context)
+            return extract(spec, context)
         case SampleSpec():
-            return sample(job.spec, context)
+            return sample(spec, context)
         case TableSpec():
-            return table(job.spec, context)
+            return table(spec, context)
 
 
 def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:

@@ -48,8 +48,12 @@ ARCHIVE = [
 
 
 def sensors(plan: Plan) -> dict[str, str]:
-    """Return by date which product each cell is made of; several cells of one would clash."""
-    cells = specs(plan, ReprojectSpec)
+    """Return by date which product each cell is made of; several cells of one would clash.
+
+    Cells that are compared alone are in no raster.
+    """
+    shown = {given.key for one in specs(plan, MosaicSpec) for given in one.inputs}
+    cells = [one for one in specs(plan, ReprojectSpec) if one.key in shown]
     found = {one.day.isoformat(): one.product for one in cells}
     assert len(found) == len(cells)
     return found
@@ -74,7 +78,8 @@ def test_the_first_sensor_in_order_that_has_a_date_stands_for_it() -> None:
     said = RecordedLayer(record="ndvi-16day", layer="NDVI", units="1")
     assert {one.record for one in specs(found, MosaicSpec)} == {said}
     assert {one.units for one in specs(found, ReprojectSpec)} == {"physical"}
-    assert found.notes == (
+    assert found.notes[0].startswith("Where ndvi-16day goes on with another sensor, both are read")
+    assert found.notes[1:] == (
         "ndvi-16day: Terra MODIS (MOD13A2) 2 dates, 2025-12-03 to 2025-12-19, 2 granules; "
         "Aqua MODIS (MYD13A2) 3 dates, 2025-12-11 to 2026-01-09, 3 granules; "
         "Suomi NPP VIIRS (VNP13A2) 3 dates, 2026-01-01 to 2026-02-02, 3 granules; "

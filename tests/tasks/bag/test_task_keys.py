@@ -16,9 +16,12 @@ from tasks.bag.spec import (
     GroupSpec,
     Input,
     MosaicSpec,
+    OverlapSpec,
     PartsSpec,
+    RecordedLayer,
     ReduceSpec,
     ReprojectSpec,
+    SensorCell,
     SitesSpec,
     Spec,
     TableSpec,
@@ -105,6 +108,13 @@ SPECS: tuple[Spec, ...] = (
     TableSpec(inputs=(Input(key=EXTRACT.key, file="rows.parquet"), Input(key=SITES.key))),
     PARTS,
     PARTS.model_copy(update={"inputs": (), "grids": (GRID,)}),
+    OverlapSpec(
+        inputs=MADE,
+        name="ndvi-16day.NDVI.overlap",
+        record=RecordedLayer(record="ndvi-16day", layer="NDVI", units="1"),
+        cells=tuple(SensorCell(product=one.product, day=one.day, cell=one.cell) for one in BANDS),
+        pairs=(("MOD13A2", "VNP13A2"),),
+    ),
 )
 KEYS = (
     "86762ceb0b352713c14685c1a8b8846859f99a8b68a7e97ae0034462e4342ac4",
@@ -120,6 +130,7 @@ KEYS = (
     "86762ceb8b352765c538ecbf578e03551c021069aba63dda2b96984d981feb1f",
     "86762cebab35274018fcb36bc55e182e0a8df45943b719efb4312f4dd205610b",
     "86762cebab3527c9c67358ff6a88870c50b4a2cd2f7369c228b4de7042fb5048",
+    "86762cebbb352760640afb914ecbcab8f42b3fc8962f6b495032c3769569c334",
 )
 
 
