@@ -74,7 +74,7 @@ def _wait(
                 log.info("standing by: another manager acts")
             logged = True
         watch.stands_by(leadership)
-        stop.wait(min(1.0, options.lease / 10))
+        stop.wait(options.lease / 10)
     return False
 
 
