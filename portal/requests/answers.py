@@ -100,6 +100,9 @@ class PreviewAnswer(Answer):
     bytes: int
     gaps: int
     stored: int = Field(0, description="Bytes to keep, at most.")
+    raster: str = Field(
+        "", description="Size of the largest raster and reach of the region; empty: none is made."
+    )
     exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
     core_hours: float = Field(0, description="Expected, from the duration of such tasks.")
     similar: int = Field(0, description="Tasks in `core_hours` estimated from similar ones.")
@@ -123,10 +126,11 @@ class PreviewAnswer(Answer):
     window_count: int = Field(0, description="The number of all windows.")
 
     @classmethod
-    def of(cls, row: RequestRow, doubts: Sequence[str] = ()) -> Self:
+    def of(cls, row: RequestRow, doubts: Sequence[str] = (), raster: str = "") -> Self:
         """Build the answer from the counts of a dry run that has ended.
 
-        `doubts` say what the archive's granules state and was not understood.
+        `doubts` say what the archive's granules state and was not understood, `raster` how large
+        the largest one is.
         """
         counts = row.preview
         expected = Expected.of(counts)
@@ -139,6 +143,7 @@ class PreviewAnswer(Answer):
             bytes=counts.size,
             gaps=counts.gaps,
             stored=counts.stored,
+            raster=raster,
             exact=counts.exact,
             core_hours=round(counts.busy / 3600, 3),
             similar=counts.similar,

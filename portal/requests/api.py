@@ -37,6 +37,7 @@ from portal.serving.problems import (
 from portal.serving.repeated_calls import made_from_list, made_from_row
 from portal.serving.tokens import Person
 from portal.serving.traffic import note_submitted
+from portal.submit.estimates import raster_text
 from portal.submit.state import Submit
 from portal.submit.submissions import (
     LONGEST_KEY,
@@ -233,13 +234,12 @@ def _counts(portal: Portal, caller: Person, row: RequestRow) -> PreviewAnswer:
     """Answer with a dry run's counts, and with what the archive's granules state oddly."""
     kept = portal.state(Submit)
     held = kept.holdings.known()
-    if held is None:
-        return PreviewAnswer.of(row)
     try:
         resolved = kept.names.resolved(caller, request_operations.document_of(row))
     except RequestRefusedError:  # what it names has changed since it was taken
         return PreviewAnswer.of(row)
-    return PreviewAnswer.of(row, doubts(resolved, held))
+    told = doubts(resolved, held) if held is not None else ()
+    return PreviewAnswer.of(row, told, raster_text(resolved))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")

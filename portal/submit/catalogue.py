@@ -9,6 +9,7 @@ from itertools import groupby
 
 from modis.collection import Collection
 from portal.serving.quantities import unit_text
+from portal.submit.layer_words import words_of
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.about_pixels import layers_about_pixels
@@ -65,11 +66,12 @@ class LayerItem:
     def about(self) -> str:
         """Title, band, kind, unit and resolution, as far as they are known: "class, 500 m"."""
         size = self.resolution
+        title, units = words_of(self.name)
         parts = (
-            self.title,
+            self.title or title,
             self.band,
             {"class": "classes", "bitfield": "bit fields"}.get(self.kind, ""),
-            unit_text(self.units),
+            unit_text(self.units or units),
             "" if size is None else f"{size / 1000:g} km" if size >= 1000 else f"{size:g} m",
         )
         return ", ".join(part for part in parts if part)
@@ -197,7 +199,8 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
     """Find products that have every word of the text in name, title, keywords or layers.
 
     A word may be the beginning of one, or the number of a collection. Each product comes once, with
-    the collections found, those the archive holds first, then the newest.
+    the collections found: those the archive holds first, then those that are published, which is
+    known by their DOI, of each the newest first.
     Products found by their name come first, then those the archive holds, records before others,
     then those with the words in their title; of equal ones, global products of coarse pixels come
     last.
@@ -214,7 +217,18 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
             names = [(one.product, Collection(one.collection)) for one in known.members]
         return held is None or not any(held.of(*one) for one in names)
 
-    matches.sort(key=lambda match: (match[1].name, match[0], is_absent(match[1])))
+    def is_unpublished(item: ProductItem) -> bool:
+        known = catalogue.product(item.name, item.collection)
+        return known is not None and bool(known.dois) and not known.doi(item.collection)
+
+    matches.sort(
+        key=lambda match: (
+            match[1].name,
+            match[0],
+            is_absent(match[1]),
+            is_unpublished(match[1]),
+        )
+    )
     grouped = [list(group) for _, group in groupby(matches, key=lambda match: match[1].name)]
     grouped.sort(
         key=lambda group: (

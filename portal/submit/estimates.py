@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from reprojection.grid.grids import Grid
 from tasks.request.checks import check_request, request_notes
 from tasks.request.region.region_notes import reach_text
 from tasks.request.region.regions import region_area, region_tiles
@@ -52,14 +53,13 @@ def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
     """
     check_request(resolved, limits)
     request, made = resolved.request, resolved.target
+    largest, pixel, unit = _raster(made)
     tiles = sorted(region_tiles(request.region), key=lambda tile: (tile.v, tile.h))
-    crs = made.lattice.system.parsed
-    largest = max((part.grid for part in made.parts), key=lambda grid: grid.pixels)
     return Estimate(
         width=largest.width,
         height=largest.height,
-        pixel=made.lattice.resolution,
-        unit="degree" if crs.is_geographic else _unit(crs.axis_info[0].unit_name),
+        pixel=pixel,
+        unit=unit,
         cells=_cells(made),
         layers=sum(len(one.layers) for one in resolved.products if one.number == one.head),
         days=request.time.days,
@@ -69,6 +69,23 @@ def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
         notes=request_notes(resolved),
         reach=reach_text(region_area(request.region).bounds),
     )
+
+
+def raster_text(resolved: ResolvedRequest) -> str:
+    """Say how large the largest raster is and how far its region reaches; "": none is made."""
+    if resolved.request.region.sites is not None:
+        return ""
+    grid, pixel, unit = _raster(resolved.target)
+    reach = reach_text(region_area(resolved.request.region).bounds)
+    return f"{grid.width:,} x {grid.height:,} pixels of {pixel:.6g} {unit}, {reach}"
+
+
+def _raster(made: Target) -> tuple[Grid, float, str]:
+    """Return the grid of the largest raster, its pixel's side and unit."""
+    crs = made.lattice.system.parsed
+    largest = max((part.grid for part in made.parts), key=lambda grid: grid.pixels)
+    unit = "degree" if crs.is_geographic else _unit(crs.axis_info[0].unit_name)
+    return largest, made.lattice.resolution, unit
 
 
 def _cells(made: Target) -> int:

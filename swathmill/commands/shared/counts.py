@@ -30,6 +30,7 @@ class Counts(BaseModel):
     bytes: int = 0
     gaps: int = 0
     stored: int = 0
+    raster: str = ""
     exact: bool = True
     expected_time: str = "not known"
     expected_cost: str = "not known"
@@ -47,6 +48,7 @@ def lines_of(counts: Counts) -> list[str]:
         f"Granules  {counts.granules:,}, {size_text(counts.bytes)} to fetch",
         f"Tasks     {counts.tasks:,}, of which {counts.reused:,} are done already{about}",
         f"Storage   {size_text(counts.stored)} at most",
+        *([f"Raster    {counts.raster}"] if counts.raster else []),
         f"Time      {counts.expected_time}",
         f"Cost      {counts.expected_cost}",
         *(f"          {note}" for note in counts.notes),

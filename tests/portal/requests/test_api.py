@@ -177,6 +177,8 @@ def test_a_dry_run_counts_and_is_not_listed(
     assert answer.status_code == 200
     counts = answer.json()
     assert (counts["granules"], counts["tasks"], counts["bytes"]) == (32, 107, 123_456_789)
+    assert "pixels of 0." in counts["raster"]
+    assert "N to " in counts["raster"]
     assert counts["gaps"] == 1
     assert "not published" in counts["missing"][0]
 

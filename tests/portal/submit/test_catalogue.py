@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 
 from portal.submit import catalogue
+from portal.submit.layer_words import words_of
 from reprojection import catalogue as reprojection_catalogue
 from tasks.holdings.holdings import Held, Holdings
 
@@ -144,9 +145,20 @@ def test_few_layers_are_meant_by_a_search(monkeypatch: pytest.MonkeyPatch) -> No
         assert bool(catalogue.sought(item, "reflectance")) == (most == meant)
 
 
-def test_a_product_comes_once_with_its_newest_collection_first() -> None:
+def test_layers_whose_names_do_not_say_it_have_words_and_a_unit() -> None:
+    assert words_of("Lai_1km") == ("leaf area index", "m^2/m^2")
+    assert words_of("sur_refl_b02_1") == ("surface reflectance, near infrared, 841 to 876 nm", "")
+    assert words_of("Emis_31") == ("emissivity, band 31", "")
+    assert words_of("Cloud_Fraction") == ("", "")
+    found = catalogue.find("MCD15A2", "5")
+    assert found is not None
+    about = {layer.name: layer.about for layer in found.layers}
+    assert about["Lai_1km"] == "leaf area index, m²/m², 1 km"
+
+
+def test_a_product_comes_once_with_its_newest_published_collection_first() -> None:
     found = catalogue.search("MOD13Q1")
-    assert [[item.collection for item in group] for group in found] == [["7", "61", "6", "5"]]
+    assert [[item.collection for item in group] for group in found] == [["61", "6", "7", "5"]]
     assert catalogue.search("MOD13Q1 5")[0][0].collection == "5"
 
 
