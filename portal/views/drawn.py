@@ -19,7 +19,7 @@ Rescale = Annotated[
     str, Query(description="Values at the ends of the colour scale: LOW,HIGH. Empty: the layer's.")
 ]
 Colormap = Annotated[Scale, Query(description="The colour scale of values that are no classes.")]
-Matrix = Annotated[str, Query(description="WebMercatorQuad or WorldCRS84Quad.")]
+Matrix = Annotated[str, Query(description="A tile matrix set of /maps/tileMatrixSets.")]
 
 
 def send_drawn(request: Request, drawn: tuple[str, bytes], form: Form) -> Response:

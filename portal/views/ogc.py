@@ -28,8 +28,8 @@ from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views import result_tiles, tiles_api
 from portal.views.drawn import Colormap, Rescale, box_named, send_drawn
 from portal.views.result_tiles import UNDATED, Band, box_of
-from portal.views.state import NotShownError, TooCoarseError
-from portal.views.tile_matrix import CRS84, DEEPEST, SETS, SIDE, TileMatrixSet, tile_matrix_set
+from portal.views.state import NotShownError, TooCoarseError, Views
+from portal.views.tile_matrix import CRS84, TileMatrixSet
 from portal.views.tiles_api import Qa
 from portal.views.wmts import WHOLE_EARTH
 from reprojection import catalogue
@@ -267,10 +267,10 @@ def tilesets(
             "title": f"{found.title}, {one.name}",
             "dataType": "map",
             "crs": one.official,
-            "tileMatrixSetURI": one.uri,
+            **({"tileMatrixSetURI": one.uri} if one.uri else {}),
             "links": [_link("self", f"{place}/map/tiles/{one.name}{query}")],
         }
-        for one in SETS.values()
+        for one in portal.state(Views).matrix_sets.values()
     ]
     return JSONResponse({"links": [_link("self", f"{place}/map/tiles{query}")], "tilesets": listed})
 
@@ -280,7 +280,7 @@ def tileset(
     request: Request, collection_id: str, tms: str, portal: CurrentPortal, found: Found
 ) -> JSONResponse:
     """Describe a tile set."""
-    matrix = tile_matrix_set(tms)
+    matrix = portal.state(Views).matrix_set(tms)
     base = base_url(request, portal.settings)
     place, query = f"{_place(base, collection_id)}/map/tiles/{tms}", _query(request)
     item = f"{place}/{{tileMatrix}}/{{tileRow}}/{{tileCol}}{query}"
@@ -289,7 +289,7 @@ def tileset(
         "title": f"{found.title}, {tms}",
         "dataType": "map",
         "crs": matrix.official,
-        "tileMatrixSetURI": matrix.uri,
+        **({"tileMatrixSetURI": matrix.uri} if matrix.uri else {}),
         "boundingBox": {
             "crs": CRS84,
             "lowerLeft": [box.west, box.south],
@@ -310,10 +310,10 @@ def tileset(
     response_class=Response,
 )
 async def tile(
-    request: Request, found: Found, tms: str, matrix: int, row: int, col: int
+    request: Request, portal: CurrentPortal, found: Found, tms: str, matrix: int, row: int, col: int
 ) -> Response:
     """Draw 256 x 256 pixels of a layer as PNG, transparent where there is no value."""
-    chosen = tile_matrix_set(tms)
+    chosen = portal.state(Views).matrix_set(tms)
     grid, box = chosen.grid(matrix, col, row), chosen.box(matrix, col, row)
     return send_drawn(request, await found.draw(request, grid, box), "png")
 
@@ -326,26 +326,26 @@ def tile_matrix_sets(request: Request, portal: CurrentPortal) -> JSONResponse:
         {
             "id": one.name,
             "title": one.name,
-            "uri": one.uri,
+            **({"uri": one.uri} if one.uri else {}),
             "crs": one.official,
             "links": [_link("self", f"{base}/maps/tileMatrixSets/{one.name}")],
         }
-        for one in SETS.values()
+        for one in portal.state(Views).matrix_sets.values()
     ]
     return JSONResponse({"tileMatrixSets": listed})
 
 
 @router.get("/tileMatrixSets/{tms}", summary="A tile matrix set")
-def one_tile_matrix_set(tms: str) -> JSONResponse:
+def one_tile_matrix_set(portal: CurrentPortal, tms: str) -> JSONResponse:
     """Describe a tile matrix set."""
-    matrix = tile_matrix_set(tms)
+    matrix = portal.state(Views).matrix_set(tms)
     answer = {
         "id": matrix.name,
         "title": matrix.name,
-        "uri": matrix.uri,
+        **({"uri": matrix.uri} if matrix.uri else {}),
         "crs": matrix.official,
         "orderedAxes": list(matrix.axes),
-        "tileMatrices": [_matrix(matrix, zoom) for zoom in range(DEEPEST + 1)],
+        "tileMatrices": [_matrix(matrix, zoom) for zoom in matrix.zooms],
         # Names of version 1.0, beside those of 2.0, for programs that know only these.
         "type": "TileMatrixSetType",
         "identifier": matrix.name,
@@ -355,18 +355,19 @@ def one_tile_matrix_set(tms: str) -> JSONResponse:
 
 
 def _matrix(matrix: TileMatrixSet, zoom: int) -> dict[str, object]:
+    one, origin = matrix.at(zoom), list(matrix.origin(zoom))
     return {
         "id": str(zoom),
         "identifier": str(zoom),
         "scaleDenominator": matrix.scale(zoom),
-        "cellSize": matrix.span / (1 << zoom) / SIDE,
+        "cellSize": one.cell,
         "cornerOfOrigin": "topLeft",
-        "pointOfOrigin": [matrix.left, matrix.top],
-        "topLeftCorner": [matrix.left, matrix.top],
-        "tileWidth": SIDE,
-        "tileHeight": SIDE,
-        "matrixWidth": matrix.columns << zoom,
-        "matrixHeight": matrix.rows << zoom,
+        "pointOfOrigin": origin,
+        "topLeftCorner": origin,
+        "tileWidth": one.side,
+        "tileHeight": one.side,
+        "matrixWidth": one.columns,
+        "matrixHeight": one.rows,
     }
 
 

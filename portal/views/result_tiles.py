@@ -23,7 +23,7 @@ from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError, answers_with
 from portal.views.drawn import FRESH, Colormap, Form, Matrix, Rescale, ends_of, send_drawn
 from portal.views.state import NotShownError, Views
-from portal.views.tile_matrix import DEEPEST, SIDE, WEB_MERCATOR, tile_matrix_set
+from portal.views.tile_matrix import DEEPEST, SIDE, WEB_MERCATOR
 from portal.views.wmts import WHOLE_EARTH, Layer, capabilities
 from reprojection.errors import ReprojectionError
 from reprojection.grid.grids import Grid
@@ -146,7 +146,8 @@ def wmts(request: Request, request_id: str, caller: Reader, portal: CurrentPorta
         )
         for layer in layers.values()
     ]
-    text = capabilities(row.title or f"Request {row.id}", described)
+    sets = portal.state(Views).matrix_sets.values()
+    text = capabilities(row.title or f"Request {row.id}", described, sets)
     return Response(text, media_type="application/xml", headers={"Cache-Control": "no-cache"})
 
 
@@ -163,9 +164,8 @@ async def tile(
     PNG has the colours of the map of results, transparent where there is no value; `.npy` and
     `.tif` hold float32 with NaN there.
     """
-    return send_drawn(
-        request, await drawn(request, look, tile_matrix_set(tms).grid(zoom, col, row), form), form
-    )
+    grid = look.portal.state(Views).matrix_set(tms).grid(zoom, col, row)
+    return send_drawn(request, await drawn(request, look, grid, form), form)
 
 
 async def drawn(request: Request, look: Look, grid: Grid, form: Form) -> tuple[str, bytes]:

@@ -8,7 +8,7 @@ import asyncio
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
@@ -30,12 +30,14 @@ from modis.box import LonLatBox
 from portal.serving.caches import Kept
 from portal.serving.portal import Portal
 from portal.serving.problems import BadCallError, NotFoundError, PortalError
+from portal.views.tile_matrix import SETS, TileMatrixSet, read_set
 from reprojection.errors import ChoiceRefusedError, ReprojectionError, UnknownLayerError
 from reprojection.isolation import ReadingProcess
 from tasks.holdings.granule_lists import granules_of_day
 from tasks.holdings.parts import PartsFolder
 from tasks.holdings.structures import FOLDER, Structures
 from tasks.service.sources import open_sources
+from tasks.settings import WrongSettingError
 
 T = TypeVar("T")
 
@@ -49,6 +51,8 @@ _KEPT_BYTES = 64 * 10**6  # of tiles
 _HELD_BYTES = 2 * 10**9  # of granules that lie elsewhere
 _HALF_TURN = 180.0  # degrees
 _SECONDS = 30.0  # that reading for one tile may take
+MATRIX_SETS = "tile-matrix-sets"
+"""Folder in the data folder with documents of further tile matrix sets."""
 
 
 class NotShownError(PortalError):
@@ -82,7 +86,12 @@ class Views:
     """Shows layers of granules that the archive has."""
 
     def __init__(self, portal: Portal) -> None:
+        """Read documents of tile matrix sets. Raises WrongSettingError for one that is none."""
         self._portal = portal
+        self.matrix_sets: Mapping[str, TileMatrixSet] = {
+            **SETS,
+            **_sets_in(portal.settings.data_dir / MATRIX_SETS),
+        }
         self._opening = threading.Lock()
         self._folder: PartsFolder | None = None
         self._looked: float | None = None
@@ -105,6 +114,16 @@ class Views:
             if await request.is_disconnected():
                 raise LeftError("Nobody waits for this answer.", "Ask again.")
             return await run_in_threadpool(work)
+
+    def matrix_set(self, name: str) -> TileMatrixSet:
+        """Find a tile matrix set by its name. Raises NotFoundError."""
+        found = self.matrix_sets.get(name)
+        if found is None:
+            raise NotFoundError(
+                f"There is no tile matrix set {name!r}.",
+                f"There are {', '.join(self.matrix_sets)}.",
+            )
+        return found
 
     def begin(self) -> None:
         """Start the processes that draw: somebody may look at a layer soon."""
@@ -252,6 +271,20 @@ class Views:
             if not any(file.resolve().is_relative_to(one) for one in known)
         }
         return (*(one for one in known if one.is_dir()), *sorted(others))
+
+
+def _sets_in(folder: Path) -> dict[str, TileMatrixSet]:
+    """Read the documents of a folder. Raises WrongSettingError."""
+    found: dict[str, TileMatrixSet] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            one = read_set(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise WrongSettingError(
+                f"{path} is no tile matrix set: {error}.", "Correct it, or take it away."
+            ) from error
+        found[one.name] = one
+    return found
 
 
 def _not_given(error: Exception) -> NotShownError:

@@ -39,7 +39,7 @@ from portal.views.state import (
     Views,
     extent_of,
 )
-from portal.views.tile_matrix import DEEPEST, SIDE, tile_matrix_set
+from portal.views.tile_matrix import DEEPEST, SIDE
 from portal.views.wmts import WHOLE_EARTH, Layer, capabilities
 from reprojection import catalogue
 from reprojection.grid.grids import Grid
@@ -129,7 +129,7 @@ async def tile(
     PNG is transparent where there is no value; `.npy` and `.tif` hold float32 with NaN there. A
     tile that too many granules touch is refused with 422: zoom in.
     """
-    matrix = tile_matrix_set(tms)
+    matrix = look.views.matrix_set(tms)
     grid, box = matrix.grid(zoom, col, row), matrix.box(zoom, col, row)
     return send_drawn(request, await drawn(request, look, grid, box, form), form)
 
@@ -254,7 +254,7 @@ async def wmts(request: Request, look: Asked) -> Response:
     address = f"{base_url(request, look.portal.settings)}{request.url.path.rpartition('/')[0]}"
     title = f"{look.layer}, {look.chosen.product} of {look.chosen.day}"
     layer = Layer(name=look.layer, title=title, tiles=address, query=request.url.query)
-    text = capabilities(title, [layer])
+    text = capabilities(title, [layer], look.views.matrix_sets.values())
     return Response(text, media_type="application/xml", headers={"Cache-Control": FRESH})
 
 

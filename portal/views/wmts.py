@@ -3,12 +3,12 @@
 Source: OGC 07-057r7, "Web Map Tile Service Implementation Standard" 1.0.0, annex D.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from modis.box import LonLatBox
-from portal.views.tile_matrix import DEEPEST, SIDE, WEB_MERCATOR
+from portal.views.tile_matrix import WEB_MERCATOR, TileMatrixSet
 
 _NORTHERNMOST = 85.0511  # of WebMercatorQuad
 _SPACES = (
@@ -42,39 +42,55 @@ class Layer:
     shown: str = ""
 
 
-def capabilities(title: str, layers: Sequence[Layer]) -> str:
-    """Write the document of some layers under a title for people."""
-    zooms = "".join(map(_matrix, range(DEEPEST + 1)))
+def capabilities(title: str, layers: Sequence[Layer], sets: Iterable[TileMatrixSet]) -> str:
+    """Write the document of some layers, in some tile matrix sets, under a title for people."""
+    every = tuple(sets)
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <Capabilities {_SPACES} version="1.0.0">
 <ows:ServiceIdentification><ows:Title>{escape(title)}</ows:Title>\
 <ows:ServiceType>OGC WMTS</ows:ServiceType>\
 <ows:ServiceTypeVersion>1.0.0</ows:ServiceTypeVersion></ows:ServiceIdentification>
 <Contents>
-{"".join(map(_layer, layers))}\
-<TileMatrixSet><ows:Identifier>{WEB_MERCATOR.name}</ows:Identifier>\
-<ows:SupportedCRS>urn:ogc:def:crs:EPSG::3857</ows:SupportedCRS>\
-<WellKnownScaleSet>urn:ogc:def:wkss:OGC:1.0:GoogleMapsCompatible</WellKnownScaleSet>{zooms}\
-</TileMatrixSet>
+{"".join(_layer(layer, every) for layer in layers)}\
+{"".join(map(_set, every))}
 </Contents>
 </Capabilities>
 """
 
 
-def _layer(layer: Layer) -> str:
-    more = f"?{layer.query}" if layer.query else ""
-    tiles = f"{layer.tiles}/{{TileMatrix}}/{{TileCol}}/{{TileRow}}.png{more}"
+def _layer(layer: Layer, sets: Sequence[TileMatrixSet]) -> str:
+    more = f"&{layer.query}" if layer.query else ""
+    at = "{TileMatrix}/{TileCol}/{TileRow}.png?tms={TileMatrixSet}"
+    tiles = f"{layer.tiles}/{at}{more}"
+    links = "".join(
+        f"<TileMatrixSetLink><TileMatrixSet>{one.name}</TileMatrixSet></TileMatrixSetLink>"
+        for one in sets
+    )
+    boxes = "".join(map(_bounds, sets))
     box = layer.box
     south, north = max(box.south, -_NORTHERNMOST), min(box.north, _NORTHERNMOST)
     return f"""<Layer><ows:Title>{escape(layer.title)}</ows:Title>\
 <ows:WGS84BoundingBox><ows:LowerCorner>{box.west!r} {south!r}</ows:LowerCorner>\
 <ows:UpperCorner>{box.east!r} {north!r}</ows:UpperCorner></ows:WGS84BoundingBox>\
-<ows:Identifier>{escape(layer.name)}</ows:Identifier>\
+<ows:Identifier>{escape(layer.name)}</ows:Identifier>{boxes}\
 <Style isDefault="true"><ows:Identifier>default</ows:Identifier></Style>\
 <Format>image/png</Format>{_times(layer)}\
-<TileMatrixSetLink><TileMatrixSet>{WEB_MERCATOR.name}</TileMatrixSet></TileMatrixSetLink>\
-<ResourceURL format="image/png" resourceType="tile" template={quoteattr(tiles)}/></Layer>
+{links}<ResourceURL format="image/png" resourceType="tile" template={quoteattr(tiles)}/></Layer>
 """
+
+
+def _bounds(one: TileMatrixSet) -> str:
+    """Say in a set's own CRS how far it reaches.
+
+    Without it GDAL projects the corners of the box in degrees, which gives none in many CRSs.
+    """
+    if one.crs in ("EPSG:3857", "EPSG:4326"):
+        return ""
+    low, high = one.bounds
+    return (
+        f'<ows:BoundingBox crs="{one.urn}"><ows:LowerCorner>{low[0]!r} {low[1]!r}</ows:LowerCorner>'
+        f"<ows:UpperCorner>{high[0]!r} {high[1]!r}</ows:UpperCorner></ows:BoundingBox>"
+    )
 
 
 def _times(layer: Layer) -> str:
@@ -87,12 +103,26 @@ def _times(layer: Layer) -> str:
     )
 
 
-def _matrix(zoom: int) -> str:
-    count = 1 << zoom
+def _set(one: TileMatrixSet) -> str:
+    scales = (
+        "<WellKnownScaleSet>urn:ogc:def:wkss:OGC:1.0:GoogleMapsCompatible</WellKnownScaleSet>"
+        if one is WEB_MERCATOR
+        else ""
+    )
+    zooms = "".join(_matrix(one, zoom) for zoom in one.zooms)
+    return (
+        f"<TileMatrixSet><ows:Identifier>{one.name}</ows:Identifier>"
+        f"<ows:SupportedCRS>{one.urn}</ows:SupportedCRS>{scales}{zooms}</TileMatrixSet>\n"
+    )
+
+
+def _matrix(one: TileMatrixSet, zoom: int) -> str:
+    matrix, (first, second) = one.at(zoom), one.origin(zoom)
     return (
         f"<TileMatrix><ows:Identifier>{zoom}</ows:Identifier>"
-        f"<ScaleDenominator>{WEB_MERCATOR.scale(zoom)!r}</ScaleDenominator>"
-        f"<TopLeftCorner>{WEB_MERCATOR.left!r} {WEB_MERCATOR.top!r}</TopLeftCorner>"
-        f"<TileWidth>{SIDE}</TileWidth><TileHeight>{SIDE}</TileHeight>"
-        f"<MatrixWidth>{count}</MatrixWidth><MatrixHeight>{count}</MatrixHeight></TileMatrix>"
+        f"<ScaleDenominator>{one.scale(zoom)!r}</ScaleDenominator>"
+        f"<TopLeftCorner>{first!r} {second!r}</TopLeftCorner>"
+        f"<TileWidth>{matrix.side}</TileWidth><TileHeight>{matrix.side}</TileHeight>"
+        f"<MatrixWidth>{matrix.columns}</MatrixWidth>"
+        f"<MatrixHeight>{matrix.rows}</MatrixHeight></TileMatrix>"
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from portal.views import state, tiles_api
-from portal.views.tile_matrix import WEB_MERCATOR, WORLD_CRS84
+from portal.views.tile_matrix import SETS, WORLD_CRS84
 from reprojection.isolation import ReadingProcess
 from reprojection.reproject import Options, reproject
 from tests.portal.scripted import live_portal, live_runtime, settings
@@ -48,14 +48,24 @@ def opacities(answer: httpx.Response) -> NDArray[np.uint8]:
         return np.asarray(picture)[..., 3]
 
 
-@pytest.mark.parametrize("rule", [None, RULE])
+@pytest.mark.parametrize(
+    ("matrix", "at", "rule"),
+    [
+        ("EuropeanETRS89_LAEAQuad", (2, 1, 1), None),
+        ("WebMercatorQuad", (ZOOM, COL, ROW), RULE),
+    ],
+)
 def test_a_tile_holds_the_pixels_of_a_request(
-    client: httpx.Client, sample_archive: Path, rule: dict[str, dict[str, list[int]]] | None
+    client: httpx.Client,
+    sample_archive: Path,
+    matrix: str,
+    at: tuple[int, int, int],
+    rule: dict[str, dict[str, list[int]]] | None,
 ) -> None:
     query = {"qa": json.dumps(rule)} if rule else {}
-    found = numbers(client, f"{ZOOM}/{COL}/{ROW}", **query)
+    found = numbers(client, "/".join(map(str, at)), tms=matrix, **query)
     granules = sorted(sample_archive.rglob("MCD15A2.A2012065*"))
-    grid = WEB_MERCATOR.grid(ZOOM, COL, ROW)
+    grid = SETS[matrix].grid(*at)
     raster = reproject(granules, "Lai_1km", grid, Options(units="physical", qa=rule))
     assert np.isfinite(found).any()
     np.testing.assert_array_equal(found, raster.values(0).astype(np.float32))
@@ -120,7 +130,7 @@ def test_a_survey_counts_with_and_without_the_rule(client: httpx.Client) -> None
 def test_a_place_has_its_value_and_its_quality(client: httpx.Client) -> None:
     """It is that of the tile's pixel there."""
     values = numbers(client, f"{ZOOM}/{COL}/{ROW}", resampling="nearest")
-    grid = WEB_MERCATOR.grid(ZOOM, COL, ROW)
+    grid = SETS["WebMercatorQuad"].grid(ZOOM, COL, ROW)
     row, col = (int(one[0]) for one in np.nonzero(np.isfinite(values)))
     a, _, left, _, e, top = grid.transform
     to_degrees = pyproj.Transformer.from_crs(grid.crs, "EPSG:4326", always_xy=True)
@@ -146,9 +156,17 @@ def test_maps_and_programs_find_the_tiles(client: httpx.Client) -> None:
     space = {"w": "http://www.opengis.net/wmts/1.0"}
     (resource,) = ElementTree.fromstring(text).findall(".//w:ResourceURL", space)
     filled = resource.attrib["template"]
-    for name, value in (("TileMatrix", ZOOM), ("TileCol", COL), ("TileRow", ROW)):
+    named = ElementTree.fromstring(text).iterfind(".//w:TileMatrixSetLink/w:TileMatrixSet", space)
+    assert [one.text for one in named] == [*SETS]
+    europe = "{http://www.opengis.net/ows/1.1}BoundingBox[@crs='urn:ogc:def:crs:EPSG::3035']"
+    (bounds,) = ElementTree.fromstring(text).iterfind(f".//{europe}")  # north first
+    corners = [one.text for one in bounds]
+    assert corners == ["1000000.0 2000000.0", "5500000.0 6500000.0"]
+    at = {"TileMatrix": ZOOM, "TileCol": COL, "TileRow": ROW, "TileMatrixSet": "WebMercatorQuad"}
+    for name, value in at.items():
         filled = filled.replace(f"{{{name}}}", str(value))
-    assert filled == address
+    assert filled == address.replace("?", "?tms=WebMercatorQuad&")
+    assert client.get(filled).content == client.get(address).content
 
 
 @pytest.mark.parametrize(
