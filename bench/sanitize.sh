@@ -15,7 +15,7 @@ runtime=$("$cc" -print-file-name=libasan.so)
 tests=${*:-tests/reprojection/warp/test_warp.py tests/reprojection/test_warp_rows.py
     tests/reprojection/warp/test_swath.py tests/reprojection/grid/test_targets.py
     tests/reprojection/read/test_geolocation.py tests/reprojection/write/test_write.py
-    tests/reprojection/test_tile_streams.py tests/reprojection/warp/test_footprint_statistics.py}
+    tests/reprojection/write/test_tile_streams.py tests/reprojection/warp/test_footprint_statistics.py}
 for vectors in -DSWATHMILL_NO_CLONES -DSWATHMILL_BASELINE; do
     for source in reprojection/kernels/csrc/*.c; do
         "$cc" -std=gnu11 -O1 -g -fPIC -fwrapv -ffp-contract=off -fno-omit-frame-pointer \

@@ -132,6 +132,16 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
     return [by_lower[one] for one in dict.fromkeys((*begin, *like))][:count]
 
 
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """Suggest names for a misspelt one: those like it, or all when there are few."""
+    names = sorted(known)
+    like = nearest(name, names, 3)
+    if like:
+        return f"Did you mean {listed(like)}?"
+    shown = ", ".join(names[:30])
+    return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
+
+
 def listed(names: Sequence[str], last: str = "or") -> str:
     """Names as people write them: "a, b or c"."""
     *most, end = names

@@ -19,7 +19,7 @@ from tasks.bag.classes import sized
 from tasks.bag.model import Phase
 from tasks.bag.spec import CollectSpec
 from tasks.errors import RequestRefusedError
-from tasks.request.checks import nearest_names
+from tasks.refusal_wording import nearest_names
 from tasks.request.document import ProductChoice, Request, Time
 
 _OF_GRANULE = ("granule", "production", "source", "url", "size", "checksum", "checksum_type")

@@ -19,8 +19,8 @@ from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
-from tasks.refusal_wording import listed, nearest
-from tasks.request.checks import check_bands, is_listed, nearest_names
+from tasks.refusal_wording import listed, nearest, nearest_names
+from tasks.request.checks import check_bands, is_listed
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Target

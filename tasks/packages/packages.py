@@ -29,7 +29,7 @@ from tasks.packages.parameters import Declared
 from tasks.packages.python_dependencies import DeclarationError, declared
 from tasks.packages.requires import Requires, RequiresField
 from tasks.plain_text import NotUtf8Error, decoded
-from tasks.refusal_wording import NoGuide, refusal
+from tasks.refusal_wording import NoGuide, nearest_names, refusal
 from tasks.settings import Settings
 
 MANIFEST = "package.yaml"
@@ -329,9 +329,7 @@ class Packages:
         return tuple(found)
 
     def _unknown(self, name: str) -> NoPackageError:
-        return NoPackageError(
-            f"there is no package {name!r}.", f"There are: {', '.join(self.names())}."
-        )
+        return NoPackageError(f"there is no package {name!r}.", nearest_names(name, self.names()))
 
 
 def _names(folder: Path) -> set[str]:

@@ -12,7 +12,7 @@ from reprojection.read.qa import check_values, named_bits, values_of
 from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.packages import Package
-from tasks.refusal_wording import listed, nearest
+from tasks.refusal_wording import listed, nearest_names
 from tasks.request.compared import check_measurements, measurement_notes
 from tasks.request.document import ProductChoice
 from tasks.request.records.overlap import overlap_notes
@@ -112,16 +112,6 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
 
 def _named(product: ResolvedProduct, layer: ResolvedLayer) -> str:
     return f"{product.choice.name} {layer.name}"
-
-
-def nearest_names(name: str, known: Iterable[str]) -> str:
-    """Suggest names for a misspelt one: those like it, or all when there are few."""
-    names = sorted(known)
-    like = nearest(name, names, 3)
-    if like:
-        return f"Did you mean {listed(like)}?"
-    shown = ", ".join(names[:30])
-    return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
 
 
 def parameter_problems(

@@ -21,7 +21,7 @@ from tasks.packages.packages import (
     blob_of,
 )
 from tasks.packages.python_dependencies import environment_blob
-from tasks.request.checks import nearest_names
+from tasks.refusal_wording import nearest_names
 from tasks.request.document import Reduction, Request
 from tasks.requests.plan import named_packages
 from tasks.requests.request_table import RequestRow

@@ -9,7 +9,7 @@ from reprojection.catalogue.user_raster import UserRaster
 from tasks.bag.runtime import Runtime
 from tasks.errors import RequestRefusedError
 from tasks.packages.rasters import ExactRaster, blob_of, is_raster, reference_of
-from tasks.request.checks import nearest_names
+from tasks.refusal_wording import nearest_names
 from tasks.request.document import ProductChoice, Request
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow

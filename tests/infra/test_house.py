@@ -1,4 +1,4 @@
-"""Tests lie as the modules do: a file that is named after a module lies where that module lies."""
+"""Tests lie as the modules do: by the module of their name, or by the folder they tell of."""
 
 import re
 from collections.abc import Mapping
@@ -64,6 +64,37 @@ def test_no_test_runs_a_loop_in_its_own_thread() -> None:
 @pytest.mark.parametrize("package", MIRRORED)
 def test_a_test_lies_where_its_module_does(package: str) -> None:
     assert misplaced(package, ROOT) == []
+
+
+def told_of_one(package: str, root: Path) -> list[str]:
+    """The stories, which lie above all folders of a package, that tell of one folder alone."""
+    modules, found = homes(root / package), []
+    for path in sorted((root / "tests" / package).glob("test_*.py")):
+        text = path.read_text("utf-8")
+        named = set(re.findall(rf"^from {package}([\w.]*) import", text, re.MULTILINE))
+        folders = {one.split(".")[1] for one in named if one}
+        if path.stem.removeprefix("test_") not in modules and "" not in named and len(folders) == 1:
+            folder = folders.pop()
+            if (root / "tests" / package / folder).is_dir():
+                found.append(f"{path.relative_to(root)}: tells of {package}/{folder}")
+    return found
+
+
+@pytest.mark.parametrize("package", [one for one in MIRRORED if one != "portal"])
+def test_a_story_tells_of_several_folders(package: str) -> None:
+    """Tests of the portal ask by HTTP: what they import says nothing of their subject."""
+    assert told_of_one(package, ROOT) == []
+
+
+def test_a_story_of_one_folder_is_named(tmp_path: Path) -> None:
+    for name in ("p/a/one.py", "p/b/two.py", "tests/p/a/test_one.py", "tests/p/b/test_two.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    story = tmp_path / "tests/p/test_story.py"
+    story.write_text("from p.a.one import x\nfrom p.b.two import y\n", "utf-8")
+    assert told_of_one("p", tmp_path) == []
+    story.write_text("from p.a.one import x\nfrom tests.p.b.tool import y\n", "utf-8")
+    assert told_of_one("p", tmp_path) == ["tests/p/test_story.py: tells of p/a"]
 
 
 def test_what_lies_elsewhere_is_named(tmp_path: Path) -> None:

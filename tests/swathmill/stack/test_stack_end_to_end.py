@@ -18,7 +18,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = str(Path(sys.executable).with_name("swathmill"))
 PACKAGES = "archives modis portal processes reprojection service_manager swathmill tasks worker"
 REQUEST = ROOT / "examples" / "sample.yaml"
