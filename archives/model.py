@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_day import granule_day
-from modis.granule_name import parse_granule_name
+from modis.granule_name import is_near_real_time, parse_granule_name
 from modis.ocean_name import parse_ocean_name
 from modis.tile import Tile
 
@@ -216,13 +216,22 @@ class NameChecking(Protocol):
 
 
 def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
-    """Keep one record per granule, by start, then name: newest production time, then first URL."""
+    """Keep one record per granule, by start, then name.
+
+    A standard one goes before one of near real time, then the newest production time counts, then
+    the first URL.
+    """
     best: dict[tuple[str, str, str, Tile | str | None], GranuleRecord] = {}
     for record in sorted(records, key=lambda item: item.url):
         held = best.get(record.key)
-        if held is None or record.production_time > held.production_time:
+        if held is None or edition_rank(record) > edition_rank(held):
             best[record.key] = record
     return sorted(best.values(), key=lambda item: (item.start, item.name))
+
+
+def edition_rank(record: GranuleRecord) -> tuple[bool, str]:
+    """Return by what one edition of a granule goes before another: the larger first."""
+    return not is_near_real_time(record.name), record.production_time
 
 
 def newest_by_day(records: Iterable[GranuleRecord]) -> Iterator[GranuleRecord]:

@@ -26,6 +26,7 @@ from archives.model import (
     NameChecking,
     Progress,
     Stamped,
+    edition_rank,
 )
 from modis.box import LonLatBox
 from modis.collection import Collection
@@ -406,7 +407,7 @@ def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:
     best: dict[object, GranuleRecord] = {}
     for _, record in sorted(found, key=lambda pair: (pair[0], pair[1].url)):
         held = best.get(record.key)
-        if held is None or record.production_time > held.production_time:
+        if held is None or edition_rank(record) > edition_rank(held):
             best[record.key] = record
     return sorted(best.values(), key=lambda record: (record.start, record.name))
 

@@ -50,6 +50,27 @@ class GranuleName:
         return self.tile is None and not self.other_tile
 
 
+def is_near_real_time(name: str) -> bool:
+    """Tell by its file name whether a granule is LANCE's, which the standard one replaces.
+
+    Of MODIS and ocean colour the name ends in `.NRT.hdf` or `.NRT.nc`, of VIIRS the product in
+    `_NRT` (MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf, VNP09GA_NRT.A2026042.h29v13.002...,
+    as programs in public repositories name what they fetched; LANCE's page "About").
+    """
+    return ".NRT." in name or "_NRT." in name
+
+
+def near_editions(product: str, collection: str) -> tuple[str, str]:
+    """Return the product and collection under which the CMR has the near real time granules.
+
+    Of VIIRS the product is another one (VNP46A1_NRT, 2), of MODIS the collection (MYD01, 6.1NRT):
+    identifiers of collections of LANCEMODIS in Earthdata's catalogue.
+    """
+    if product.startswith("V"):
+        return f"{product}_NRT", collection
+    return product, f"{collection}NRT"
+
+
 def other_granule(name: str, inside: str, tile: Tile | None) -> str:
     """Tell which other granule a file holds than the one it is called after; "" if it is that one.
 

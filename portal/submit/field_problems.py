@@ -156,7 +156,8 @@ def _control_of_product(parts: Sequence[str], form: Form) -> str:
         return "product-search"
     layers = layers_of(card)
     place = int(parts[-1]) if parts[-1].isdigit() and "layers" in parts else len(layers)
-    if parts[2:] and parts[2] in ("use", "look_back", "look_ahead", "prefer", "overlap"):
+    controls = ("use", "look_back", "look_ahead", "prefer", "overlap", "near_real_time")
+    if parts[2:] and parts[2] in controls:
         return f"{parts[2]}-{card.uid}"
     if "layers" not in parts:
         return f"card-{card.uid}"

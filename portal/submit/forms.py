@@ -44,6 +44,7 @@ class ProductCard:
     look_ahead: str = ""
     overlap: str = "prefer"
     prefer: str = ""  # names, with commas between
+    near: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +191,7 @@ def _card(data: FormData, value: str) -> ProductCard:
         look_ahead=str(data.get(f"look_ahead-{uid}", "")).strip(),
         overlap=str(data.get(f"overlap-{uid}", "prefer")),
         prefer=str(data.get(f"prefer-{uid}", "")).strip(),
+        near=str(data.get(f"near_real_time-{uid}", "")),
     )
 
 
@@ -217,6 +219,7 @@ def form_of(request: Request) -> Form:
                 look_ahead="" if p.look_ahead is None else str(p.look_ahead),
                 overlap=p.overlap,
                 prefer=", ".join(p.prefer),
+                near="yes" if p.near_real_time else "",
             )
             for p in request.products
         ),
@@ -564,6 +567,8 @@ def _product(index: int, card: ProductCard, form: Form) -> Document:
         first = [name for name in map(str.strip, card.prefer.split(",")) if name]
         made |= {"prefer": first} if first else {}
         made |= {"overlap": card.overlap} if card.overlap != "prefer" else {}
+    if card.near:
+        made["near_real_time"] = True
     if card.day_night != "any":
         made["day_night"] = card.day_night
     if card.overpasses != "merged" and form.region_kind != "sites":

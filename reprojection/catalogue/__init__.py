@@ -394,9 +394,11 @@ def collections_beside(name: str, collection: str) -> tuple[str, ...]:
 def product(name: str, collection: str) -> Product | None:
     """Find the entry of a product in a collection; return None if there is none.
 
-    "6.1", "061" and "61" name the same collection.
+    "6.1", "061" and "61" name the same collection. The near real time edition of a product has its
+    entry: `VNP09GA_NRT`, and `MOD09GA` in collection `6.1NRT`.
     """
-    wanted = Collection(collection)
+    wanted = Collection(collection.removesuffix("NRT"))
+    name = name.removesuffix("_NRT")
     # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
     family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
     if family is None and not name.endswith("-L2P"):

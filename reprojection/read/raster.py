@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from modis.granule_name import is_near_real_time
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.lineage import Kind, LayerRecord, Lineage, Parameter
@@ -126,6 +127,11 @@ class Provenance:
     def called(self) -> str:
         """The layer's name: the record's, if it is of one."""
         return self.record.layer if self.record is not None else self.layer
+
+    @property
+    def near_real_time(self) -> int:
+        """The number of granules that are LANCE's, which standard ones replace."""
+        return sum(is_near_real_time(one.name) for one in self.granules)
 
     @property
     def files(self) -> tuple[SourceGranule, ...]:

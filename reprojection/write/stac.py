@@ -20,6 +20,7 @@ from shapely.geometry import mapping
 from shapely.geometry.base import BaseGeometry
 from shapely.geometry.polygon import orient
 
+from modis.granule_name import is_near_real_time
 from reprojection.catalogue.user_raster import PREFIX
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import Grid
@@ -116,6 +117,7 @@ def stac_item(
             "swathmill:collection": said.provenance.collection,
             "swathmill:layer": said.provenance.layer,
             **_record(said.provenance),
+            **_near(said.provenance),
             "swathmill:granules": [source.name for source in said.provenance.granules],
             **_lineage(said.provenance),
             **_window(said.provenance),
@@ -253,6 +255,12 @@ def _record(said: Provenance) -> dict[str, JsonValue]:
         "swathmill:record_layer": said.record.layer,
         "swathmill:sensor": said.record.sensor,
     }
+
+
+def _near(said: Provenance) -> dict[str, JsonValue]:
+    """Name the near real time granules; empty where all are standard ones."""
+    named: list[JsonValue] = [one.name for one in said.granules if is_near_real_time(one.name)]
+    return {"swathmill:near_real_time": named} if named else {}
 
 
 def _window(said: Provenance) -> dict[str, JsonValue]:

@@ -13,14 +13,16 @@ from datetime import date, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from archives.model import Archive, GranuleRecord
+from archives.model import Archive, GranuleRecord, newest_by_day
 from modis.box import LonLatBox
+from modis.collection import Collection
+from modis.granule_name import near_editions
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from reprojection.catalogue import collections_beside
 from service_manager.planner.gaps import starts_on
 from service_manager.planner.granules import is_lit
 from tasks.errors import RequestRefusedError
-from tasks.request.document import Request
+from tasks.request.document import ProductChoice, Request
 from tasks.request.region.vertices import Area
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 
@@ -115,7 +117,7 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
         before = frozenset[date]()
         if place is not None:
             choice, since = product.choice, time.start - _late(product)
-            earlier = archive.search(choice.name, choice.collection, since, time.end, box)
+            earlier = search_editions(choice, archive, since, time.end, box)
             before = frozenset(record.start_day for record in earlier)
         listed.setdefault(first, []).append(_Listed(product, days, before))
     newest = [day for group in listed.values() if (day := _newest_of(group))]
@@ -206,7 +208,7 @@ def _of_product(
             if first <= day <= last and resolved.dates_of(product.number, day):
                 yield day, product.number, (choice.exact.record(day),)
         return
-    found = archive.search(choice.name, choice.collection, first, last, box)
+    found = search_editions(choice, archive, first, last, box)
     for day, records in groupby(found, key=attrgetter("start_day")):
         if not first <= day <= last or not resolved.dates_of(product.number, day):
             continue
@@ -217,6 +219,24 @@ def _of_product(
             lit = accompanied(lit, name, archive, box)
         if lit:
             yield day, product.number, tuple(lit)
+
+
+def search_editions(
+    choice: ProductChoice, archive: Archive, first: date, last: date, box: LonLatBox | None
+) -> Iterator[GranuleRecord]:
+    """List the granules of a product choice, as `Archive.search`.
+
+    Near real time granules, where they are asked for, stand for those that are not there yet.
+    """
+    found = archive.search(choice.name, choice.collection, first, last, box)
+    if not choice.near_real_time:
+        return found
+    own = Collection(choice.collection)
+    near = (
+        replace(record, product=choice.name, collection=own)
+        for record in archive.search(*near_editions(choice.name, own), first, last, box)
+    )
+    return newest_by_day(heapq.merge(found, near, key=attrgetter("start_day")))
 
 
 def raster_days(product: ResolvedProduct, request: Request) -> tuple[date, ...]:

@@ -13,6 +13,8 @@ from typing import Protocol, runtime_checkable
 
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
+from modis.collection import Collection
+from modis.granule_name import is_near_real_time, near_editions
 from modis.tile import Tile
 from reprojection.catalogue import Geometry, collections_beside
 from service_manager.planner.cells import places
@@ -69,7 +71,8 @@ class PlanOutcome:
     `geometries` are those of products the catalogue does not know; `rasters` are the inputs of
     cubes; `windows` are those of a reduction that closed, and `gaps` what they lack. `overpasses`
     counts those that are each by itself, by product choice; `reads` what of its granules is read,
-    `granules` those in the region of the products of records.
+    `granules` those in the region of the products of records; `near` has the days on which near
+    real time granules are taken.
     """
 
     first: date
@@ -85,6 +88,7 @@ class PlanOutcome:
     overpasses: Mapping[int, int] = field(default_factory=dict)
     reads: Mapping[int, Mapping[Why, Reads]] = field(default_factory=dict)
     granules: Mapping[int, int] = field(default_factory=dict)
+    near: Mapping[int, frozenset[date]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -159,6 +163,7 @@ class PlanStream:
         ]
         self._records = RecordDates(resolved.products)
         self._overlaps = Overlaps(resolved, len(cells))
+        self._near_days: dict[int, frozenset[date]] = {}
         self._compares = bool(self._overlaps)
         self._near = Locator(cells, self._overlaps.places)
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
@@ -219,7 +224,9 @@ class PlanStream:
         outside = self._sites.notes if self._sites is not None else ()
         said = (told(one.product, self._reads.get(one.number, {})) for one in self._wanted)
         sensors = self._records.notes(self._seen, self._granules)
-        return (*self._notes, *sensors, *passed, *run, *outside, *filter(None, said))
+        near = (_near_note(one, self._near_days.get(one.number)) for one in self._wanted)
+        of_products = filter(None, (*near, *said))
+        return (*self._notes, *sensors, *passed, *run, *outside, *of_products)
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -360,6 +367,7 @@ class PlanStream:
         )
         seen: dict[int, Seen] = {}
         granules: Counter[int] = Counter()
+        near: dict[int, frozenset[date]] = {}
 
         def own(number: int) -> Seen:
             return {**self._seen.get(number, {}), **seen.get(number, {})}
@@ -376,6 +384,8 @@ class PlanStream:
             granules += self._records.counted(taken, self._locator.touches)
             for number, records in taken.items():
                 self._look_at(number, records[0])
+                if self._has_near(records):
+                    near[number] = near.get(number, frozenset()) | {day.day}
                 for band, when in self._resolved.dates_of(number, day.day):
                     if self._plan_date(number, when, band, records, draft):
                         tiles = self._tiles(self._wanted[number], records)
@@ -398,9 +408,15 @@ class PlanStream:
             overpasses=dict(draft.overpasses),
             reads=self._parts.take(),
             granules=dict(granules),
+            near=near,
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
+
+    def _has_near(self, records: Sequence[GranuleRecord]) -> bool:
+        """Tell whether a granule of the region is of near real time."""
+        named = [record for record in records if is_near_real_time(record.name)]
+        return any(map(self._locator.touches, named))
 
     def _plan_after(self, draft: Draft, seen: Callable[[int], Seen], *, final: bool) -> None:
         """Plan what follows the dates of a stretch, and after the last what needs all of them."""
@@ -482,6 +498,8 @@ class PlanStream:
             for why, reads in counted.items():
                 own[why] = own.get(why, Reads()).joined(reads)
         self._granules.update(outcome.granules)
+        for number, found in outcome.near.items():
+            self._near_days[number] = self._near_days.get(number, frozenset()) | found
         for number, days in outcome.seen.items():
             mine = self._seen.setdefault(number, {})
             for day, tiles in days.items():
@@ -499,9 +517,24 @@ def _listed(product: ResolvedProduct) -> Iterator[tuple[str, str]]:
     """Yield each product and collection in which granules of a product choice are looked up."""
     own = product.choice.collection
     yield product.choice.name, own
+    if product.choice.near_real_time:
+        yield near_editions(product.choice.name, own)
     for name in product.companions:
         for collection in collections_beside(name, own):
             yield name, collection
+
+
+def _near_note(product: ResolvedProduct, days: frozenset[date] | None) -> str:
+    """Say on which days a product's granules are of near real time; empty for none."""
+    if not days:
+        return ""
+    of = f"{product.choice.name}.{Collection(product.choice.collection).padded}"
+    span = f"{min(days)} to {max(days)}" if len(days) > 1 else f"{min(days)}"
+    return (
+        f"{of}: near real time granules on {len(days):,} "
+        f"day{'s' if len(days) != 1 else ''}, {span}. The standard ones were not in the archive; "
+        "a later run takes those."
+    )
 
 
 def _failures(archive: Archive) -> int:

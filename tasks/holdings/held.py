@@ -89,6 +89,8 @@ def lacking(resolved: ResolvedRequest, held: Holdings) -> Iterator[RequestRefuse
     The refusals are not raised: a request of several products may lack one.
     """
     for product in _archived(resolved, held):
+        if product.choice.near_real_time:
+            continue  # what is not listed under its own name may be there in near real time
         try:
             _check_product(product, held)
             _check_layers(product, held)

@@ -149,6 +149,8 @@ class ProductChoice(_Document):
     several have: "prefer" takes the first, "mean" their mean at each pixel, "all" delivers each by
     itself. `bridge: offset` or
     `linear` is short for `overlap: all` and a reduction (`tasks/request/records/bridge.py`).
+
+    With `near_real_time` LANCE's granules stand for standard ones that are not there yet.
     """
 
     name: Annotated[
@@ -197,6 +199,7 @@ class ProductChoice(_Document):
         ),
     ] = Field((), max_length=10)
     overlap: Overlap = "prefer"
+    near_real_time: Annotated[bool, _YES_NO] = False
     _exact: ExactRaster | None = PrivateAttr(None)
     _part: RecordPart | None = PrivateAttr(None)
     _place: int | None = PrivateAttr(None)
@@ -326,6 +329,12 @@ class ProductChoice(_Document):
                 f"`{given[0]}` says something of records alone, and {self.name} is a product; "
                 "leave it out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _near(self) -> Self:
+        if self.near_real_time and is_raster(self.name):
+            raise ValueError("a raster has no near real time edition; leave near_real_time out")
         return self
 
     @model_validator(mode="after")

@@ -116,6 +116,31 @@ def test_a_mean_of_the_sensors_that_have_a_date(turn: Work) -> None:
     ]
 
 
+def test_near_real_time_granules_are_marked_and_replaced(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    days = every(8, 2026, 1, 9)
+    write(archive, "VNP13A2", "2", days[:1], INDEX, NPP)
+    write(archive, "VNP13A2_NRT", "2", days[1:], INDEX, NPP)
+    (near,) = archive.glob("VNP13A2_NRT.*")
+    work = Work(folder=tmp_path / "data", archive=archive)
+    product = {"name": "VNP13A2", "collection": "2", "layers": ["1 km 16 days NDVI"]}
+    span = {"start": "2026-01-01", "end": "2026-01-16"}
+    document = {**PLAIN, "products": [{**product, "near_real_time": True}], "time": span}
+
+    def marks(request: str) -> list[tuple[str | None, list[str]]]:
+        files, found = work.files(request), []
+        for name in sorted(one for one in files if one.endswith(".tif")):
+            with rasterio.open(io.BytesIO(files[name])) as image:
+                tag = image.tags().get("NEAR_REAL_TIME")
+            item = json.loads(files[f"{name[:-4]}.json"])["properties"]
+            found.append((tag, item.get("swathmill:near_real_time", [])))
+        return found
+
+    assert marks(work.run(document)) == [(None, []), ("1 of 1 granules", [near.name])]
+    write(archive, "VNP13A2", "2", days[1:], INDEX, NPP)
+    assert marks(work.run(document)) == [(None, []), (None, [])]
+
+
 def test_weights_by_days_of_composites_of_several_sensors(turn: Work) -> None:
     request = turn.run(
         {

@@ -26,11 +26,12 @@ from archives.kinds.laads import LaadsArchive
 from archives.kinds.pool import PoolArchive
 from archives.kinds.stac import StacArchive
 from archives.make_sources import ChainSettings, make_sources, parse_chains, source_name
-from archives.model import Fetched, GranuleRecord, Holding, Progress
+from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
 from archives.sources import Sources
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.tile import Tile
+from tests.service_manager.shelf import tile_granule
 
 FIRST = date(2018, 1, 1)
 TEN = date(2018, 1, 10)
@@ -168,6 +169,14 @@ def test_the_newest_edition_wins_wherever_it_is() -> None:
     assert search(near, far) == [(1, "far", "2"), (2, "near", "1")]
     newer = Shelf(name="near", records=days(1, made="3"))
     assert search(newer, far) == [(1, "near", "3"), (2, "far", "1")]
+
+
+def test_a_standard_granule_goes_before_one_of_near_real_time() -> None:
+    """Whenever each was produced: a standard one is the record, and what replaces it as well."""
+    standard = tile_granule(date(2026, 11, 20), 18, 3, "MOD09GA", "61", made="1")
+    near = replace(standard, name=f"{standard.name[:-4]}.NRT.hdf", production_time="9" * 13)
+    assert newest_editions([near, standard]) == newest_editions([standard, near]) == [standard]
+    assert newest_editions([near]) == [near]
 
 
 def test_collections_never_mix() -> None:

@@ -4,8 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modis.granule_name import parse_granule_name
+from modis.granule_name import is_near_real_time, near_editions, parse_granule_name
 from modis.tile import Tile
+
+
+def test_near_real_time_granules_are_known_by_their_names() -> None:
+    for name, near in (
+        ("MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf", True),
+        ("VNP09GA_NRT.A2026042.h29v13.002.2026043041729.h5", True),
+        ("AQUA_MODIS.20200101T103000.L2.OC.NRT.nc", True),
+        ("MOD09GA.A2022246.h00v08.061.2022248021401.hdf", False),
+    ):
+        assert is_near_real_time(name) is near
+    assert near_editions("VNP46A1", "2") == ("VNP46A1_NRT", "2")
+    assert near_editions("MYD01", "61") == ("MYD01", "61NRT")
 
 
 def test_the_name_of_a_swath() -> None:

@@ -115,7 +115,7 @@ def test_every_field_of_a_request_is_crossed() -> None:
     choices = {*ProductChoice.model_fields} - {"name", "collection", "layers"}
     assert choices == {
         *("day_night", "overpasses", "use", "look_back", "look_ahead"),
-        *("prefer", "overlap"),
+        *("prefer", "overlap", "near_real_time"),
     }
     assert {case["resampling"] for case in CASES} == {None, "by layer", *METHODS}
 

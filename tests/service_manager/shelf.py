@@ -78,7 +78,9 @@ def tile_granule(
     day: dt.date, h: int, v: int, product: str = "MCD15A2", collection: str = "5", made: str = "1"
 ) -> GranuleRecord:
     start = dt.datetime.combine(day, dt.time(), dt.UTC)
-    name = f"{product}.A{day:%Y%j}.h{h:02d}v{v:02d}.00{collection}.{made:0>13}.hdf"
+    near = ".NRT" if collection.endswith("NRT") else ""
+    number = collection.removesuffix("NRT")
+    name = f"{product}.A{day:%Y%j}.h{h:02d}v{v:02d}.00{number}.{made:0>13}{near}.hdf"
     return GranuleRecord(
         name=name,
         product=product,
