@@ -30,7 +30,7 @@ from tasks.bag.spec import (
     RecordedLayer,
     ReprojectSpec,
 )
-from tasks.bag.task_keys import canonical
+from tasks.canonical import canonical
 from tasks.request.document import Request
 from tasks.request.region.regions import area_geojson, region_tiles
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest

@@ -7,7 +7,7 @@ listing alone, and so does their digest: equal listings give equal stretches.
 import hashlib
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
@@ -112,21 +112,23 @@ def newest_day(resolved: ResolvedRequest, archive: Archive, box: LonLatBox) -> d
     for product in awaited:
         place = product.choice.part_place
         first = product.number if place is None else _first_of(resolved, place)
-        found = _of_product(resolved, product, archive, box, time.start)
-        days = frozenset(day for day, _, _ in found if time.holds(day))
-        before = frozenset[date]()
-        if place is not None:
-            choice, since = product.choice, time.start - _late(product)
-            earlier = search_editions(choice, archive, since, time.end, box)
-            before = frozenset(record.start_day for record in earlier)
-        listed.setdefault(first, []).append(_Listed(product, days, before))
+        choice, span = product.choice, (max(time.start, product.first_start), product.join.last)
+        since = span[0] if place is None else time.start - _late(product)
+        records = list(search_editions(choice, archive, since, span[1], box))
+        found = _of_days(resolved, product, archive, box, span, records)
+        days = frozenset(day for day, _ in found if time.holds(day))
+        starts = frozenset(record.start_day for record in records)
+        listed.setdefault(first, []).append(_Listed(product, days, starts))
     newest = [day for group in listed.values() if (day := _newest_of(group))]
     return min(newest) if newest and len(newest) == len(listed) else None
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The days of a product that are asked for; of a record's, all on which granules start."""
+    """The days of a product that are asked for, and all on which granules start.
+
+    Those of a record's product begin before the days asked for.
+    """
 
     product: ResolvedProduct
     days: frozenset[date]
@@ -209,6 +211,20 @@ def _of_product(
                 yield day, product.number, (choice.exact.record(day),)
         return
     found = search_editions(choice, archive, first, last, box)
+    for day, records in _of_days(resolved, product, archive, box, (first, last), found):
+        yield day, product.number, records
+
+
+def _of_days(
+    resolved: ResolvedRequest,
+    product: ResolvedProduct,
+    archive: Archive,
+    box: LonLatBox,
+    span: tuple[date, date],
+    found: Iterable[GranuleRecord],
+) -> Iterator[tuple[date, tuple[GranuleRecord, ...]]]:
+    """Yield the days of a span, both ends included, with what is taken of the granules found."""
+    choice, (first, last) = product.choice, span
     for day, records in groupby(found, key=attrgetter("start_day")):
         if not first <= day <= last or not resolved.dates_of(product.number, day):
             continue
@@ -218,7 +234,7 @@ def _of_product(
         for name in product.companions:
             lit = accompanied(lit, name, archive, box)
         if lit:
-            yield day, product.number, tuple(lit)
+            yield day, tuple(lit)
 
 
 def search_editions(

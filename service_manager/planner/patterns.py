@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tasks.bag.spec import GridSpec, Spec
-from tasks.bag.task_keys import canonical, key_of
+from tasks.bag.task_keys import key_of
+from tasks.canonical import canonical
 
 quoted = json.encoder.encode_basestring_ascii
 """A text as canonical JSON."""

@@ -48,7 +48,7 @@ from service_manager.planner.record_dates import RecordDates
 from service_manager.planner.reductions import Groups
 from service_manager.planner.sites import SitesPlan
 from tasks.bag.spec import load_spec
-from tasks.bag.task_keys import canonical, digest_of
+from tasks.canonical import canonical, digest_of
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageSource
 from tasks.request.checks import check_overpasses, check_request, request_notes

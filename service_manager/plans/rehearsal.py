@@ -11,7 +11,7 @@ from itertools import islice
 
 from tasks.bag.categories import Category
 from tasks.bag.spec import ReduceSpec, load_spec
-from tasks.bag.task_keys import canonical
+from tasks.canonical import canonical
 from tasks.errors import BlobMissingError
 from tasks.packages.packages import OURS
 from tasks.request.document import Request

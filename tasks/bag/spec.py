@@ -19,7 +19,9 @@ from reprojection.read.window_time import WindowTime
 from tasks.bag.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
-from tasks.bag.task_keys import canonical, digest_of, key_of
+from tasks.bag.task_keys import key_of
+from tasks.canonical import canonical, digest_of
+from tasks.comparison import Comparison
 
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 
@@ -146,7 +148,7 @@ class _Spec(_Model, ABC):
 
     @property
     def identity(self) -> str:
-        """Return all that determines the artifact, as `task_keys.canonical` would write it.
+        """Return all that determines the artifact, as `tasks.canonical` would write it.
 
         Where very many keys are needed, the planner makes them of patterns.
         """
@@ -638,33 +640,6 @@ class SampleSpec(_Spec):
     def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
         layers = tuple(layer for i, layer in enumerate(self.layers) if i in kept)
         return super().over(kept, lost).model_copy(update={"layers": layers})
-
-
-class Pair(_Model):
-    """A layer, and the column of measurements that it is compared with.
-
-    `period` is how many days a composite of it covers; 1 also where the rows say so.
-    """
-
-    product: str
-    collection: str
-    layer: str
-    period: int
-    column: str
-    scale: float
-    offset: float
-    statistic: Literal["mean", "sum"]
-
-
-class Comparison(_Model):
-    """Measurements, and how layers are compared with them; fields as those of a request."""
-
-    table: str
-    pairs: tuple[Pair, ...]
-    time_zone: str
-    join: Literal["auto", "overpass", "day"]
-    tolerance: int
-    least_share: float
 
 
 class TableSpec(_Spec):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tasks.bag.spec import Comparison, Pair
+from tasks.comparison import Comparison, Pair
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Compared, Measurements
 from tasks.request.measurements import (

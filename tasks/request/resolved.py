@@ -12,7 +12,7 @@ from modis.composites import composite_end
 from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling
 from reprojection.catalogue.layers import LayerKind
 from reprojection.resampling import STATISTICS, TRAITS, MethodTraits
-from tasks.bag.task_keys import canonical
+from tasks.canonical import canonical
 from tasks.errors import RequestRefusedError
 from tasks.packages.rasters import ExactRaster
 from tasks.request.document import ProductChoice, Request

@@ -33,9 +33,10 @@ from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
-from tasks.bag.task_keys import canonical, digest_of, shard
+from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import CompletionEvent, Interest
 from tasks.bag.transitions import RetryPolicy
+from tasks.canonical import canonical, digest_of
 from tasks.messages.redis_watch import RedisWatch
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.composites import composite_end
-from tasks.bag.spec import Comparison, Pair
+from tasks.comparison import Comparison, Pair
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
 from tasks.request.sites import SiteChoice

@@ -13,8 +13,9 @@ from tasks.bag import task_table
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.bag.runtime import Runtime
-from tasks.bag.task_keys import canonical, digest_of, shard
+from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
+from tasks.canonical import canonical, digest_of
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec, load_spec
-from tasks.bag.task_keys import canonical
+from tasks.canonical import canonical
 
 TEXT = st.text(alphabet=st.sampled_from('ab%s(")\\\n{}é:\u2028,'), max_size=12)
 GRID = GridSpec(crs="EPSG:4326", transform=(0.1, 0, -1e-7, 0, -0.1, 51.2), width=8, height=9)

@@ -1,12 +1,13 @@
 """Which product of a record stands for which date, counted by hand over the end of both MODIS."""
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from archives.model import GranuleRecord
+from modis.box import LonLatBox
 from reprojection.records import record
 from service_manager.planner.listing import newest_day, search_box
 from service_manager.planner.plan_stream import PlanStream
@@ -218,6 +219,26 @@ def test_a_standing_request_goes_on_with_the_sensors_that_go_on() -> None:
     assert newest_day(resolved, shelf, search_box(resolved.target.area, 0.0)) == dt.date(2026, 2, 2)
     old = Shelf(records=[one for one in ARCHIVE if one.product != "VJ113A2"])
     assert newest_day(resolved, old, search_box(resolved.target.area, 0.0)) == dt.date(2026, 2, 2)
+
+
+def test_the_newest_day_takes_one_listing_of_each_product() -> None:
+    listed: list[str] = []
+
+    class Noting(Shelf):
+        def search(
+            self,
+            product: str,
+            collection: str,
+            start_day: dt.date,
+            end_day: dt.date,
+            box: LonLatBox | None = None,
+        ) -> Iterator[GranuleRecord]:
+            listed.append(product)
+            return super().search(product, collection, start_day, end_day, box)
+
+    resolved = resolve(parse_request(RECORD))
+    newest_day(resolved, Noting(records=ARCHIVE), search_box(resolved.target.area, 0.0))
+    assert listed == [one.choice.name for one in resolved.products]
 
 
 DAILY: dict[str, Any] = {

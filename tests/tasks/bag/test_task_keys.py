@@ -26,7 +26,8 @@ from tasks.bag.spec import (
     Spec,
     TableSpec,
 )
-from tasks.bag.task_keys import SHARDS, canonical, digest_of, family, is_key, shard
+from tasks.bag.task_keys import SHARDS, family, is_key, shard
+from tasks.canonical import canonical, digest_of
 
 DAY = dt.date(2012, 1, 1)
 GRID = GridSpec(

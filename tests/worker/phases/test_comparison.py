@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.bag.spec import Comparison, Pair
+from tasks.comparison import Comparison, Pair
 from tasks.request.sites import SiteChoice
 from worker.phases.comparison import ALL, pairs, statistics, summaries, write_comparison
 from worker.phases.extract import schema

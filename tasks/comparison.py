@@ -1,0 +1,36 @@
+"""What a specification says of a comparison with measurements."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Pair(_Model):
+    """A layer, and the column of measurements that it is compared with.
+
+    `period` is how many days a composite of it covers; 1 also where the rows say so.
+    """
+
+    product: str
+    collection: str
+    layer: str
+    period: int
+    column: str
+    scale: float
+    offset: float
+    statistic: Literal["mean", "sum"]
+
+
+class Comparison(_Model):
+    """Measurements, and how layers are compared with them; fields as those of a request."""
+
+    table: str
+    pairs: tuple[Pair, ...]
+    time_zone: str
+    join: Literal["auto", "overpass", "day"]
+    tolerance: int
+    least_share: float
