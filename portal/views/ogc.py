@@ -295,6 +295,8 @@ def tileset(
             "lowerLeft": [box.west, box.south],
             "upperRight": [box.east, box.north],
         },
+        # All tiles; GDAL 3.6 reads limits at random places where a tile set has none.
+        "tileMatrixSetLimits": [_limits(matrix, zoom) for zoom in matrix.zooms],
         "links": [
             _link("self", f"{place}{query}"),
             _link(f"{_REL}tiling-scheme", f"{base}/maps/tileMatrixSets/{tms}"),
@@ -352,6 +354,17 @@ def one_tile_matrix_set(portal: CurrentPortal, tms: str) -> JSONResponse:
         "supportedCRS": matrix.official,
     }
     return JSONResponse(answer)
+
+
+def _limits(matrix: TileMatrixSet, zoom: int) -> dict[str, object]:
+    one = matrix.at(zoom)
+    return {
+        "tileMatrix": str(zoom),
+        "minTileRow": 0,
+        "maxTileRow": one.rows - 1,
+        "minTileCol": 0,
+        "maxTileCol": one.columns - 1,
+    }
 
 
 def _matrix(matrix: TileMatrixSet, zoom: int) -> dict[str, object]:

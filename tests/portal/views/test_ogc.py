@@ -75,6 +75,10 @@ def test_the_links_lead_from_the_landing_page_to_the_tiles_of_a_result(
             if set_name not in at:
                 continue
             zoom, col, row = at[set_name]
+            limits = said["tileMatrixSetLimits"][zoom]
+            assert limits["tileMatrix"] == str(zoom)
+            assert 0 == limits["minTileRow"] <= row <= limits["maxTileRow"]
+            assert 0 == limits["minTileCol"] <= col <= limits["maxTileCol"]
             href = template(said).format(tileMatrix=zoom, tileCol=col, tileRow=row)
             mine = client.get(href)
             known = client.get(f"{address(name)}/{zoom}/{col}/{row}.png", params={"tms": set_name})
@@ -183,7 +187,7 @@ def test_what_cannot_be_shown_says_why(
 
 
 @pytest.mark.skipif(shutil.which("gdal_translate") is None, reason="gdal-bin is not installed")
-def test_gdal_opens_maps(portal: LivePortal, runtime: Runtime, tmp_path: Path) -> None:
+def test_gdal_opens_maps_and_tiles(portal: LivePortal, runtime: Runtime, tmp_path: Path) -> None:
     name = delivered(runtime, raster(tmp_path, hills(300, 300)))
     token = tokens.issue("s" * 40, "ada@example.org", "scientist")
     reading = {
@@ -194,15 +198,16 @@ def test_gdal_opens_maps(portal: LivePortal, runtime: Runtime, tmp_path: Path) -
     place = f"OGCAPI:{portal.url}/maps/collections/{name}:{LAYER.replace('/', ':')}"
     listed = run(["gdalinfo", f"OGCAPI:{portal.url}/maps"], reading)
     assert place in listed
-    made = tmp_path / "map.tif"
-    run(
-        ["gdal_translate", "-q", "-oo", "API=MAP", "-projwin", "-7.9", "58.4", "-5.1", "55.6",
-         "-outsize", "60", "60", place, str(made)],
-        reading,
-    )  # fmt: skip
-    with rasterio.open(made) as picture:
-        assert picture.shape == (60, 60)
-        assert (picture.read(4) == 255).mean() > 0.5
+    for way in ("MAP", "TILES"):
+        made = tmp_path / f"{way}.tif"
+        run(
+            ["gdal_translate", "-q", "-oo", f"API={way}", "-projwin", "-7.9", "58.4", "-5.1",
+             "55.6", "-outsize", "60", "60", place, str(made)],
+            reading,
+        )  # fmt: skip
+        with rasterio.open(made) as picture:
+            assert picture.shape == (60, 60)
+            assert (picture.read(4) == 255).mean() > 0.5
 
 
 def run(command: list[str], reading: dict[str, str]) -> str:
