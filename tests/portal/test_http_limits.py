@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 
 import httpx
 import pytest
@@ -135,12 +136,29 @@ def test_a_sender_whose_body_nobody_reads_yet_is_not_silent(
     assert waited.is_set()
 
 
-def test_heads_of_one_connection_are_counted_apart(url: str) -> None:
+def test_heads_of_one_connection_are_counted_apart(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads in two parts each: one that comes whole is not counted."""
+    parts = Queue[int]()
+    receive = http_server._Http.data_received
+
+    def noted(self: http_server._Http, data: bytes) -> None:
+        receive(self, data)
+        parts.put(len(data))
+
+    monkeypatch.setattr(http_server._Http, "data_received", noted)
+    sent = come = 0
     with connected(url) as connection:
         for number in range(6):
             head = b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 1500
+            rest = b"a" * 500 + b"\r\n\r\n"
             connection.sendall(head)
-            connection.sendall(b"a" * 500 + b"\r\n\r\n")
+            sent += len(head)
+            while come < sent:
+                come += parts.get()
+            connection.sendall(rest)
+            sent += len(rest)
             said = b""
             while not said.endswith(b'"lives"'):
                 part = connection.recv(4096)
