@@ -34,24 +34,24 @@ setup: $(STAMP)/package $(STAMP)/browser $(if $(AZURITE),$(STAMP)/azurite) ## In
 
 $(STAMP)/venv: tools/find-python.sh
 	@python=$$(sh tools/find-python.sh $(PYTHON)) && \
-	    echo "Making .venv with $$python" && "$$python" -m venv $(VENV)
+	    echo "1 of 4  Making .venv with $$python" && sh tools/make-venv.sh "$$python" $(VENV)
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/runtime: requirements.lock $(STAMP)/venv
-	@echo "Installing Python packages"
+	@echo "2 of 4  Installing Python packages"
 	@$(INSTALL) $(BIN)/python requirements.lock
 	@touch $@
 
 KERNELS := $(wildcard setup.py reprojection/kernels/csrc/*)
 $(STAMP)/package: pyproject.toml $(KERNELS) $(STAMP)/runtime
-	@echo "Compiling the reprojection kernels"
+	@echo "3 of 4  Compiling the reprojection kernels, about a minute"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-deps --no-build-isolation -e .
 	@touch $@
 
 NPM_INSTALL := sh tools/npm.sh ci --ignore-scripts --loglevel=error
 $(STAMP)/node: package.json package-lock.json tools/npm.sh $(STAMP)/venv
-	@echo "Installing the browser's files"
+	@echo "4 of 4  Installing the browser's files"
 	@$(NPM_INSTALL) --omit=dev
 	@touch $@
 

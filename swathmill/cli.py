@@ -46,6 +46,7 @@ _WRONG_ARGUMENTS = (
 COMMANDS = {
     "run": ("run",),
     "up": ("up",),
+    "try_out": ("try",),
     "requests": ("submit", "status", "results"),
     "orders": ("pause", "resume", "cancel", "confirm", "retry", "change"),
     "package": ("package", "inputs"),

@@ -12,7 +12,8 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 # Nothing is written outside the checkout. What several environments need is linked from here.
 export UV_CACHE_DIR="$PWD/.venv/uv-cache" UV_PYTHON_DOWNLOADS=never PIP_DISABLE_PIP_VERSION_CHECK=1
 
-if [ ! -x .venv/bin/uv ]; then
+uv=$(command -v uv || echo .venv/bin/uv)
+if [ ! -x "$uv" ]; then
     awk '/^uv==/ { on = 1 } on { print } on && !/\\$/ { exit }' requirements.lock >.venv/uv.lock
     .venv/bin/python -m pip install --quiet --require-hashes -r .venv/uv.lock || true
 fi
@@ -28,6 +29,14 @@ hand_on extra-index-url UV_INDEX
 hand_on find-links UV_FIND_LINKS
 hand_on cert SSL_CERT_FILE
 
-.venv/bin/uv pip install --quiet --python "$python" --require-hashes -r "$lock" "$@" && exit
+# All are fetched before the first is installed.
+of=$(grep -c '^[A-Za-z0-9].*==' "$lock")
+while sleep 5 >/dev/null 2>&1; do
+    echo "        $(find "$UV_CACHE_DIR/archive-v0" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l) of about $of packages are here"
+done &
+counting=$!
+trap 'kill "$counting" 2>/dev/null || true' EXIT
+
+"$uv" pip install --quiet --python "$python" --require-hashes -r "$lock" "$@" && exit
 echo "Not installed by uv; by pip, which takes longer" >&2
 "$python" -m pip install --quiet --require-hashes -r "$lock" "$@"
