@@ -190,8 +190,8 @@ def manager(
             return
         due[0] = runtime.clock.monotonic() + 100.0
         for number in SHARDS:
-            cleaners[0].expire(number)
-            cleaners[0].collect(number)
+            for _ in cleaners[0].passing(number):
+                pass
 
     service.serve(runtime, options, make, cast(threading.Event, _Stop(runtime)), each)
 

@@ -12,6 +12,7 @@ from service_manager.mail.notify import Postman
 from service_manager.options import ManagerOptions
 from service_manager.requests import continuing
 from service_manager.requests.continuing import Continuing
+from tasks.bag import history as executions
 from tasks.bag import protocol, workers
 from tasks.bag.model import Phase, RequestOrder, State
 from tasks.bag.runtime import Runtime
@@ -21,7 +22,7 @@ from tasks.errors import RequestRefusedError, StoreError
 from tasks.operators import restrictions
 from tasks.operators.restrictions import Kind, Restriction
 from tasks.request.document import Request, parse_request
-from tasks.requests import outbox, request_operations
+from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Plan
 from tasks.setting_values import Slots
 from tasks.storage.blobs import MemoryBlobs, split_blob
@@ -168,6 +169,8 @@ class History:
         self.asking = 0  # people who are about to ask for a file that was lost
         self.skews: dict[str, float] = {}
         self.parts = random.random() < 0.5  # hosts are cut off, their clocks jump
+        self.away = Random(f"tables {self.seed}")
+        self.splits = self.away.random() < 0.5  # one table is away, and the others are there
         self.shrinks = random.random() < 0.3  # all workers but one leave for good
         self.gone: set[str] = set()
         self.broken = BrokenHosts.of(self.world, self.seed, STORM, alone=self.shrinks)
@@ -360,6 +363,20 @@ class History:
             way = random.choice(["there", "back"])
             self.cuts.add(Cut(process=random.choice(hosts), party=party, way=way, until=until))
         world.at(random.uniform(10, 120), self.part)
+
+    def split(self) -> None:
+        """One table is away by itself: of two writes that belong together one may fail."""
+        if self.world.calm:
+            return
+        random = self.away
+        cut = Cut(
+            process=random.choice(["", "manager-a", "manager-b"]),
+            party=random.choice([outbox.TABLE, executions.TABLE, request_table.TABLE]),
+            way=random.choice(["there", "back"]),
+            until=self.world.now + random.uniform(10, 60),
+        )
+        self.cuts.add(cut)
+        self.world.at(random.uniform(20, 120), self.split)
 
     def shrink(self) -> None:
         """All workers but one leave for good, by themselves or as their hosts do."""
@@ -658,6 +675,8 @@ class History:
             world.at(1.0, self.places.search)
         if self.parts:
             world.at(world.random.uniform(5, 60), self.part)
+        if self.splits:
+            world.at(self.away.uniform(5, 60), self.split)
         if self.shrinks:
             world.at(world.random.uniform(30, STORM), self.shrink)
         world.run(STORM)

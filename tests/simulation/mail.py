@@ -8,7 +8,7 @@ from random import Random
 from typing import cast
 
 from service_manager.mail.notify import MailServer
-from tests.simulation.world import Process, World
+from tests.simulation.world import Process, ViolationError, World
 
 
 @dataclass
@@ -28,6 +28,7 @@ class SimMailServer:
     trouble: float  # how often a call fails
     random: Random
     sender: str = "swathmill@example.org"
+    answered: set[str] = field(default_factory=set)  # Message-IDs that the process knows are taken
 
     def as_server(self) -> MailServer:
         """Return it as what the product talks to."""
@@ -42,16 +43,23 @@ class SimMailServer:
         return cast(smtplib.SMTP, self)
 
     def send_message(self, message: EmailMessage, _sender: str, _to: list[str]) -> None:
-        """Take a mail, or refuse it, or take it and lose the answer."""
+        """Take a mail, or refuse it, or take it and lose the answer.
+
+        A process sends none again of which it knows that it was taken.
+        """
+        name = str(message["Message-ID"])
+        if name in self.answered:
+            raise ViolationError(f"{self.process.name} sends the mail {name} again")
         self._travel()
         if self._fails():
             self.world.faults["mail refused"] += 1
             raise smtplib.SMTPDataError(451, b"later, please")
-        self.mailboxes.taken[str(message["Message-ID"])].append(bytes(message))
+        self.mailboxes.taken[name].append(bytes(message))
         self._travel()
         if self._fails():
             self.world.faults["mail not answered"] += 1
             raise smtplib.SMTPServerDisconnected("no answer")
+        self.answered.add(name)
 
     def quit(self) -> None:
         """End the session."""

@@ -133,12 +133,15 @@ class Reckoning:
                 self.watch.fail(f"the mail about {mail.request} was sent with several texts")
 
     def lines(self) -> None:
-        """Of a request comes at most one retry and one that goes on."""
+        """Of a request comes at most one retry and one that goes on; a cancelled one stops."""
         ended = self.watch.ended
         after = Counter((row.retry_of, row.continues) for row in ended.values())
         for (retried, continued), number in after.items():
             if number > 1 and (retried or continued):
                 self.watch.fail(f"request {retried or continued} is followed by {number}")
+        for row in ended.values():
+            if row.state is RequestState.CANCELLED and row.continued_as:
+                self.watch.fail(f"request {row.id} was cancelled and goes on")
 
     def request(self, row: request_table.RequestRow) -> None:
         """A request says exactly what it has and lacks."""

@@ -86,6 +86,8 @@ class Watch:
     """By request, all tasks that it ever had an interest in."""
     crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
     retries: set[str] = field(default_factory=set)  # requests that are another try of an ended one
+    ordered: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By request with an order to try again, what had failed then: keys, with their generations."""
     released: dict[str, dict[str, Interest]] = field(
         default_factory=dict
     )  # after the request's end
@@ -325,6 +327,7 @@ class Watch:
         ):
             self.fail(f"request {row.id} ended {old.state} and then {row.state}")
         self._prepared(self.requests.get(row.id), row)
+        self._obeyed(self.requests.get(row.id), row)
         if row.retry_of:
             self.retries.add(row.id)
         if row.continued_as and row.continued_as not in {*self.requests, *self.ended}:
@@ -352,6 +355,27 @@ class Watch:
             self.fail(f"request {new.id} is {new.state} and prepared {at}")
         if at is not None and not 0 <= at.done <= at.total:
             self.fail(f"request {new.id} has prepared {at.text}")
+
+    def _obeyed(self, old: RequestRow | None, new: RequestRow) -> None:
+        """An order to try again is struck out once all that had failed by then has begun again."""
+        failed = {
+            interest.key
+            for interest in self.interests[new.id].values()
+            if interest.outcome is TaskOutcome.FAILED
+        }
+        if old is None or old.state is not RequestState.RUNNING:
+            return
+        if not old.retry_orders and new.retry_orders:
+            self.ordered[new.id] = {key: self.tasks[key].generation for key in failed}
+        if not old.retry_orders or new.retry_orders:
+            return
+        ordered = self.ordered.pop(new.id, {})
+        goes_on = (RequestState.RUNNING, RequestState.COMPLETE, RequestState.GAPS)
+        if _policy(old.document) == "fail" or new.state not in goes_on:
+            return
+        for key in failed & ordered.keys():
+            if self.tasks[key].generation == ordered[key]:
+                self.fail(f"request {new.id} has not tried {key[-8:]} again as it was ordered to")
 
     def _results(self, request: str) -> set[str]:
         """The results of a request that are made, whether its interests say so yet or not.
