@@ -5,7 +5,6 @@ when it is first used, so that the command starts quickly.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Load a public name from the module that holds it."""
     if name == "__version__":
-        return version("swathmill")
+        return import_module("importlib.metadata").version("swathmill")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -34,7 +34,7 @@ raster is a user's own file of all dates (`reprojection/catalogue/user_raster.py
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class BitField(_Entry):

@@ -26,7 +26,7 @@ Ring = tuple[tuple[float, float], ...]
 class RasterLayer(BaseModel):
     """One layer: physical values are `stored * scale + offset`; `nodata` is no value."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     dtype: str
@@ -48,7 +48,7 @@ class UserRaster(BaseModel):
     which each date stands.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(pattern=rf"^{NAME}$")
     crs: str

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
-
-import shapely
-from shapely.geometry.base import BaseGeometry
+from typing import TYPE_CHECKING
 
 from modis.box import LonLatBox
 from modis.tile import TILES_ACROSS, TILES_DOWN, Tile
 from reprojection.errors import GridError
+
+if TYPE_CHECKING:
+    from shapely.geometry.base import BaseGeometry
 
 _TOUCH = 1e-9
 """Degrees by which a region must enter a tile to touch it; far less than half a pixel."""
@@ -17,7 +18,7 @@ _STRIP = 0.25
 """Height in degrees of the strips into which a polygon is cut, to bound x in each."""
 
 
-def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[Tile]:
+def tiles_touching(region: "Sequence[float] | BaseGeometry") -> list[Tile]:
     """List the MODIS tiles (h, v) that a region enters, by v, then h.
 
     `region` is a longitude-latitude box (west, south, east, north; west > east crosses the
@@ -25,7 +26,7 @@ def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[Tile]:
     in the region is missed; near a polygon's slanted edge a tile more may be named. Raises
     GridError for a box that is not on the Earth.
     """
-    spans = _polygon_spans(region) if isinstance(region, BaseGeometry) else _box_spans(region)
+    spans = _box_spans(region) if isinstance(region, Sequence) else _polygon_spans(region)
     found: set[Tile] = set()
     for west, south, east, north in spans:
         for part_west, part_east in _within_180(west, east):
@@ -43,7 +44,9 @@ def _box_spans(box: Sequence[float]) -> Iterator[tuple[float, float, float, floa
     yield west, south, LonLatBox(west, south, east, north).unwrapped_east, north
 
 
-def _polygon_spans(polygon: BaseGeometry) -> Iterator[tuple[float, float, float, float]]:
+def _polygon_spans(polygon: "BaseGeometry") -> Iterator[tuple[float, float, float, float]]:
+    import shapely  # only here: who asks with a polygon has it, and others start without it
+
     west, south, east, north = polygon.bounds
     if not (-90.0 <= south <= north <= 90.0 and -540.0 <= west <= east <= 540.0):
         raise GridError(

@@ -262,7 +262,7 @@ class Raster:
 class GridDescription(BaseModel):
     """A grid as a file holds it in JSON; the fields are those of `Grid`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     crs: str
     transform: tuple[float, float, float, float, float, float]
@@ -277,7 +277,7 @@ class GridDescription(BaseModel):
 class Description(BaseModel):
     """A raster without its pixels. Equal rasters have equal JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: Kind
     units: str

@@ -21,7 +21,7 @@ class WindowTime(BaseModel):
         recurs: Whether it is of all years, with a part in each: a climatology.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     days: tuple[tuple[date, date], ...] = Field(min_length=1)
     recurs: bool = False

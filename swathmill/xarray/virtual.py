@@ -20,7 +20,9 @@ from reprojection.read.kept import opened
 from swathmill.xarray.granule_dataset import Choices, datasets_of
 from swathmill.xarray.granule_files import paths_of
 from swathmill.xarray.groups import Group, groups_of
+from swathmill.xarray.virtual_formats import write_icechunk, write_parquet
 
+_PARQUET = (".parq", ".parquet")
 _INLINE = ("x", "y", "time", "spatial_ref", "scan_time")
 _OWN = ("ancillary_variables", "grid_mapping", "_FillValue", "scale_factor", "add_offset")
 
@@ -39,12 +41,28 @@ class VirtualStore:
     refused: dict[str, str] = field(default_factory=dict)
 
     def write(self, path: AnyPath) -> None:
-        """Write the references as JSON.
+        """Write the references as JSON, or as Kerchunk's Parquet files.
 
         Args:
-            path: The file; replaced if it is there.
+            path: The file; replaced if it is there. A name that ends in .parq or .parquet is that
+                of a folder of Parquet files, which needs pyarrow.
         """
-        Path(path).write_text(json.dumps(self.references), "utf-8")
+        place = Path(path)
+        if place.suffix in _PARQUET:
+            write_parquet(self.references["refs"], place)
+        else:
+            place.write_text(json.dumps(self.references), "utf-8")
+
+    def to_icechunk(self, store: Any) -> None:
+        """Write the references into an Icechunk repository; needs icechunk.
+
+        Coordinates are stored in it, layers stay in their files. The repository has to know the
+        files' folder or bucket as a container of virtual chunks.
+
+        Args:
+            store: The store of a session that can be written. You commit the session.
+        """
+        write_icechunk(self.references["refs"], store)
 
 
 def virtualize(granules: object, path: AnyPath | None = None, *, base: str = "") -> VirtualStore:
@@ -56,7 +74,7 @@ def virtualize(granules: object, path: AnyPath | None = None, *, base: str = "")
 
     Args:
         granules: Granules, as `load` takes them.
-        path: A file to write the references to, as JSON; None writes none.
+        path: Where to write the references, as `VirtualStore.write`; None writes none.
         base: Where the granules' files will be found: a folder's URL. By default where they are.
 
     Raises:
