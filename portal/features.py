@@ -7,6 +7,7 @@ from portal.operations import feature as operations
 from portal.polygons import feature as polygons
 from portal.requests import feature as requests
 from portal.results import feature as results
+from portal.sites import feature as sites
 from portal.standards import feature as standards
 from portal.submit import feature as submit
 from portal.uploads import feature as uploads
@@ -17,6 +18,7 @@ FEATURES = (
     requests.FEATURE,
     results.FEATURE,
     polygons.FEATURE,
+    sites.FEATURE,
     elsewhere.FEATURE,
     submit.FEATURE,
     views.FEATURE,

@@ -103,7 +103,7 @@ REMOVALS = {
         ),
         registered={
             "portal/features.py": (r".*\bpolygons\b.*",),
-            "pyproject.toml": ((r'"requests \| polygons"', '"requests"'),),
+            "pyproject.toml": ((r'"requests \| polygons', '"requests'),),
         },
         spoken_of={
             "docs/threat-model.md": ((r", `portal/polygons/polygons_api\.py`", ""),),
@@ -112,6 +112,24 @@ REMOVALS = {
                 r"def test_a_polygon_is_drawn_on_the_map\((?:.*\n)*?\n",
             ),
             "tests/portal/test_two_owners.py": (r'    \("POST", .*/polygons[. ].*',),
+        },
+    ),
+    "sites on pages": Removal(
+        folders=(
+            "portal/sites",
+            "portal/templates/comparison.html",
+            "portal/templates/request_sites.html",
+            "portal/templates/sites.html",
+            "tests/portal/sites",
+        ),
+        registered={
+            "portal/features.py": (r".*\bsites\b.*",),
+            "pyproject.toml": ((r" \| sites\"", '"'),),
+        },
+        spoken_of={
+            "docs/threat-model.md": ((r"`portal/sites/[a-z_]+\.py`,( |$)", ""),),
+            "portal/templates/request.html": ((r"sites=made\.region\.sites is not none, ", ""),),
+            "tests/portal/test_two_owners.py": (r'            "/sites",',),
         },
     ),
     "uploads": Removal(

@@ -19,12 +19,10 @@ from portal.requests.sharing import shared_view
 from portal.requests.squares import matrix, share_text
 from portal.requests.state import Progress, Requests
 from portal.results import pictures
-from portal.results.comparison import comparison
 from portal.results.incomplete import IncompleteView
 from portal.results.layers import is_raster, layer_of
 from portal.results.result_files import ResultFile, ResultReader
 from portal.results.sensor_overlaps import sensor_overlaps
-from portal.results.site_series import AT_ONCE, ROWS, TABLE, site_charts
 from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.identity import Caller, Reader
@@ -228,39 +226,6 @@ def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: in
     """Render the results by date and layer."""
     row = read_for(portal.runtime, caller, request_id)
     return portal.pages.part("matrix.html", me=caller, row=row, **_matrix(portal, row, page))
-
-
-@router.get("/requests/{request_id}/sites")
-def sites_part(
-    request_id: str, caller: Reader, portal: CurrentPortal, page: int = 1, find: str = ""
-) -> Response:
-    """Render series at some of the sites, and the comparison with measurements."""
-    row = read_for(portal.runtime, caller, request_id)
-    results = portal.state(Results)
-    reader = results.index.reader(portal.runtime, row)
-    files = results.index.files(portal.runtime, row)
-    names: tuple[str, ...] = ()
-    rows = files.get(ROWS)
-    if rows is not None:
-        rows = reader.current(rows)
-        names = results.site_names(reader, rows)
-    found = [name for name in names if find.casefold() in name.casefold()]
-    pages = max(1, -(-len(found) // AT_ONCE))
-    page = min(max(1, page), pages)
-    shown = found[(page - 1) * AT_ONCE : page * AT_ONCE]
-    return portal.pages.part(
-        "sites.html",
-        row=row,
-        table=files.get(TABLE),
-        with_value=len(names),
-        found=len(found),
-        find=find,
-        page=page,
-        pages=pages,
-        at_once=AT_ONCE,
-        series=site_charts(reader, rows, shown) if rows is not None and shown else (),
-        compared=comparison(files, reader),
-    )
 
 
 @router.get("/requests/{request_id}/events")

@@ -7,8 +7,7 @@ from portal.results.explanations import Explainer
 from portal.results.layers import Arranged
 from portal.results.legends import Legend
 from portal.results.pictures import Pictures
-from portal.results.result_files import ResultFile, ResultIndex, ResultReader
-from portal.results.site_series import sites_with_a_value
+from portal.results.result_files import ResultFile, ResultIndex
 from portal.serving.caches import Kept
 from portal.serving.portal import Portal
 from tasks.requests.request_table import RequestRow
@@ -25,7 +24,6 @@ class Results:
     def __init__(self, portal: Portal) -> None:
         self._runtime = portal.runtime
         self._arranged: Kept[Arranged] = Kept(64)
-        self._site_names: Kept[tuple[str, ...]] = Kept(32)
         self.index = ResultIndex()
         self.pictures = Pictures()
         self.legends: Kept[Legend] = Kept(256)
@@ -40,10 +38,6 @@ class Results:
         key = f"{row.id} {row.state.value} {row.delivered} {id(files)}"
         found = self._arranged.get(key, lambda: Arranged.of(files))
         return found if found.files is files else Arranged.of(files)
-
-    def site_names(self, reader: ResultReader, table: ResultFile) -> tuple[str, ...]:
-        """Return the sites of a table that have a value."""
-        return self._site_names.get(table.file.sha256, lambda: sites_with_a_value(reader, table))
 
     def texts(self, row: RequestRow, files: Mapping[str, ResultFile]) -> dict[str, str]:
         """Return the texts that go with results of a request into a ZIP."""

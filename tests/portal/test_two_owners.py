@@ -115,7 +115,6 @@ WAYS = [
             "/runs/{key}",
             f"/pictures/{RASTER}",
             f"/view/{RASTER}",
-            "/plots/table/sites.csv",
             "/map",
             f"/map/layer?{LAYER}",
             f"/map/legend?{LAYER}",
@@ -123,6 +122,7 @@ WAYS = [
             f"/map/point?{LAYER}&date=2012-01-01&lon=0&lat=52",
             f"/map/explained?{LAYER}&date=2012-01-01&lon=0&lat=52",
             f"/map/series.csv?{LAYER}&lon=0&lat=52",
+            f"/map/histogram.csv?{LAYER}&date=2012-01-01",
         )
     ),
     *(

@@ -149,7 +149,7 @@ def test_a_key_sent_again_makes_no_second_request(portal: LivePortal, runtime: R
 
 @pytest.mark.parametrize(
     "changed",
-    ["portal.submit.known_holdings.KnownHoldings.check", "portal.submit.submissions.check"],
+    ["portal.submit.known_holdings.KnownHoldings.check", "portal.submit.submissions.admitted"],
 )
 def test_a_key_sent_again_after_the_archive_has_changed_gives_the_same_request(
     portal: LivePortal, monkeypatch: pytest.MonkeyPatch, changed: str

@@ -7,8 +7,8 @@ from typing import Any
 
 from portal.results.charts import Chart, Line, Mark, chart
 from portal.results.result_files import ResultFile, ResultReader
-from portal.results.site_series import AT_ONCE, MOST_MARKS, parts_of_table
 from portal.serving.quantities import unit_text
+from portal.sites.site_series import AT_ONCE, MOST_MARKS, parts_of_table
 
 STATISTICS = "sites/comparison-statistics.csv"
 PAIRS = "sites/comparison.parquet"

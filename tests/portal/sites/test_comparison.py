@@ -4,8 +4,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from portal.results import comparison
 from portal.results.result_files import ResultFile
+from portal.sites import comparison
 from tasks.bag.model import ArtifactFile
 
 

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from portal.requests import request_page
-from portal.results import comparison, site_series
+from portal.sites import comparison, site_series, sites_page
 from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
@@ -120,7 +119,7 @@ def test_a_table_is_looked_at_for_so_many_rows(
     portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, most: int, pages: int
 ) -> None:
     monkeypatch.setattr(site_series, "_MOST_ROWS", most)
-    monkeypatch.setattr(request_page, "AT_ONCE", 1)
+    monkeypatch.setattr(sites_page, "AT_ONCE", 1)
     name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
     rows = [row for site in ("Moor", "Fen", "Carr") for row in site_rows(site, [1.0, 2.0])]
     put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
