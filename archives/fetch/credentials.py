@@ -18,9 +18,10 @@ EARTHDATA_HOSTS = (
     "archive.podaac.earthdata.nasa.gov",
     "obdaac-tea.earthdatacloud.nasa.gov",
     "oceandata.sci.gsfc.nasa.gov",
+    "nrt3.modaps.eosdis.nasa.gov",
 )
-"""Earthdata Login itself, and the hosts of LAADS, LP DAAC, NSIDC, PO.DAAC and OB.DAAC for MODIS and
-VIIRS."""
+"""Earthdata Login itself, and the hosts of LAADS, LP DAAC, NSIDC, PO.DAAC, OB.DAAC and LANCE for
+MODIS and VIIRS; on what each rests: docs/archives.md."""
 
 _SENT = re.compile("[!-~]*")
 _PORTS = {"https": 443, "http": 80}
