@@ -180,13 +180,13 @@ OTHERS = (
     Other(_viirs("10C1"), "snow cover (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other(_viirs("13C1", "13C2"), "vegetation indices (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other(
-        _viirs("16A2", "16A2GF", "16A3GF"),
+        "VNP16A2 VNP16A3GF VJ116A3GF VJ216A2 VJ216A2GF VJ216A3GF",
         "evapotranspiration (VIIRS), 8 days and yearly, 500 m",
         "hdf5 tile",
     ),
     Other(
-        _viirs("17A2", "17A2GF", "17A3GF"),
-        "primary production (VIIRS), 8 days and yearly, 500 m",
+        _viirs("17A3GF"),
+        "primary production (VIIRS), yearly, 500 m",
         "hdf5 tile",
     ),
     Other("VNP18A1 VNP18A2", "downward radiation (VIIRS), daily every 3 hours, 1 km", "hdf5 tile"),
