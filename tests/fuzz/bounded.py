@@ -28,6 +28,7 @@ _EDITS = 6
 _LONGEST = 400
 _LARGEST = 200_000  # bytes of a document
 _ROUND = 100  # documents between two looks at the time
+_PATIENCE = 1800.0  # seconds until the last round ends, on a machine with much else on it
 
 Json = Any
 
@@ -202,12 +203,16 @@ def feed(name: str, last: Path, *, examples: int, seconds: float, same: bool = F
     process.start()
     other.close()
     try:
-        if not end.poll(seconds + 120):
-            return f"no end after {seconds + 120:g} s, at {last.read_bytes()[:2000]!r}"
+        if not end.poll(seconds + _PATIENCE):
+            return f"no end after {seconds + _PATIENCE:g} s, at {_begun(last)}"
         return str(end.recv())
     except EOFError:
         process.join()
-        return f"the process ended with {process.exitcode}, at {last.read_bytes()[:2000]!r}"
+        return f"the process ended with {process.exitcode}, at {_begun(last)}"
     finally:
         process.kill()
         process.join()
+
+
+def _begun(last: Path) -> str:
+    return repr(last.read_bytes()[:2000]) if last.exists() else "one of the whole documents"
