@@ -91,6 +91,8 @@ def _shown(portal: Portal, caller: Person, request_id: str, form: _Form, *, part
         "found": found,
         "wrong": wrong,
         "drawn": drawn,
+        "has_classes": found is not None
+        and any(at.classes for one in found.series for at in one.values),
         "chart": _chart(layer, found.series) if found is not None else None,
     }
     if part:

@@ -18,7 +18,7 @@ from portal.serving.identity import Asker
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.tokens import Person
-from tasks.answers.polygons import PolygonsAnswer, PolygonSeries
+from tasks.answers.polygons import PolygonsAnswer, PolygonSeries, PolygonValues
 from tasks.request.region.child import features_apart
 from tasks.request.region.files import MOST_BYTES, ReadFeatures, RegionFileError
 from tasks.request.request_file import file_refusal
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/api", tags=["requests"])
 
 COLUMNS = (
     *("polygon", "kind", "layer", "date", "units", "mean", "std", "valid_share", "count"),
-    *("pixels", "area_km2", "note"),
+    *("pixels", "area_km2", "note", "classes"),
 )
 _GEOJSON = {
     "type": "object",
@@ -137,7 +137,7 @@ def rows_of(series: Sequence[PolygonSeries]) -> Iterator[Sequence[object]]:
         head = one.polygon, one.kind, one.layer
         tail = one.pixels, one.area_km2, one.note
         if not one.values:
-            yield *head, "", one.units, "", "", "", "", *tail
+            yield *head, "", one.units, "", "", "", "", *tail, ""
         for at in one.values:
             yield (
                 *head,
@@ -148,4 +148,13 @@ def rows_of(series: Sequence[PolygonSeries]) -> Iterator[Sequence[object]]:
                 at.valid_share,
                 at.count,
                 *tail,
+                classes_text(at),
             )
+
+
+def classes_text(at: PolygonValues) -> str:
+    """Write the shares of classes: "1 water 0.25; 2 forest 0.75"."""
+    return "; ".join(
+        f"{' '.join(filter(None, (str(one.value), one.name)))} {one.share:.6g}"
+        for one in at.classes
+    )

@@ -22,12 +22,15 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.grid.shares import NotCoveredError, Shares, pixel_areas, shares_of
 from reprojection.read.raster import Description, Raster
-from tasks.answers.polygons import PolygonSeries, PolygonValues
+from tasks.answers.polygons import ClassShare, PolygonSeries, PolygonValues
 
 MOST_PIXELS = 2**27
 """Pixels that a call reads: of the boxes around all polygons, of all layers and dates."""
 MOST_SECONDS = 30.0
 """Time that a call may take."""
+
+MOST_CLASSES = 64
+"""Classes of a polygon whose shares are listed."""
 
 _BEYOND = "it reaches beyond the raster; what lies within counts"
 _LESS = "Name fewer layers (layer) or dates (start, end), or take smaller polygons."
@@ -201,10 +204,26 @@ def _values(day: str, part: Raster, on: Shares, *, is_point: bool) -> PolygonVal
     if total and part.kind == "continuous" and part.bands[0].role == "data":
         mean = float((weights * values).sum()) / total
         spread = float(np.sqrt((weights * (values - mean) ** 2).sum() / total))
+    is_classes = total > 0.0 and part.kind == "class" and part.bands[0].role == "data"
     return PolygonValues(
         date=day,
+        classes=_classes(values, weights / total, part.codes) if is_classes else (),
         mean=mean,
         std=None if is_point else spread,
         valid_share=total / float(on.weights.sum()),
         count=float(on.shares[known].sum()),
+    )
+
+
+def _classes(
+    values: npt.NDArray[np.float64], shares: npt.NDArray[np.float64], names: Mapping[int, str]
+) -> tuple[ClassShare, ...]:
+    """Add up the shares of each class, the greatest first."""
+    found, where = np.unique(values, return_inverse=True)
+    if found.size > MOST_CLASSES:
+        return ()
+    sums = np.bincount(where, shares, found.size)
+    return tuple(
+        ClassShare(value=int(found[at]), name=names.get(int(found[at]), ""), share=float(sums[at]))
+        for at in np.argsort(-sums, kind="stable")
     )

@@ -90,7 +90,7 @@ def _facts(row: RequestRow, now: float) -> list[tuple[str, str]]:
 def _next(row: RequestRow, *, may_retry: bool) -> str:
     match row.state:
         case RequestState.COMPLETE:
-            return "Look at the results on the map, or take them away."
+            return "Take the results away, or look at them below."
         case RequestState.GAPS if may_retry:
             return "Use what there is, or retry what failed; finished tasks are reused."
         case RequestState.GAPS:

@@ -106,7 +106,7 @@ def _mark(row: dict[str, Any], units: str) -> Mark:
     time, day = row["time"], row["date"]
     minutes = (day - _EPOCH).days * 24 * 60 if time is None else time.timestamp() / 60
     return Mark(
-        name=str(day) if time is None else f"{time:%Y-%m-%dT%H%M}",
+        name=str(day) if time is None else f"{time:%Y-%m-%d %H:%M}",
         moment=minutes,
         value=row["value"],
         text=f"{row['value']:.6g} {units}".rstrip(),

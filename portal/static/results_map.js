@@ -237,6 +237,8 @@
   main.slider.addEventListener("input", changeDate);
   other.select.addEventListener("change", () => guarded(async () => {
     for (const node of root.querySelectorAll("[data-compare]")) node.hidden = !other.select.value;
+    get("other-legend").hidden = !other.select.value;
+    if (other.select.value) part("other-legend", `${base}/legend?layer=${encodeURIComponent(other.select.value)}`);
     await show(other, main.date());
   }));
   other.slider.addEventListener("input", () => guarded(() => show(other)));

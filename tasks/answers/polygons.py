@@ -7,6 +7,14 @@ from pydantic import Field
 from tasks.answers.answer import Answer
 
 
+class ClassShare(Answer):
+    """The share that a class has of a polygon."""
+
+    value: int
+    name: str = Field(description="Empty where the file does not name it.")
+    share: float = Field(description="Share of the polygon's area that has a value.")
+
+
 class PolygonValues(Answer):
     """What a polygon holds of a layer on a date."""
 
@@ -25,6 +33,11 @@ class PolygonValues(Answer):
     count: float = Field(
         description="Number of pixels with a value; one at the edge counts with the share of it "
         "that lies inside."
+    )
+    classes: tuple[ClassShare, ...] = Field(
+        (),
+        description="Of a layer of classes: the share of each by area, the greatest first; of more "
+        "than 64 classes none is listed.",
     )
 
 

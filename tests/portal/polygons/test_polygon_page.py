@@ -1,6 +1,7 @@
 """The map's part about polygons: a chart and a table, both as files, and refusals in words."""
 
 import csv
+import html
 import io
 import json
 
@@ -33,6 +34,9 @@ def test_polygons_of_a_file_are_a_chart_a_table_and_files(portal: LivePortal, ma
         drawn = posted(client, base, SQUARE.wkt.encode(), **HTMX).text
         table = posted(client, f"{base}.csv", collection(SQUARE, east)).text
         listed = posted(client, f"{base}.json", collection(SQUARE, east)).json()
+        kept = html.unescape(part.partition('name="drawn" value="')[2].partition('"')[0])
+        again = client.post(f"{base}.csv", data={"layer": LAYER, "drawn": kept}).text
+    assert again == table, "what the part keeps gives the same files"
     assert part.count('<g class="mark') == 4
     assert part.count("<polygon ") == 0, "bands of two would hide one another"
     assert drawn.count("<polygon ") == 1

@@ -21,6 +21,7 @@ from portal.polygons.state import MOST_COMPUTING, Polygons
 from reprojection.read.raster import Raster
 from swathmill.client import Client
 from tasks.accounts.token_table import Scope, make_token
+from tasks.answers.polygons import PolygonValues
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tasks.request.region.files import read_features
@@ -275,3 +276,17 @@ def test_the_python_client_takes_a_file_a_mapping_and_a_geometry(
     monkeypatch.setattr(polygons_api, "features_apart", read_features)
     assert job.polygons(SQUARE, until="2012-01-05").series == by_path.series
     assert job.polygons(feature(SQUARE), until="2012-01-05").series[0].values == one.values
+
+
+def test_shares_of_classes_add_up_by_area_the_greatest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values, shares = np.array([2.0, 0.0, 2.0, 7.0]), np.array([0.2, 0.4, 0.3, 0.1])
+    found = zones._classes(values, shares, {0: "water", 2: "forest"})
+    assert [(one.value, one.name) for one in found] == [(2, "forest"), (0, "water"), (7, "")]
+    assert [one.share for one in found] == pytest.approx([0.5, 0.4, 0.1])
+    at = PolygonValues(date="", mean=None, std=None, valid_share=1, count=4, classes=found)
+    assert polygons_api.classes_text(at) == "2 forest 0.5; 0 water 0.4; 7 0.1"
+    for most in (3, 2):
+        monkeypatch.setattr(zones, "MOST_CLASSES", most)
+        assert bool(zones._classes(values, shares, {})) == (most == 3)
