@@ -55,7 +55,7 @@ def test_tasks_files_gaps_and_pairs_are_those_of_a_person(
     made = {task.key: mill.make(task.spec) for task in found}
     (table,) = specs(found, TableSpec)
     files = {file.name: mill.fetch(file) for file in made[table.key]}
-    assert len(files) == 9  # two tables twice, statistics, two series, two scatter plots
+    assert len(files) == 5  # two tables twice, and statistics
     pairs = [*csv.DictReader(files["comparison.csv"].read_text("utf-8").splitlines())]
     assert Counter((one["layer"], one["site"], one["joined_by"]) for one in pairs) == {
         ("Lai_1km", "Moor", "day"): 1,
