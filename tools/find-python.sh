@@ -10,7 +10,7 @@ fail() {
 
 seen=""
 found=""
-for candidate in ${1:-python3 python3.13 python3.12 python3.11}; do
+for candidate in ${1:-python3 python3.14 python3.13 python3.12 python3.11}; do
     command -v "$candidate" >/dev/null 2>&1 || continue
     version=$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then

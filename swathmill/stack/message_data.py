@@ -8,15 +8,15 @@ import hashlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from redis.lock import Lock
 
 from tasks.messages import host_limits, wanted_slots
 
-Reply: TypeAlias = "int | bytes | Sequence[Reply] | None"
-"""True is OK."""
+Reply: TypeAlias = "float | bytes | Sequence[Reply] | Mapping[bytes, Reply] | None"
+"""True is OK. A tuple is a pair, of which the older protocol has both words in the list."""
 _Items = deque[bytes]
 _Fields = dict[bytes, bytes]  # of a hash; of a set without values; of a sorted set with the scores
 _Kind = TypeVar("_Kind", _Items, _Fields, bytes)
@@ -141,7 +141,13 @@ class MessageData:
             within = within[first : first + number]
         if b"WITHSCORES" not in words:
             return [*within]
-        return [word for one in within for word in (one, b"%r" % scores[one])]
+        return [(one, scores[one]) for one in within]
+
+    def zrange(self, key: bytes, most: bytes, least: bytes, *options: bytes) -> Sequence[Reply]:
+        """Do the same by its newer name, with BYSCORE and REV."""
+        if not {b"BYSCORE", b"REV"} <= {word.upper() for word in options}:
+            raise ValueError(options)
+        return self.zrevrangebyscore(key, most, least, *options)
 
     # Words, and keys of any kind.
 
@@ -298,6 +304,7 @@ _COMMANDS: dict[bytes, Callable[..., Reply]] = {
     b"SREM": MessageData.remove,
     b"ZADD": MessageData.zadd,
     b"ZCARD": MessageData.count,
+    b"ZRANGE": MessageData.zrange,
     b"ZREM": MessageData.remove,
     b"ZREVRANGEBYSCORE": MessageData.zrevrangebyscore,
 }

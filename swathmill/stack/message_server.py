@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -20,8 +20,10 @@ from swathmill.stack.ports import LOOPBACK
 LARGEST_FROM_STRANGER = 1024
 """Bytes that a connection may send before it has given the password."""
 
+_HELLO_WORDS = 5
+"""Of a HELLO that gives a password."""
 _POPS = {b"BLPOP": MessageData.lpop, b"BRPOP": MessageData.rpop}
-_IGNORED = {b"CLIENT", b"SELECT", b"UNWATCH"}
+_IGNORED = {b"SELECT", b"UNWATCH"}
 
 
 class MessageServer:
@@ -34,8 +36,9 @@ class MessageServer:
 
     def admits(self, words: Sequence[bytes]) -> bool:
         """Tell whether a command gives the password."""
-        last = words[-1]
-        return words[0].upper() == b"AUTH" and hmac.compare_digest(last, self._password)
+        # AUTH [user] password, HELLO version AUTH user password
+        given = words[4:5] if words[0].upper() == b"HELLO" else words[1:][-1:]
+        return bool(given) and hmac.compare_digest(given[0], self._password)
 
     def await_item(self, wait: "_Wait") -> None:
         """Answer a connection when a list has an item."""
@@ -78,6 +81,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._read = bytearray()
         self._admitted = False
+        self._version = 2  # of the protocol
         self._queued: list[list[bytes]] | None = None  # between MULTI and EXEC
         self._watched: dict[bytes, object] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -131,16 +135,27 @@ class _Connection(asyncio.Protocol):
             self._write(self._at_once(name, words))
 
     def _admit(self, words: list[bytes]) -> None:
-        if words[0].upper() != b"AUTH":
+        name = words[0].upper()
+        if name not in (b"AUTH", b"HELLO") or (name == b"HELLO" and len(words) < _HELLO_WORDS):
             raise CommandError("NOAUTH Authentication required.")
         if not self._server.admits(words):
             raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
         self._admitted = True
-        self._write(True)
+        self._write(True if name == b"AUTH" else self._hello(words))
+
+    def _hello(self, words: list[bytes]) -> Reply:
+        """Take the version of the protocol that a client asks for."""
+        version = int(words[1]) if len(words) > 1 else self._version
+        if version not in (2, 3):
+            raise CommandError("NOPROTO unsupported protocol version")
+        self._version = version
+        return {b"server": b"redis", b"version": b"6.0.0", b"proto": version, b"role": b"master"}
 
     def _at_once(self, name: bytes, words: list[bytes]) -> Reply:
         if name == b"PING":
             return b"PONG"
+        if name == b"HELLO":
+            return self._hello(words)
         if name == b"MULTI":
             self._queued = []
         elif name == b"WATCH":
@@ -178,7 +193,7 @@ class _Connection(asyncio.Protocol):
             self._timer = None
 
     def _write(self, reply: Reply) -> None:
-        self._transport.write(encode(reply))
+        self._transport.write(encode(reply, self._version))
 
 
 def take_command(read: bytearray) -> list[bytes] | None:
@@ -209,17 +224,30 @@ def take_command(read: bytearray) -> list[bytes] | None:
     return words
 
 
-def encode(reply: Reply) -> bytes:
-    """Return the bytes of an answer."""
+def encode(reply: Reply, version: int) -> bytes:
+    """Return the bytes of an answer, by a version of the protocol."""
+    new = version > 2
     if reply is None:
-        return b"$-1\r\n"
+        return b"_\r\n" if new else b"$-1\r\n"
     if reply is True:
         return b"+OK\r\n"
     if isinstance(reply, int):
         return b":%d\r\n" % reply
+    if isinstance(reply, float):
+        text = b"%.17g" % reply
+        return b",%b\r\n" % text if new else encode(text, version)
     if isinstance(reply, bytes):
         return b"$%d\r\n%b\r\n" % (len(reply), reply)
-    return b"*%d\r\n%b" % (len(reply), b"".join(map(encode, reply)))
+    mark, count = b"*", len(reply)
+    if isinstance(reply, Mapping):
+        parts: list[Reply] = [word for pair in reply.items() for word in pair]
+        mark, count = (b"%", len(reply)) if new else (b"*", len(parts))
+    else:
+        parts = list(reply)
+        if not new:
+            parts = [word for one in parts for word in (one if isinstance(one, tuple) else (one,))]
+            count = len(parts)
+    return b"%b%d\r\n%b" % (mark, count, b"".join(encode(one, version) for one in parts))
 
 
 async def listen(port: int, password: str) -> asyncio.Server:

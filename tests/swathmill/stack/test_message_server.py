@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -76,6 +77,7 @@ COMMANDS: tuple[tuple[str | int | float, ...], ...] = (
     *(("ZADD", "scores", 1.5, "m", 3, "o", 2, "n"), ("ZADD", "scores", 2.5, "m")),
     *(("ZREVRANGEBYSCORE", "scores", 2.5, 0), ("ZCARD", "scores"), ("ZREM", "scores", "n", "q")),
     ("ZREVRANGEBYSCORE", "scores", 9, 0, "LIMIT", 1, 5, "WITHSCORES"),
+    ("ZRANGE", "scores", 9, 0, "BYSCORE", "REV", "WITHSCORES"),
     *(("SET", "word", "one"), ("SET", "word", "two", "NX"), ("GET", "word"), ("GET", "none")),
     *(("SET", "lock", "mine", "NX", "PX", 60000), ("SET", "lock", "yours", "NX", "PX", 60000)),
     *(("EVALSHA", RELEASE, 1, "lock", one) for one in ("yours", "mine", "mine")),
@@ -91,10 +93,10 @@ COMMANDS: tuple[tuple[str | int | float, ...], ...] = (
 """What is asked of both, in this order."""
 
 
-def answers(url: str) -> list[object]:
+def answers(url: str, version: int) -> list[object]:
     """Return what each command is answered, of an error its kind."""
     found: list[object] = []
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(url, protocol=version) as client:
         client.delete(*{str(word) for command in COMMANDS for word in command[1:2]}, "next")
         for text, digest in SCRIPTS.items():
             assert client.script_load(text) == digest
@@ -108,9 +110,10 @@ def answers(url: str) -> list[object]:
 
 
 def test_it_answers_as_redis_does(redis_server: str, message_server: str) -> None:
-    ours, theirs = answers(message_server), answers(redis_server)
-    differ = [one for one in zip(COMMANDS, ours, theirs, strict=True) if one[1] != one[2]]
-    assert differ == []
+    for version in (2, 3):  # of the protocol: newer clients begin with the second one
+        ours, theirs = (answers(url, version) for url in (message_server, redis_server))
+        differ = [one for one in zip(COMMANDS, ours, theirs, strict=True) if one[1] != one[2]]
+        assert differ == []
 
 
 def test_the_pause_between_requests_and_the_end_of_a_key() -> None:
@@ -179,11 +182,13 @@ def test_a_message_comes_to_who_waits_and_lives(message_server: str) -> None:
 
 
 def test_a_stranger_gets_nothing(message_server: str) -> None:
-    with (
-        redis.Redis.from_url(message_server.replace("//:", "//:wrong")) as client,
-        pytest.raises(AuthenticationError),
-    ):
-        client.ping()
+    wrong = message_server.replace("//:", "//:wrong")
+    without = f"redis://{message_server.rpartition('@')[2]}"
+    for version, url in product((2, 3), (wrong, without)):
+        client = redis.Redis.from_url(url, protocol=version)
+        with pytest.raises(AuthenticationError):
+            client.ping()
+        client.close()
     for said in (
         b"*1\r\n$%d\r\n" % 10**9 + b"x" * LARGEST_FROM_STRANGER,
         b"GET / HTTP/1.1\r\n\r\n",
