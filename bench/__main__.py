@@ -84,6 +84,11 @@ MEASUREMENTS = {
         what="tiles of a map before a request, rio-tiler beside them [--tiles 40 --rounds 3]",
         modules=("bench.views",),
     ),
+    "maps": Measurement(
+        what="tiles over HTTP: 50 a second, of swaths, cold over a slow link; titiler beside them "
+        "[--rate 50 --only cold --titiler PYTHON]",
+        modules=("bench.map_server",),
+    ),
     "paint": Measurement(
         what="when pages show their main content beside workers at work (needs chromium)",
         modules=("bench.portal.paint",),

@@ -214,6 +214,7 @@ REMOVALS = {
     ),
     "views": Removal(
         folders=(
+            "bench/map_server.py",
             "bench/views.py",
             "portal/static/layer_view.js",
             "portal/templates/layer_addresses.html",
@@ -236,7 +237,10 @@ REMOVALS = {
             "swathmill/cli.py": (r'    "view": .*',),
         },
         spoken_of={
-            "bench/__main__.py": (r'    "views": Measurement\((?:\n        .*)*\n    \),',),
+            "bench/__main__.py": (
+                r'    "views": Measurement\((?:\n        .*)*\n    \),',
+                r'    "maps": Measurement\((?:\n        .*)*\n    \),',
+            ),
             "tests/infra/test_interfaces.py": (r'    "HTTP API": http_api,',),
             "tests/portal/test_two_owners.py": (
                 r"^(TILES|COLLECTION|QUAD) = .*",
