@@ -42,6 +42,7 @@ from worker.slots.fitness import Fitness
 from worker.slots.fitness_watch import FitnessWatch
 from worker.slots.lease import Lease
 
+ALL = retrying.Scope()
 PATIENCE = 6.0  # seconds for a place at the archive host
 SOON_OVER = (
     Category.CONNECTION_FAILURE,
@@ -619,13 +620,13 @@ class Client:
             self.cancelled.add(request_id)
         self._insist(lambda: request_operations.order(self.runtime, request_id, order))
 
-    def retry(self, request_id: str) -> None:
+    def retry(self, request_id: str, scope: retrying.Scope = ALL) -> None:
         """Ask for another try of what failed, until it is known to be stored."""
         rows: list[request_table.RequestRow] = []
 
         def ask() -> None:
             try:
-                rows[:] = [retrying.retry(self.runtime, request_id, retrying.Scope())]
+                rows[:] = [retrying.retry(self.runtime, request_id, scope)]
             except (retrying.NothingToRetryError, request_operations.NoSuchRequestError):
                 return
 

@@ -14,6 +14,7 @@ from service_manager.requests import continuing
 from service_manager.requests.continuing import Continuing
 from tasks.bag import history as executions
 from tasks.bag import protocol, workers
+from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestOrder, State
 from tasks.bag.runtime import Runtime
 from tasks.bag.time_limits import TimeLimits
@@ -24,6 +25,7 @@ from tasks.operators.restrictions import Kind, Restriction
 from tasks.request.document import Request, parse_request
 from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Plan
+from tasks.requests.retrying import Scope
 from tasks.setting_values import Slots
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
@@ -513,6 +515,31 @@ class History:
 
         self.world.spawn(process, run)
 
+    def eager(self) -> None:
+        """Somebody who asks for another try as soon as something fails, some of it or all."""
+        random = Random(f"eager {self.seed}")
+        if self.client is None or random.random() >= 0.5:
+            return
+        eager = replace(self.client, runtime=self.runtime(Process(name="client-eager")))
+        scopes = [Scope(), Scope(category=Category.SOURCE_NOT_PUBLISHED), Scope()]
+
+        def ask(request: str, wait: float, scope: Scope) -> None:
+            eager.runtime.clock.sleep(wait)
+            if request in eager.submitted:
+                self.world.faults["retry"] += 1
+                eager.retry(request, scope)
+            self.asking -= 1
+
+        def failing(request: str) -> None:
+            if not scopes or self.world.now > STORM or random.random() < 0.5:
+                return
+            self.asking += 1
+            scope, wait = scopes.pop(), random.uniform(0.0, 2.0)
+            process = Process(name="client-eager")
+            self.world.spawn(process, partial(ask, request, wait, scope))
+
+        self.watch.failing = failing
+
     def pair(self) -> None:
         """Two people who want the same; whoever asked first pauses it for a long while."""
         random = Random(f"pair {self.seed}")  # so that the other histories stay as they are
@@ -667,6 +694,7 @@ class History:
         for i in range(number):
             self.start_worker(f"worker-{i}")
         self.people()
+        self.eager()
         if self.operates:
             self.operators()
         world.at(1.0, self.supervise)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from tasks.bag.task_table import RowKind, kind_of
 from tasks.request.document import parse_request
 from tasks.requests import outbox, request_table
 from tasks.requests.request_table import RequestRow
+from tasks.requests.retrying import Scope
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.store import Operation, Row, Store
 from tests.simulation.world import ViolationError, World
@@ -86,8 +87,10 @@ class Watch:
     """By request, all tasks that it ever had an interest in."""
     crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
     retries: set[str] = field(default_factory=set)  # requests that are another try of an ended one
-    ordered: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By request with an order to try again, what had failed then: keys, with their generations."""
+    ordered: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """By request and order to try again, what it reaches had failed then: keys, and generations."""
+    failing: Callable[[str], None] = lambda _request: None
+    """Is told of each request of which a task has failed."""
     released: dict[str, dict[str, Interest]] = field(
         default_factory=dict
     )  # after the request's end
@@ -200,6 +203,8 @@ class Watch:
             interest = task_table.INTEREST.load(row)
             self.interests[interest.request][interest.key] = interest
             self.asked.setdefault(interest.request, set()).add(interest.key)
+            if interest.outcome is TaskOutcome.FAILED:
+                self.failing(interest.request)
             if interest.phase is Phase.REDUCTION:
                 self._runs(interest.request)
             return
@@ -358,24 +363,26 @@ class Watch:
 
     def _obeyed(self, old: RequestRow | None, new: RequestRow) -> None:
         """An order to try again is struck out once all that had failed by then has begun again."""
-        failed = {
-            interest.key
-            for interest in self.interests[new.id].values()
-            if interest.outcome is TaskOutcome.FAILED
-        }
         if old is None or old.state is not RequestState.RUNNING:
             return
-        if not old.retry_orders and new.retry_orders:
-            self.ordered[new.id] = {key: self.tasks[key].generation for key in failed}
-        if not old.retry_orders or new.retry_orders:
-            return
-        ordered = self.ordered.pop(new.id, {})
+        failed = [
+            interest
+            for interest in self.interests[new.id].values()
+            if interest.outcome is TaskOutcome.FAILED
+        ]
+        for order in {*new.retry_orders} - {*old.retry_orders}:
+            reached = filter(Scope.parse(order).covers, failed)
+            self.ordered[new.id, order] = {
+                interest.key: self.tasks[interest.key].generation for interest in reached
+            }
         goes_on = (RequestState.RUNNING, RequestState.COMPLETE, RequestState.GAPS)
-        if _policy(old.document) == "fail" or new.state not in goes_on:
-            return
-        for key in failed & ordered.keys():
-            if self.tasks[key].generation == ordered[key]:
-                self.fail(f"request {new.id} has not tried {key[-8:]} again as it was ordered to")
+        for order in {*old.retry_orders} - {*new.retry_orders}:
+            ordered = self.ordered.pop((new.id, order), {})
+            if _policy(old.document) == "fail" or new.state not in goes_on:
+                continue
+            for key in {interest.key for interest in failed} & ordered.keys():
+                if self.tasks[key].generation == ordered[key]:
+                    self.fail(f"request {new.id} did not try {key[-8:]} again: {order}")
 
     def _results(self, request: str) -> set[str]:
         """The results of a request that are made, whether its interests say so yet or not.
