@@ -158,11 +158,12 @@ def _tables(paths: Sequence[Path], time: object, compare: object) -> str:
 
     Where the document is wrong in other fields it is all that they hold.
     """
-    paths = [
-        one for path in paths for one in (sorted(path.glob("*.csv")) if path.is_dir() else [path])
-    ]
     try:
-        files = [(path.name, _table(path)) for path in paths]
+        files = [
+            (one.name, _table(one))
+            for path in paths
+            for one in (sorted(path.glob("*.csv")) if path.is_dir() else [path])
+        ]
     except (OSError, ValueError) as error:
         raise RequestRefusedError(
             "measurements.table",

@@ -99,16 +99,16 @@ def changed(draw: st.DrawFn, seeds: Sequence[bytes]) -> bytes:
         if not places:
             break
         holder, key = draw(st.sampled_from(places))
+        room = _LARGEST // len(json.dumps(document))  # the place may be there many times
         match draw(st.sampled_from(("other", "gone", "many", "deep", "key"))):
             case "other":
                 holder[key] = draw(VALUES)
             case "gone":
                 del holder[key]
             case "many":
-                room = _LARGEST // len(json.dumps(holder[key]))
                 holder[key] = [holder[key]] * min(room, draw(st.sampled_from((0, 2, 70, 3000))))
             case "deep":
-                for _level in range(draw(st.sampled_from((1, 2, 70, 300)))):
+                for _level in range(min(room, draw(st.sampled_from((1, 2, 70, 300))))):
                     holder[key] = [holder[key]]
             case _ if isinstance(holder, dict):
                 holder[draw(st.text(max_size=8))] = holder.pop(key)

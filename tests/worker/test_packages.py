@@ -49,9 +49,12 @@ def test_a_package_of_the_users_folder_hides_a_shipped_one(tmp_path: Path) -> No
     assert found.package.expand(["A", "B"]) == ("A.tif", "B.tif", "summary.csv")
 
 
-@pytest.mark.parametrize("name", ["nonesuch", "../mean", "."])
-def test_an_unknown_package_names_those_there_are(name: str) -> None:
-    with pytest.raises(PackageError, match="monthly-mean"):
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("nonesuch", "monthly-mean"), ("../mean", "Did you mean mean"), (".", "monthly-mean")],
+)
+def test_an_unknown_package_names_those_there_are(name: str, named: str) -> None:
+    with pytest.raises(PackageError, match=named):
         Packages.of(Settings()).find(name)
 
 

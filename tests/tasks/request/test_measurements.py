@@ -181,6 +181,10 @@ def test_a_request_names_files_or_folders_beside_it(tmp_path: Path) -> None:
     with pytest.raises(RequestRefusedError, match=r"other\.csv cannot be read") as refused:
         load_request(document, measurements=[other])
     assert refused.value.field == "measurements.table"
+    asked = {**REQUEST, "measurements": {"table": "é" * 300, "compare": {"Lai_1km": "LAI"}}}
+    document.write_text(json.dumps(asked))
+    with pytest.raises(RequestRefusedError, match=r"cannot be read: .*too long"):
+        load_request(document)
 
 
 @pytest.mark.parametrize(
