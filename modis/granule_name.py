@@ -53,20 +53,23 @@ class GranuleName:
 def is_near_real_time(name: str) -> bool:
     """Tell by its file name whether a granule is LANCE's, which the standard one replaces.
 
-    Of MODIS and ocean colour the name ends in `.NRT.hdf` or `.NRT.nc`, of VIIRS the product in
-    `_NRT` (MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf, VNP09GA_NRT.A2026042.h29v13.002...,
-    as programs in public repositories name what they fetched; LANCE's page "About").
+    Of MODIS and ocean colour the name ends in `.NRT.hdf` or `.NRT.nc`, of aerosol of VIIRS in
+    `.nrt.nc`, of VIIRS otherwise the product in `_NRT`
+    (MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf, VNP09GA_NRT.A2026042.h29v13.002...,
+    AERDT_L2_VIIRS_SNPP.A2021050.1218.011.nrt.nc, as programs in public repositories name what they
+    fetched; LANCE's page "About").
     """
-    return ".NRT." in name or "_NRT." in name
+    return ".NRT." in name.upper() or "_NRT." in name
 
 
 def near_editions(product: str, collection: str) -> tuple[str, str]:
     """Return the product and collection under which the CMR has the near real time granules.
 
     Of VIIRS the product is another one (VNP46A1_NRT, 2), of MODIS the collection (MYD01, 6.1NRT):
-    identifiers of collections of LANCEMODIS in Earthdata's catalogue.
+    identifiers of collections of LANCEMODIS in Earthdata's catalogue; that of aerosol of VIIRS
+    (AERDT_L2_VIIRS_SNPP_NRT) at data.nasa.gov.
     """
-    if product.startswith("V"):
+    if product.startswith("V") or "_VIIRS_" in product:
         return f"{product}_NRT", collection
     return product, f"{collection}NRT"
 

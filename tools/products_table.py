@@ -227,14 +227,8 @@ OTHERS = (
         "hdf5 globe",
     ),
     Other(
-        "AERDB_L2_VIIRS_SNPP AERDT_L2_VIIRS_SNPP AERDB_L2_VIIRS_NOAA20 AERDT_L2_VIIRS_NOAA20 "
-        "XAERDT_L2_VIIRS_SNPP XAERDT_L2_VIIRS_NOAA20",
+        "AERDB_L2_VIIRS_SNPP AERDB_L2_VIIRS_NOAA20",
         "aerosol (VIIRS), 6 minutes",
-        "netcdf swath",
-    ),
-    Other(
-        "XAERDT_L2_MODIS_Terra XAERDT_L2_MODIS_Aqua",
-        "aerosol (Dark Target), 5 minutes",
         "netcdf swath",
     ),
     Other(

@@ -399,12 +399,19 @@ def product(name: str, collection: str) -> Product | None:
     """
     wanted = Collection(collection.removesuffix("NRT"))
     name = name.removesuffix("_NRT")
-    # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
-    family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
-    if family is None and not name.endswith("-L2P"):
-        return None
     # One file per family, so that opening a granule does not read the whole catalogue.
-    candidates = _read_family(f"mod{family[1]}.yaml" if family else "ghrsst.yaml")
+    candidates = _read_family(_file_of(name))
     return next(
         (item for item in candidates if item.name == name and wanted in item.collections), None
     )
+
+
+def _file_of(name: str) -> str:
+    """Name the file that a product would stand in; "" if its name is of no family."""
+    # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
+    family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
+    if family is not None:
+        return f"mod{family[1]}.yaml"
+    if re.match(r"X?AERDT_L2_", name):
+        return "aerdt.yaml"
+    return "ghrsst.yaml" if name.endswith("-L2P") else ""

@@ -90,20 +90,23 @@ _SENSORS = {
         ),
     )
 }
-# Names that begin otherwise.
+# What names hold that begin otherwise.
 _SPELT = {
     "MODIS_T": "MOD",
     "MODIS_A": "MYD",
     "VIIRS_NPP": "VNP",
+    "VIIRS_SNPP": "VNP",
     "VIIRS_JPSS1": "VJ1",
     "VIIRS_N20": "VJ1",
+    "VIIRS_NOAA20": "VJ1",
     "VIIRS_N21": "VJ2",
+    "VIIRS_NOAA21": "VJ2",
 }
 
 
 def sensor_of(name: str) -> Sensor | None:
     """Return the sensor of a product by its name; None if the name tells none."""
-    spelt = (code for start, code in _SPELT.items() if name.startswith(start))
+    spelt = (code for part, code in _SPELT.items() if part in name)
     return _SENSORS.get(next(spelt, name[:3]))
 
 
@@ -144,6 +147,7 @@ class Record(_Entry):
     `every` counts the days between two dates of the record, from each January 1st; a composite
     stands for its own first day. `members` are in order of preference. `evidence` says on what it
     rests that the layers are one quantity, `differs` what does change from sensor to sensor.
+    `begins` is the first day where it is later than the first of a sensor.
     """
 
     name: str = Field(pattern=f"^{NAME}$")
@@ -154,6 +158,7 @@ class Record(_Entry):
     members: tuple[Member, ...] = Field(min_length=2)
     evidence: str = Field(min_length=40)
     differs: str = Field(min_length=20)
+    begins: date | None = None
 
     def layer_of(self, member: Member, layer: str) -> str:
         """Return what a product calls a layer of the record."""
@@ -185,8 +190,9 @@ class Record(_Entry):
 
     @property
     def since(self) -> date:
-        """The first day of the first of its sensors."""
-        return min(one.sensor.since for one in self.members if one.sensor is not None)
+        """The first day of the record, or of the first of its sensors."""
+        first = min(one.sensor.since for one in self.members if one.sensor is not None)
+        return self.begins or first
 
     @property
     def sensors(self) -> tuple[str, ...]:

@@ -13,10 +13,13 @@ def test_near_real_time_granules_are_known_by_their_names() -> None:
         ("MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf", True),
         ("VNP09GA_NRT.A2026042.h29v13.002.2026043041729.h5", True),
         ("AQUA_MODIS.20200101T103000.L2.OC.NRT.nc", True),
+        ("AERDT_L2_VIIRS_SNPP.A2021050.1218.011.nrt.nc", True),
         ("MOD09GA.A2022246.h00v08.061.2022248021401.hdf", False),
     ):
         assert is_near_real_time(name) is near
     assert near_editions("VNP46A1", "2") == ("VNP46A1_NRT", "2")
+    aerosol = near_editions("AERDT_L2_VIIRS_SNPP", "2")
+    assert aerosol == ("AERDT_L2_VIIRS_SNPP_NRT", "2")
     assert near_editions("MYD01", "61") == ("MYD01", "61NRT")
 
 

@@ -11,6 +11,7 @@ from reprojection.grid.grids import Lattice
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import outline
 from reprojection.reproject import Options, reproject
+from tests.reprojection.headers import header, write
 
 NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable.        60"
 
@@ -137,6 +138,26 @@ def test_sea_surface_temperature_of_ghrsst_is_placed_masked_and_dated(tmp_path: 
     assert np.array_equal(found.valid(), np.broadcast_to(good, grid.shape))
     right = 273.15 + 0.005 * 10 * column
     assert np.allclose(found.data[0][:, good], right[good])
+
+
+def test_aerosol_of_dark_target_is_placed_scaled_and_masked_by_its_flag(tmp_path: Path) -> None:
+    path, values = write(header("XAERDT_L2_MODIS_Aqua"), tmp_path)
+    stored = values["/geophysical_data/Optical_Depth_Land_And_Ocean"][0]
+    flag = np.resize(np.array([-9999, 0, 1, 2, 3], np.int16), stored.shape)
+    flag[::2] = 3  # each of the values that are made has a flag that is good, and others
+    with h5py.File(path, "a") as file:
+        file["geophysical_data/Land_Ocean_Quality_Flag"][...] = flag
+    step = 8 / (stored.size - 1)  # degrees: each pixel of the row at 46 degrees north is one cell
+    row = (6 - 0.4 * step, 46 - 0.4 * step, 14 + 0.4 * step, 46 + 0.4 * step)
+    grid = Lattice(crs="EPSG:4326", resolution=step).snap(row)
+    assert grid.shape == (1, stored.size)
+    for rule, wanted in (("good", (2, 3)), ("best", (3,))):
+        there = (stored >= -100) & np.isin(flag, wanted)
+        assert 0.3 < there.mean() < 0.8
+        options = Options(resampling="nearest", units="physical", qa=rule)
+        found = reproject([path], "Optical_Depth_Land_And_Ocean", grid, options)
+        assert np.array_equal(found.valid()[0], there)
+        assert found.data[0][0, there] == pytest.approx(0.001 * stored[there])
 
 
 @pytest.mark.parametrize("name", ["_FillValue", "valid_min", "add_offset"])

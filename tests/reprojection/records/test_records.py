@@ -77,5 +77,13 @@ def test_each_record_says_on_what_it_rests_and_what_changes() -> None:
 
 
 def test_names_of_products_tell_the_sensor() -> None:
-    told = {name: sensor_of(name) for name in ("VJ113A2", "MODIS_A-JPL-L2P", "XYZ")}
-    assert [one and one.text for one in told.values()] == ["NOAA-20 VIIRS", "Aqua MODIS", None]
+    for name, told in (
+        ("VJ113A2", "NOAA-20 VIIRS"),
+        ("MODIS_A-JPL-L2P", "Aqua MODIS"),
+        ("XAERDT_L2_MODIS_Terra", "Terra MODIS"),
+        ("AERDT_L2_VIIRS_SNPP", "Suomi NPP VIIRS"),
+        ("AERDT_L2_VIIRS_NOAA21", "NOAA-21 VIIRS"),
+        ("XYZ", None),
+    ):
+        found = sensor_of(name)
+        assert (found and found.text) == told, name
