@@ -15,19 +15,11 @@ from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.about_pixels import layers_about_pixels
 from reprojection.catalogue.layers import LayerKind
 from reprojection.catalogue.user_raster import UserRaster
-from reprojection.records import record
+from reprojection.records import record, sensor_of
 from tasks.holdings.holdings import Holdings
 from tasks.request.records.part import is_record
 
 _MOST_BANDS = 32  # bands of a layer that are offered one by one
-_PLATFORMS = {
-    "MOD": "Terra MODIS",
-    "MYD": "Aqua MODIS",
-    "MCD": "Terra and Aqua MODIS, combined",
-    "VNP": "Suomi NPP VIIRS",
-    "VJ1": "NOAA-20 VIIRS",
-    "VJ2": "NOAA-21 VIIRS",
-}
 _MOST_GROUPS = 8
 # What tells the layers of a group apart: half of the day, colour, number, index of a band.
 _VARIES = re.compile(
@@ -123,11 +115,12 @@ def items() -> tuple[ProductItem, ...]:
 
 def item_of(product: Product, collection: Collection) -> ProductItem:
     """Show a product in one of its collections."""
+    sensor = sensor_of(product.name)
     return ProductItem(
         name=product.name,
         collection=collection,
         title=product.title,
-        platform=_PLATFORMS.get(product.name[:3], ""),
+        platform=sensor.text if sensor else "",
         keywords=product.keywords,
         geometry=product.geometry,
         resolution=product.resolution,
@@ -272,7 +265,10 @@ def _is_named(word: str, name: str) -> bool:
 
     A satellite alone (VIIRS_NPP-JPL-L2P) does not count, nor the words that a record is called by.
     """
-    return not is_record(name) and word in name and (f"_{word}-" not in name)
+    return not is_record(name) and word in _SATELLITE.sub("", name)
+
+
+_SATELLITE = re.compile(r"(?<=viirs_|modis_)[a-z0-9]+")
 
 
 def _place(word: str, words: Sequence[str]) -> int:

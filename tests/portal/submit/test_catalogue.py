@@ -67,6 +67,14 @@ def test_records_come_before_the_products_that_they_are_of() -> None:
     assert item.platform.startswith("Terra and Aqua MODIS, Terra MODIS, Aqua MODIS, Suomi NPP")
 
 
+def test_every_product_says_what_it_is_of() -> None:
+    known = {item.name: item.platform for item in catalogue.items()}
+    assert [name for name, platform in known.items() if not platform] == []
+    assert known["MODIS_A-JPL-L2P"] == known["XAERDT_L2_MODIS_Aqua"] == "Aqua MODIS"
+    assert known["MCD43A4"] == "Terra and Aqua MODIS"
+    assert known["AERDT_L2_VIIRS_SNPP"] == "Suomi NPP VIIRS"
+
+
 def test_every_product_offers_its_data_layers() -> None:
     for item in catalogue.items():
         names = [layer.name for layer in item.layers]
