@@ -25,6 +25,17 @@ _OLD_MAP = re.compile(
     r"(?P<granule>[A-Z](?P<day>\d{7})(?:\d{7})?\.L3[bm]_(?P<period>[A-Z0-9]+)_.+?)(?:\.nc)?"
 )
 
+_DAILY_MAP = re.compile(
+    r"(?P<mission>[A-Z0-9]+_[A-Z]+)\.\d{8}\.L3m\.DAY\.(?P<suite>[A-Z0-9]+)\.[^.]+\.4km\.nc"
+)
+_MISSIONS = {
+    "AQUA_MODIS": "MODISA",
+    "TERRA_MODIS": "MODIST",
+    "SNPP_VIIRS": "VIIRSN",
+    "JPSS1_VIIRS": "VIIRSJ1",
+    "JPSS2_VIIRS": "VIIRSJ2",
+}
+
 _SHORT_NAME = re.compile(r"(?P<product>\w+-\w+-L2P)-v(?P<version>\d+(?:\.\d+)?)")
 
 
@@ -74,6 +85,16 @@ def product_of(short_name: str) -> tuple[str, str] | None:
     """
     match = _SHORT_NAME.fullmatch(short_name)
     return (match["product"], match["version"]) if match else None
+
+
+def product_of_map(name: str) -> str:
+    """Return the product of a daily map in 4 km, `MODISA_L3m_CHL`; "" for any other file.
+
+    Maps of other periods and pixels are in the same collections, and are none of a date.
+    """
+    match = _DAILY_MAP.fullmatch(name)
+    mission = _MISSIONS.get(match["mission"]) if match else None
+    return f"{mission}_L3m_{match['suite']}" if match and mission else ""
 
 
 def _moment(text: str, written: str) -> datetime | None:

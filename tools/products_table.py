@@ -293,8 +293,7 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
         if product.name not in newest or newest[product.name][0] < age:
             newest[product.name] = age, product
     for _, product in newest.values():
-        form = layouts().get(product.name)
-        made = "generated granule of its layout" if form else "generated granule"
+        made = "generated granule of its layout" if product.name in layouts() else made_of(product)
         real = product.name in REAL
         by_header = product.name in headers
         state = "read" if real else "by header" if by_header else "by specification"
@@ -302,7 +301,7 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
         evidence = f"header of a real granule, {made}" if by_header else evidence
         yield product.name, product.title, f"{state}, in the catalogue", evidence, product.source
     for other in OTHERS:
-        for name in other.names.split():
+        for name in (one for one in other.names.split() if one not in newest):
             if other.why:
                 yield name, other.title, f"not read: {other.why}", "", ""
             else:
@@ -311,6 +310,12 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
                 evidence += f"generated {other.form}{_SHOWN.get(other.form, '')}"
                 state = "by header" if by_header else "by specification"
                 yield name, other.title, f"{state}, from attributes", evidence, ""
+
+
+def made_of(product: catalogue.Product) -> str:
+    """Say what is generated of a product without a layout: that of others of its form, if any."""
+    form = next((one.form for one in OTHERS if product.name in one.names.split()), "")
+    return f"generated {form}{_SHOWN.get(form, '')}" if form else "generated granule"
 
 
 def shares() -> tuple[float, float, float]:

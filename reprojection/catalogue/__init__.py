@@ -414,4 +414,6 @@ def _file_of(name: str) -> str:
         return f"mod{family[1]}.yaml"
     if re.match(r"X?AERDT_L2_", name):
         return "aerdt.yaml"
+    if "_L3m_" in name:
+        return "ocean.yaml"
     return "ghrsst.yaml" if name.endswith("-L2P") else ""

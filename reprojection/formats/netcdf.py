@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from modis.ocean_name import product_of
+from modis.ocean_name import product_of, product_of_map
 from reprojection.errors import UnreadableGranuleError
 from reprojection.formats import odl
 from reprojection.formats.container import (
@@ -46,6 +46,9 @@ _NAMES = (
 
 _ALSO = {"GRingPointLongitude": "GRingLongitude", "GRingPointLatitude": "GRingLatitude"}
 """Other names of the same, in files of NASA's Land SIPS."""
+
+_REPROCESSING = re.compile(r"R(\d{4}\.\d)")
+"""Which reprocessing a file of ocean colour is of; that of a part (R2022.0.2) is the same one."""
 
 _HALF = re.compile(r".*?\b(Day|Night)\b, Start Node", re.DOTALL)
 """How the comment of PO.DAAC's files of MODIS and VIIRS says which half of the day they are of."""
@@ -104,6 +107,10 @@ def netcdf_inventory(
         said = _HALF.match(str(attributes.get("comment", "")))
         if said is not None and "DAYNIGHTFLAG" not in found:
             found["DAYNIGHTFLAG"] = (said[1],)
+    edition = _REPROCESSING.match(str(attributes.get("processing_version", "")))
+    of_map = product_of_map(str(attributes.get("product_name", "")))
+    if "SHORTNAME" not in found and of_map and edition is not None:
+        found["SHORTNAME"], found["VERSIONID"] = (of_map,), (edition[1],)
     return found
 
 

@@ -93,14 +93,19 @@ _SENSORS = {
 # What names hold that begin otherwise.
 _SPELT = {
     "MODIS_T": "MOD",
+    "MODIST_": "MOD",
     "MODIS_A": "MYD",
+    "MODISA_": "MYD",
     "VIIRS_NPP": "VNP",
     "VIIRS_SNPP": "VNP",
+    "VIIRSN_": "VNP",
     "VIIRS_JPSS1": "VJ1",
     "VIIRS_N20": "VJ1",
     "VIIRS_NOAA20": "VJ1",
+    "VIIRSJ1_": "VJ1",
     "VIIRS_N21": "VJ2",
     "VIIRS_NOAA21": "VJ2",
+    "VIIRSJ2_": "VJ2",
 }
 
 

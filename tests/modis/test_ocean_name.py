@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modis.ocean_name import is_l2p, parse_ocean_name, product_of
+from modis.ocean_name import is_l2p, parse_ocean_name, product_of, product_of_map
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,17 @@ def test_short_names() -> None:
     assert product_of("VIIRS_NPP-NAVO-L2P-v3.0") == ("VIIRS_NPP-NAVO-L2P", "3.0")
     assert product_of("MOD11_L2") is None
     assert [is_l2p(name) for name in ("MODIS_A-JPL-L2P", "MOD11_L2")] == [True, False]
+
+
+def test_of_maps_those_of_a_day_in_the_finest_pixels_name_a_product() -> None:
+    daily = "JPSS1_VIIRS.20200101.L3m.DAY.CHL.chlor_a.4km.nc"
+    assert product_of_map(daily) == "VIIRSJ1_L3m_CHL"
+    assert product_of_map(daily.replace("JPSS1_VIIRS", "AQUA_MODIS")) == "MODISA_L3m_CHL"
+    for other in (
+        daily.replace("4km", "9km"),
+        daily.replace("4km", "4km.NRT"),
+        daily.replace(".L3m.DAY.", "_20200131.L3m.MO."),
+        daily.replace("L3m.DAY", "L3b.DAY"),
+        daily.replace("JPSS1_VIIRS", "SEASTAR_SEAWIFS"),
+    ):
+        assert product_of_map(other) == "", other

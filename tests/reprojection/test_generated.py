@@ -146,6 +146,7 @@ def test_a_mapped_netcdf_grid_is_read_by_its_coordinates(tmp_path: Path) -> None
     with netCDF4.Dataset(path, "w") as file:
         file.Conventions = "CF-1.6"
         file.time_coverage_start = "2020-01-01T00:00:00.000Z"
+        file.product_name, file.processing_version = path.name, "R2022.0.2"
         file.createDimension("lat", 180)
         file.createDimension("lon", 360)
         file.createVariable("lat", "f4", ("lat",))[:] = 89.5 - np.arange(180)
@@ -158,7 +159,8 @@ def test_a_mapped_netcdf_grid_is_read_by_its_coordinates(tmp_path: Path) -> None
     # Row 46 has its centre at 43.5 degrees north.
     assert set(np.unique(stored.data[0][-10:])) == {46}
     assert (stored.scale, stored.offset) == (0.005, 10.0)
-    assert "Conventions" in stored.provenance.scaling
+    assert "catalogue" in stored.provenance.scaling
+    assert (stored.provenance.product, stored.provenance.collection) == ("MODISA_L3m_CHL", "2022")
 
 
 @pytest.mark.parametrize("group", ["navigation_data", "geolocation_data"])

@@ -83,6 +83,8 @@ def test_names_of_products_tell_the_sensor() -> None:
         ("XAERDT_L2_MODIS_Terra", "Terra MODIS"),
         ("AERDT_L2_VIIRS_SNPP", "Suomi NPP VIIRS"),
         ("AERDT_L2_VIIRS_NOAA21", "NOAA-21 VIIRS"),
+        ("MODIST_L3m_CHL", "Terra MODIS"),
+        ("VIIRSN_L3m_CHL", "Suomi NPP VIIRS"),
         ("XYZ", None),
     ):
         found = sensor_of(name)
