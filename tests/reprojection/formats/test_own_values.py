@@ -165,6 +165,7 @@ _OURS = {  # rasters that Swathmill wrote
     "reprojection/explain/explain.py",
     "reprojection/write/mosaic.py",
     "reprojection/write/picture.py",
+    "reprojection/write/sensor_overlap.py",
     "worker/phases/extract.py",
     "worker/phases/flat.py",
     "worker/phases/group.py",
