@@ -196,7 +196,15 @@ class Lattice:
 
     @classmethod
     def normal(cls, crs: str, resolution: float) -> Self:
-        """Return the lattice of a CRS by the text that all its spellings have in common."""
+        """Return the lattice of a CRS by the text that all its spellings have in common.
+
+        Args:
+            crs: Any text that names a CRS, as "EPSG:4326", WKT or PROJ.
+            resolution: Pixel size in CRS units.
+
+        Raises:
+            GridError: the text names no CRS, or the resolution is not positive.
+        """
         return cls(crs=Crs.of(crs).normal_text, resolution=resolution)
 
     @cached_property

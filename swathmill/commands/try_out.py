@@ -12,7 +12,7 @@ import typer
 
 from portal.serving.tokens import Role
 from swathmill.access import LOCAL_OWNER, local_client, sign_in_link
-from swathmill.commands.shared.options import stack_options
+from swathmill.commands.shared.options import JsonOption, print_json, stack_options
 from swathmill.commands.up import run_until_interrupted
 from swathmill.console import PlainConsole
 from swathmill.stack import interruption
@@ -45,13 +45,14 @@ def try_out(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the request's page in a browser.")
     ] = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a request over a small synthetic archive and open its page; Ctrl-C ends it."""
     # It takes a while to import.
     from reprojection.sample.sample import write_sample_archive
     from tasks.service.sources import SAMPLE
 
-    console = PlainConsole()
+    console = PlainConsole(stderr=as_json)
     options = stack_options(data=data, archive=None, storage=None, workers=1, slots=0, port=port)
     sample = options.folder.path / SAMPLE
     if not sample.is_dir():
@@ -70,6 +71,8 @@ def try_out(
     link += f"&next={quote(f'/requests/{made.id}')}"
     console.print("3 of 3  The request runs; its page shows how far it is:")
     console.print(link, markup=False, soft_wrap=True)
+    if as_json:
+        print_json({"request": made.id, "address": link})
     if browser and _has_screen():
         webbrowser.open(link)
     console.print(

@@ -5,7 +5,6 @@ The real planner and the real phases, in this process, on tiny granules of tiles
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from rasterio.env import Env
 
 from archives.kinds.folder import FolderArchive
 from archives.model import Archive
-from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
 from reprojection.read.raster import Raster
 from reprojection.resampling import METHODS
@@ -24,13 +22,13 @@ from tasks.bag.categories import RULES, Category, Retry
 from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages, layer_labels
-from tasks.request import target
 from tasks.request.document import UNPLANNED, ProductChoice, Request, parse_request
 from tasks.requests.plan import Plan, PlannedTask
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
 from tests.options.granules import write_granules
 from tests.service_manager.shelf import plan
+from tests.small_cells import with_small_cells
 from tests.worker.mill import Mill
 from worker.sandbox.messages import Failed, Succeeded
 
@@ -100,7 +98,7 @@ def _is_mean_of_classes(spec: Spec, said: Succeeded | Failed) -> bool:
 def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
     with Env(GDAL_NUM_THREADS="1"), pytest.MonkeyPatch.context() as patch:
         # The regions are some thirty pixels wide; so most have several cells, and some only one.
-        patch.setattr(target, "Lattice", partial(Lattice, cell_size=CELL_SIZE))
+        with_small_cells(patch, CELL_SIZE)
         yield Works(tmp_path_factory.mktemp("works"))
 
 

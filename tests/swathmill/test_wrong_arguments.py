@@ -56,6 +56,7 @@ CASES = (
     Case(line="up --port 70000", names="--port"),
     Case(line="view {absent}", names="{absent}"),
     Case(line="view {file}", names="{file} is a file"),
+    Case(line="try --data {file}", names="{file}"),
     *(Case(line=f"{name} some-request", names="{folder}/data", code=FAILED) for name in NO_STACK),
     Case(line="change some-request", names="--labels"),
     Case(line="change some-request --standing 7", names="{folder}/data", code=FAILED),

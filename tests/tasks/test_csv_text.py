@@ -44,6 +44,7 @@ _OF_OUR_OWN = {
     "portal/serving/attachments.py": "by the rule",
     "worker/phases/table_csv.py": "by the rule",
     "worker/packages/series/shared/zonal.py": "by a rule of its own: packages stand alone",
+    "reprojection/write/sensor_overlap.py": "names of sensors and numbers alone",
     "tasks/request/measurements.py": "measurements that are kept for workers",
     "tasks/request/region/files.py": "a field of the form",
 }

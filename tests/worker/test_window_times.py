@@ -7,7 +7,6 @@ that reach over an end of the windows, beside a static map of an earlier year.
 import datetime as dt
 import json
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,16 @@ from pystac.validation import validate_dict
 from zarr.storage import ZipStore
 
 from archives.kinds.folder import FolderArchive
-from reprojection.grid.grids import Lattice
 from reprojection.read.lineage import Lineage
 from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
 from tasks.bag.spec import CubeSpec, MosaicSpec
 from tasks.packages.packages import Packages
-from tasks.request import target
 from tasks.request.document import parse_request
 from tests.reprojection.reading_samples import small_tile
 from tests.service_manager.shelf import plan
+from tests.small_cells import with_small_cells
 from tests.worker.mill import Mill
 
 GRANULES = (
@@ -103,7 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     archive.refresh()
     files = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(target, "Lattice", partial(Lattice, cell_size=16))
+        with_small_cells(patch, 16)
         found = plan(parse_request(REQUEST), archive, Packages.of(mill.settings), mill.settings)
         for package in found.archives:
             mill.world.put_package(package)

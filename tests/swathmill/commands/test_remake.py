@@ -10,7 +10,6 @@ import shutil
 import struct
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from archives.kinds.folder import FolderArchive
 from portal.results.explanations import Explainer, granules_of
 from portal.results.result_files import ResultFile
 from reprojection.explain.explain import explain
-from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
 from reprojection.read.raster import SourceGranule
 from reprojection.write.write import open_raster, read_raster, write_cog
@@ -32,11 +30,11 @@ from tasks.bag.model import ArtifactFile, State
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.packages.packages import Packages
-from tasks.request import target
 from tasks.request.document import parse_request
 from tasks.storage.blobs import split_blob
 from tests.options.granules import write_granules
 from tests.service_manager.shelf import plan
+from tests.small_cells import with_small_cells
 from tests.worker.mill import Mill
 
 pytestmark = pytest.mark.slow
@@ -117,7 +115,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
     archive.refresh()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(target, "Lattice", partial(Lattice, cell_size=16))
+        with_small_cells(patch, 16)
         request = parse_request(REQUEST)
         found = plan(request, archive, Packages.of(mill.settings), mill.settings)
         for one in found.archives:

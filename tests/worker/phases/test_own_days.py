@@ -7,7 +7,6 @@ import datetime as dt
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,16 @@ from hypothesis import strategies as st
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
 from modis.composites import Counted
-from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
 from reprojection.read.window_time import WindowTime
 from reprojection.sample.hdfeos_write import write_granule
 from swathmill.commands.remake.making import remake
 from tasks.bag.spec import Band, GroupSpec, MosaicSpec
 from tasks.packages.packages import Packages
-from tasks.request import target
 from tasks.request.document import parse_request
 from tests.reprojection.reading_samples import small_tile
 from tests.service_manager.shelf import plan
+from tests.small_cells import with_small_cells
 from tests.worker.mill import Mill
 from worker.phases.own_days import by_own_days, differs, outside
 from worker.sandbox.messages import Failed
@@ -77,7 +75,7 @@ def run(folder: Path, days: int, **changes: Any) -> Ran:
     archive.refresh()
     ran = Ran(granules, {}, {}, {}, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(target, "Lattice", partial(Lattice, cell_size=16))
+        with_small_cells(patch, 16)
         request = parse_request({**REQUEST, **changes})
         found = plan(request, archive, Packages.of(mill.settings), mill.settings)
         for package in found.archives:
