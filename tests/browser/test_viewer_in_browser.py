@@ -12,7 +12,7 @@ from tests.browser.pages import faultless_page, misfits
 from tests.portal.scripted import live_runtime, settings
 from tests.serving import serving_app
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.proof]
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 FAULTS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,17 @@ pytestmark = pytest.mark.slow
 SEEDS = 30
 CHUNK = 6
 STEPS = 8
-NOISY = (4, 5, 6)
-REPLAYED = (7,)
-ON_A_FILE = (3, 77)
-ORDERED = (0, pytest.param(1, marks=pytest.mark.proof), pytest.param(2, marks=pytest.mark.proof))
+REPLAYED = (5,)
+
+
+def first_of(*seeds: int) -> list[Any]:
+    """The first seed, and the others as proofs."""
+    return [seeds[0], *(pytest.param(seed, marks=pytest.mark.proof) for seed in seeds[1:])]
+
+
+NOISY = first_of(5, 4, 6)
+ON_A_FILE = first_of(3, 77)
+ORDERED = first_of(0, 1, 2)
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +47,7 @@ def history(seed: int) -> Outcome:
 
 @pytest.mark.parametrize(
     "first",
-    [pytest.param(one, marks=[pytest.mark.proof] if one else []) for one in range(0, SEEDS, CHUNK)],
+    first_of(*range(0, SEEDS, CHUNK)),
 )
 def test_the_invariants_hold_in_every_history(first: int) -> None:
     for seed in range(first, first + CHUNK):
@@ -94,7 +102,7 @@ def test_a_history_on_an_sqlite_file_is_the_one_in_memory(seed: int) -> None:
 
 
 def test_histories_are_full_of_faults() -> None:
-    faults = sum((history(seed).faults for seed in range(12)), start=history(12).faults)
+    faults = sum((history(seed).faults for seed in range(1, CHUNK)), start=history(0).faults)
     for kind in ("crash", "kill", "stall", "answer lost", "write lands late", "message doubled"):
         assert faults[kind] > 0, kind
 
