@@ -2,15 +2,13 @@
 
 import gc
 import resource
-import socket
 import sys
 import threading
 
-import uvicorn
 from fastapi import FastAPI
 
 from portal.app import create_app
-from portal.http_server import server_config
+from portal.http_server import Server, server_config
 from portal.serving.portal import Portal
 from processes.ready import say_ready
 from tasks.bag.runtime import Runtime
@@ -52,7 +50,7 @@ def main() -> int:
     )
     looking.start()
     portal.redis.start()
-    server = _Server(config, stopping=portal.stopping)
+    server = Server(config, portal.stopping, say_ready)
     # What was made until now stays. Looking for garbage in it would hold up all calls for a tenth
     # of a second, again and again.
     gc.collect()
@@ -81,23 +79,6 @@ def _observed(settings: Settings, runtime: Runtime) -> FastAPI:
     portal: Portal = app.state.portal
     serve_probes(settings, metrics.probe_answers(portal.manager, portal.stopping))
     return app
-
-
-class _Server(uvicorn.Server):
-    """Says that it is ready when it listens; ends calls that wait when it stops."""
-
-    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
-        super().__init__(config)
-        self._stopping = stopping
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            say_ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._stopping.set()
-        await super().shutdown(sockets)
 
 
 if __name__ == "__main__":

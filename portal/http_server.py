@@ -4,8 +4,11 @@ The parser keeps a head until it is whole, and joins a header's pieces anew with
 So heads have a size, a number of headers and a time, and a body's sender may not fall silent.
 """
 
+import socket
+import threading
 from asyncio import TimerHandle
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
@@ -66,6 +69,28 @@ def server_config(
 
 class _RefusedHeadError(Exception):
     """A head is over a limit; the parser passes it on as an error of its own."""
+
+
+class Server(uvicorn.Server):
+    """Calls `ready` once it listens, and sets `stopping` first when it ends: calls wait for it."""
+
+    def __init__(
+        self, config: uvicorn.Config, stopping: threading.Event, ready: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Have calls that wait end, and then all others."""
+        self._stopping.set()
+        await super().shutdown(sockets)
 
 
 class _Http(HttpToolsProtocol):

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from portal.results.result_files import ResultFile, ResultReader
+from portal.results.result_files import BlobFile, ResultFile, ResultReader
 from portal.serving.problems import NotFoundError
 from tasks.errors import CorruptBlobError
 
@@ -47,7 +47,7 @@ def read_members(reader: ResultReader, result: ResultFile) -> Mapping[str, Membe
     Raises NotFoundError for a file that is no ZIP of stored members.
     """
     try:
-        with zipfile.ZipFile(io.BufferedReader(_Ranges(reader, result), 2**16)) as archive:
+        with zipfile.ZipFile(io.BufferedReader(_Bounded(reader, result), 2**16)) as archive:
             if len(archive.filelist) > _MOST_KEYS:
                 raise ValueError
             return {
@@ -75,37 +75,13 @@ def read_member(reader: ResultReader, result: ResultFile, member: Member) -> byt
     return data
 
 
-class _Ranges(io.RawIOBase):
-    """A result as a file that is read by ranges, up to a bound: others' ZIPs may say anything."""
+class _Bounded(BlobFile):
+    """A result of which no more than a bound is read: others' ZIPs may say anything."""
 
-    def __init__(self, reader: ResultReader, result: ResultFile) -> None:
-        self._reader, self._result = reader, result
-        self._at = self._read = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._result.file.size}[whence]
-        if base + offset < 0:
-            raise OSError("before the begin of the file")
-        self._at = base + offset
-        return self._at
+    _read = 0
 
     def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
-        length = min(len(buffer), self._result.file.size - self._at)
-        if length <= 0:
-            return 0
-        self._read += length
+        self._read += min(len(buffer), max(0, self._size - self._at))
         if self._read > _MOST_READ:
             raise OSError("the directory is too large")
-        data = b"".join(self._reader.part(self._result, self._at, length))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        return super().readinto(buffer)

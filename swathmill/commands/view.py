@@ -3,19 +3,16 @@
 import secrets
 import socket
 import webbrowser
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-import uvicorn
 
 from archives.fetch.files import LocalFiles
 from modis.formats import GRANULE_SUFFIXES
-from portal.http_server import server_config
-from portal.serving.portal import Portal
+from portal.http_server import Server, server_config
 from portal.viewer.app import viewer_app
 from portal.viewer.folder import FolderRead, read_folder
 from portal.views.state import Views
@@ -80,7 +77,7 @@ def view(
             if open_page:
                 webbrowser.open(address)
 
-        server = _Server(server_config(app, log_config=None), app.state.portal, say)
+        server = Server(server_config(app, log_config=None), app.state.portal.stopping, say)
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
     console.print("Ended.")
@@ -128,21 +125,3 @@ def _say(console: PlainConsole, found: FolderRead, address: str) -> None:
 def _named(files: tuple[str, ...]) -> str:
     more = len(files) - _MOST_NAMED
     return ", ".join(files[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-class _Server(uvicorn.Server):
-    """Says that it listens; ends calls that wait when it stops."""
-
-    def __init__(self, config: uvicorn.Config, portal: Portal, say: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._portal = portal
-        self._say = say
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._say()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._portal.stopping.set()
-        await super().shutdown(sockets)

@@ -138,6 +138,13 @@ def of_rest() -> dict[str, int]:
     mill = Mill(plans={})
     mill.manager.tick()
     mill.store.counts.clear()
+    look = mill.runtime.queue.receive
+
+    def counted() -> list[tuple[str, Callable[[], None]]]:
+        mill.store.counts["looks at the queue"] += 1
+        return look()
+
+    mill.runtime.queue.receive = counted  # type: ignore[method-assign]
     for _ in range(120):
         mill.runtime.clock.sleep(0.5)
         mill.manager.tick()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from portal import __main__ as process
+from portal.http_server import Server
 from tasks.service import logs
 from tests.portal.scripted import SECRET
 
@@ -19,10 +20,10 @@ def test_what_the_start_made_is_not_looked_through_for_garbage(
     monkeypatch.setattr(logs, "configure", lambda *_level, **_fields: None)
     looked_through: list[int] = []
 
-    def serve(_server: process._Server) -> None:
+    def serve(_server: Server) -> None:
         looked_through.append(len(gc.get_objects()))
 
-    monkeypatch.setattr(process._Server, "run", serve)
+    monkeypatch.setattr(Server, "run", serve)
     gc.unfreeze()
     try:
         process.main()

@@ -13,7 +13,7 @@ from tasks.bag.model import RequestState, State, TaskOutcome
 from tasks.bag.spec import CollectSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.transitions import RetryPolicy
-from tasks.errors import StoreError
+from tasks.errors import FencedError, StoreError
 from tasks.storage.store import Delete, MergeEntity, Operation
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect, mosaic
@@ -309,3 +309,15 @@ def test_the_cursor_names_only_attempts_whose_events_may_still_exist(
     assert counted(scene) == len(same)
     assert len(named) >= len(same) // 2 - 1
     assert max(named) <= 2
+
+
+def test_a_manager_that_was_followed_counts_no_more_by_what_it_remembers(scene: Scene) -> None:
+    scene.write(A)
+    scene.run(A)
+    scene.process()
+    Scene(store=scene.store, cache=scene.cache, epoch=2)
+    scene.write(B)
+    scene.run(B)
+    with pytest.raises(FencedError):
+        scene.process()
+    assert counted(scene) == 1
