@@ -17,6 +17,7 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
 from tests.once import made_once
+from tests.own_loop import loop_in_this_thread
 
 # A shell starts background commands with SIGINT ignored, and children would inherit that: stacks
 # that tests stop as Ctrl-C does would never end.
@@ -50,6 +51,16 @@ def _logs_as_before() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _a_loop_in_the_thread_of_tests() -> Iterator[None]:
+    """Run all tests as those that follow a browser's in its process: it leaves its loop there.
+
+    So what cannot run beside a loop fails in each order of tests, not in some.
+    """
+    with loop_in_this_thread():
+        yield
 
 
 MOTO = Path(__file__).parent.parent / "build" / "moto"

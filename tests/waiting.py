@@ -1,19 +1,8 @@
 """Waiting for a condition, with a limit."""
 
-import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-T = TypeVar("T")
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a thread of its own: Playwright's loop runs in the thread of tests."""
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, work).result()
 
 
 def until(

@@ -1,5 +1,6 @@
 """A browser for the tests that need one; they are skipped, with a word, where there is none."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         pytest.skip("no chromium on PATH: install it, or name one by SWATHMILL_TEST_CHROMIUM")
     assert (STATIC / "vendor" / "htmx.min.js").is_file(), "no portal/static/vendor: run make setup"
+    asyncio.events._set_running_loop(None)  # Playwright's own takes its place
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)

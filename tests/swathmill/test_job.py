@@ -19,6 +19,7 @@ from swathmill.client import RequestStatus
 from swathmill.errors import ArgumentError, JobFailedError
 from swathmill.job import _date, _lies
 from tasks.bag.model import RequestState
+from tests.own_loop import run_on_own_loop
 from tests.portal.scripted import (
     SECRET,
     ScriptedManager,
@@ -32,7 +33,6 @@ from tests.portal.scripted import (
 from tests.portal.submissions import DOCUMENT, submitted
 from tests.reprojection.raster_samples import plain
 from tests.swathmill.answered import read_status
-from tests.waiting import run_async
 
 ADA = "ada@example.org"
 DATES = ("2012-01-01", "2012-01-09", "2012-01-17")
@@ -97,13 +97,13 @@ def test_a_request_is_followed_on_asyncio(tmp_path: Path) -> None:
 
     with live_portal(runtime, settings()) as portal, manager.running():
         made = AsyncClient(client=Client(url=portal.url, token=token))
-        job, seen = run_async(follow(made))
+        job, seen = run_on_own_loop(follow(made))
     assert job.state is RequestState.COMPLETE
     assert seen[-1] == job.job.status
 
 
 def test_a_dataset_is_opened_on_asyncio(complete: Job) -> None:
-    opened = run_async(AsyncJob(job=complete).to_xarray(["Fpar_1km"], since=DATES[2]))
+    opened = run_on_own_loop(AsyncJob(job=complete).to_xarray(["Fpar_1km"], since=DATES[2]))
     assert (set(opened.data_vars), opened.sizes["time"]) == ({"Lai_1km"}, 1)
 
 
@@ -124,7 +124,7 @@ def test_watching_on_asyncio_is_cancelled_and_refused_as_it_is_in_turn() -> None
             await job.watch()
 
     with live_portal(runtime, settings()) as portal:
-        run_async(watch(AsyncClient(client=Client(url=portal.url, token=token))))
+        run_on_own_loop(watch(AsyncClient(client=Client(url=portal.url, token=token))))
 
 
 def test_layers_become_variables_over_time_in_physical_units(complete: Job, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_results_come_as_they_are_made_on_asyncio(complete: Job) -> None:
     async def names() -> list[str]:
         return [one.name async for one in AsyncJob(job=complete).results_as_made()]
 
-    assert run_async(names()) == [one.name for one in complete.results()]
+    assert run_on_own_loop(names()) == [one.name for one in complete.results()]
 
 
 @pytest.mark.parametrize(

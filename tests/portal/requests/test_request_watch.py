@@ -22,9 +22,9 @@ from tasks.errors import StoreError
 from tasks.requests import request_operations
 from tasks.requests.request_table import PhaseCount, RequestRow, RequestTable
 from tasks.storage.store import Row
+from tests.own_loop import run_on_own_loop
 from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
 from tests.portal.submissions import submitted
-from tests.waiting import run_async
 
 PATIENCE = 20.0
 
@@ -58,7 +58,7 @@ def run(watching: Callable[[RequestWatch], Awaitable[None]], runtime: Runtime) -
         stopping = threading.Event()
         await asyncio.wait_for(watching(RequestWatch(runtime, stopping)), PATIENCE)
 
-    run_async(main())
+    run_on_own_loop(main())
 
 
 async def told(watch: RequestWatch, request: str, ready: asyncio.Semaphore) -> bool:
@@ -140,7 +140,7 @@ def test_who_waits_is_woken_in_time_and_leaves_nothing_behind() -> None:
         assert followed.changed("two") == []
         assert await following.next(0.0), "what came between two calls is told"
 
-    run_async(waiting())
+    run_on_own_loop(waiting())
 
 
 def test_looking_ends_with_the_last_follower_and_begins_again(
@@ -213,7 +213,7 @@ def test_what_many_ask_for_at_once_is_made_once() -> None:
         assert await asyncio.gather(*(shared.get("a", make) for _ in range(20))) == [2] * 20
         assert [await shared.get("b", make), await shared.get("a", make)] == [3, 4], "one is kept"
 
-    run_async(asking())
+    run_on_own_loop(asking())
 
 
 def events(client: httpx.Client, request: str) -> Iterator[str]:
@@ -297,7 +297,7 @@ def test_who_waits_is_woken_when_the_portal_stops(runtime: Runtime) -> None:
             assert not await asyncio.wait_for(waits, PATIENCE / 4)
             assert not await asyncio.wait_for(following.next(PATIENCE), PATIENCE / 4)
 
-    run_async(main())
+    run_on_own_loop(main())
 
 
 def test_the_stream_of_a_link_ends_when_links_are_ended(

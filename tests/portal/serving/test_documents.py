@@ -29,7 +29,7 @@ def read(sent: httpx.Request, how: Callable[[Request], Awaitable[T]]) -> T:
         scope = {"type": "http", "method": "POST", "headers": headers, "app": None}
         return await how(Request(scope, receive))
 
-    return run_on_own_loop(reading)
+    return run_on_own_loop(reading())
 
 
 @pytest.mark.parametrize("files", [0, 1])

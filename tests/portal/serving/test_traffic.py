@@ -1,8 +1,6 @@
 """Each call has an id and a line in the log, and is counted, without what is secret in it."""
 
-import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import structlog
@@ -19,6 +17,7 @@ from tasks.service import tracing
 from tasks.service.memory_runtime import memory_runtime
 from tasks.service.tracing import Link, Span, root_of, trace_of
 from tasks.storage.clock import ManualClock
+from tests.own_loop import run_on_own_loop
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import DOCUMENT
 from tests.waiting import until
@@ -63,8 +62,7 @@ def test_calls_are_counted_by_route_also_those_that_fail() -> None:
             await client.get("/things/one")
             await client.get("/static/x.css")
 
-    with ThreadPoolExecutor(1) as thread:  # a browser's test may have left a loop in this one
-        thread.submit(asyncio.run, call()).result()
+    run_on_own_loop(call())
     assert [(method, status) for method, _, status in counted] == [("GET", 500), ("GET", 404)]
     assert counted[1][1] == "/static"
 

@@ -33,7 +33,7 @@ def test_nothing_is_drawn_for_who_has_left() -> None:
         await views().in_turn(caller(left=True), lambda: drawn.append("tile"))
 
     with pytest.raises(LeftError):
-        run_on_own_loop(ask)
+        run_on_own_loop(ask())
     assert drawn == []
 
 
@@ -54,7 +54,7 @@ def test_no_more_are_drawn_at_once_than_there_are_processes() -> None:
         shown = views()
         await asyncio.gather(*(shown.in_turn(caller(), draw) for _ in range(3 * state._AT_ONCE)))
 
-    run_on_own_loop(ask)
+    run_on_own_loop(ask())
     assert most == state._AT_ONCE
 
 

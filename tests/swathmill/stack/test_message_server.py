@@ -1,6 +1,5 @@
 """The message server beside a real Redis: the same answers to the same commands."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from swathmill.stack.message_data import CommandError, MessageData
 from swathmill.stack.message_server import LARGEST_FROM_STRANGER, listen, take_command
 from swathmill.stack.redis_server import RedisServer
 from tasks.messages import host_limits, wanted_slots
+from tests.own_loop import served_on_own_loop
 
 pytestmark = pytest.mark.integration
 
@@ -26,16 +26,8 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def message_server() -> Iterator[str]:
     """The URL of a message server in a thread."""
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(listen(0, "secret"))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield f"redis://:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
-    loop.call_soon_threadsafe(server.close)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+    with served_on_own_loop(lambda: listen(0, "secret")) as port:
+        yield f"redis://:secret@127.0.0.1:{port}/0"
 
 
 def test_it_stands_in_where_no_redis_is_on_path(

@@ -32,7 +32,7 @@ def test_so_many_connections_are_open_at_once() -> None:
         serving.cancel()
         return answers
 
-    refused, let_in = run_on_own_loop(talk)
+    refused, let_in = run_on_own_loop(talk())
     assert let_in == b"HTTP/1.1 403 the package does not name the host example.org\r\n"
     assert refused == b"HTTP/1.1 503 more than 32 connections at once\r\n"
 
