@@ -87,7 +87,7 @@ def parse_chains(text: str) -> tuple[list[str], dict[str, list[str]]]:
 def source_name(text: str) -> str:
     """Return a source's name in records and messages: its text in settings without passwords."""
     if "://" not in text:
-        return text
+        return text.partition("#")[0]
     kind, plus, address = text.partition("+")
     if plus and "://" not in kind:
         return f"{kind}+{bare_url(address)}"
@@ -106,7 +106,8 @@ def _make(text: str, wanted: ChainSettings) -> ArchiveSource:
     if made is None:
         raise SourcesSettingError(
             f"SWATHMILL_SOURCES names {name!r}, which is not a source: use {', '.join(NAMES)}, "
-            "cmr+https://..., laads+https://..., pool+https://..., stac+https://... or ftp://..."
+            "cmr#region=..., cmr+https://..., laads+https://..., pool+https://..., "
+            "stac+https://... or ftp://..."
         )
     return made
 

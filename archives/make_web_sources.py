@@ -1,10 +1,14 @@
 """Make sources that are reached over the network from their names in settings."""
 
+import re
+import time
 from urllib.parse import parse_qs, urlsplit
 
 from archives.errors import SourcesSettingError
 from archives.fetch.credentials import Credentials
+from archives.fetch.direct import DirectReader
 from archives.fetch.download import Downloader
+from archives.fetch.http import Manners
 from archives.fetch.limits import HostLimits
 from archives.fetch.timing import Timing
 from archives.kinds.cmr import CMR_URL, CmrArchive
@@ -23,6 +27,7 @@ from archives.sources import ArchiveSource
 
 _STAC_COLLECTION = "{product}_{version}"
 _HTTP = ("http", "https")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
 def make_web_source(
@@ -36,8 +41,10 @@ def make_web_source(
     downloader = Downloader(credentials, limits, timing=timing)
     kind, _, address = text.partition("+")
     is_web = urlsplit(address).scheme in _HTTP
-    if text == "cmr" or (kind == "cmr" and is_web):
-        return CmrArchive(web, downloader, url=address or CMR_URL, name=name)
+    if name == "cmr" or (kind == "cmr" and is_web):
+        url = address.partition("#")[0]
+        direct = _direct(text.partition("#")[2], name, credentials, limits, timing)
+        return CmrArchive(web, downloader, url=url or CMR_URL, name=name, direct=direct)
     if text == "laads" or (kind == "laads" and is_web):
         return LaadsArchive(web, downloader, url=address or LAADS_URL, name=name)
     if text == "planetary-computer":
@@ -56,6 +63,24 @@ def make_web_source(
     if urlsplit(text).scheme in ("ftp", "ftps"):
         return FtpArchive(text, limits, name=name, timing=timing)
     return None
+
+
+def _direct(
+    said: str, name: str, credentials: Credentials, limits: HostLimits, timing: Timing
+) -> DirectReader | None:
+    """Make the reader of buckets in the region that a source's name says; None for none."""
+    if not said:
+        return None
+    key, _, region = said.partition("=")
+    if key != "region" or not _REGION.fullmatch(region):
+        raise SourcesSettingError(
+            f"SWATHMILL_SOURCES names {name} with #{said}: only the region of Amazon in which the "
+            "workers run may follow, such as #region=us-west-2"
+        )
+    manners = Manners(
+        credentials=credentials, limits=limits, timing=timing, context=None, sleep=time.sleep
+    )
+    return DirectReader(region, manners)
 
 
 def _stac(web: Web, downloader: Downloader, address: str, name: str) -> ArchiveSource:

@@ -41,7 +41,8 @@ class CmrCollection:
     """A collection of a product: `version` as its provider spells it, `concept` its CMR name.
 
     `cartesian` tells whether its granules' polygons have straight lines in longitude and latitude;
-    those of others have great circles.
+    those of others have great circles. `region` is where its buckets lie, `keys_at` the address
+    that gives temporary keys for them; "" for none.
     """
 
     product: str
@@ -50,6 +51,8 @@ class CmrCollection:
     first: date | None
     last: date | None
     cartesian: bool = False
+    region: str = ""
+    keys_at: str = ""
 
     @property
     def collection(self) -> Collection:
@@ -72,6 +75,7 @@ def collection_of(item: Json) -> CmrCollection:
     short_name = str(umm["ShortName"])
     product, version = product_of(short_name) or (short_name, str(umm["Version"]))
     space = umm.get("SpatialExtent", {}).get("GranuleSpatialRepresentation")
+    direct = umm.get("DirectDistributionInformation", {})
     return CmrCollection(
         product=product,
         version=version,
@@ -79,7 +83,21 @@ def collection_of(item: Json) -> CmrCollection:
         first=min(begins, default=None),
         last=None if present else max(ends, default=None),
         cartesian=space == "CARTESIAN",
+        region=str(direct.get("Region", "")),
+        keys_at=str(direct.get("S3CredentialsAPIEndpoint", "")).strip(),
     )
+
+
+def direct_url(item: Json, name: str) -> str:
+    """Return the `s3://` address of a granule's file; "" if its record has none."""
+    links = (str(link.get("URL", "")) for link in item["umm"].get("RelatedUrls", ()))
+    found = (url for url in links if url.startswith("s3://") and _base(url) == name)
+    return next(found, "")
+
+
+def concept_of(item: Json) -> str:
+    """Return the collection that a granule is of, by its CMR name; "" if its item does not say."""
+    return str(item["meta"].get("collection-concept-id", ""))
 
 
 def record_of(
@@ -154,7 +172,7 @@ def whole(number: object) -> int:
 
 
 def _file_urls(umm: Json) -> Iterator[str]:
-    """Yield HTTPS addresses of the data file; s3:// only works inside one Amazon region."""
+    """Yield HTTPS addresses of the data file; s3:// works within the bucket's region alone."""
     for link in umm.get("RelatedUrls", ()):
         url = str(link.get("URL", ""))
         if link.get("Type") != "GET DATA" or not url.startswith(("https://", "http://")):

@@ -8,15 +8,24 @@ Source: the CMR Search API (cmr.earthdata.nasa.gov/search/site/docs/search/api),
 import heapq
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from archives.errors import AnswerBrokenError, ArchiveTimeoutError
+from archives.errors import AnswerBrokenError, ArchiveError, ArchiveTimeoutError, soonest
 from archives.fetch.answers import bare_url
+from archives.fetch.direct import DirectReader, tell_https, with_direct_link
 from archives.fetch.download import Downloader
 from archives.fetch.parts import InParts
-from archives.formats.umm import CmrCollection, beginning, collection_of, record_of
+from archives.formats.umm import (
+    CmrCollection,
+    beginning,
+    collection_of,
+    concept_of,
+    direct_url,
+    record_of,
+)
 from archives.kinds.web import Answer, Web
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_by_day
 from modis.box import LonLatBox
@@ -38,15 +47,24 @@ _POLAR = 75.0  # degrees of latitude beyond which boxes go all around
 class CmrArchive:
     """The CMR at `url`.
 
-    Its list is complete: every published granule of a collection it serves is listed.
+    Its list is complete: every published granule of a collection it serves is listed. With `direct`
+    granules are read in buckets of the region in which this process runs, where their collection
+    names one there and the bucket gives them; else over HTTPS.
     """
 
     authoritative = True
 
     def __init__(
-        self, web: Web, downloader: Downloader, *, url: str = CMR_URL, name: str = "cmr"
+        self,
+        web: Web,
+        downloader: Downloader,
+        *,
+        url: str = CMR_URL,
+        name: str = "cmr",
+        direct: DirectReader | None = None,
     ) -> None:
         self.name = name
+        self._direct = direct
         self._web = web
         self._downloader = downloader
         self._url = url.rstrip("/")
@@ -138,19 +156,45 @@ class CmrArchive:
         ]
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Download the granule from the address that the CMR gave."""
-        return self._downloader.get(
-            [record.url],
-            to,
-            size=record.size,
-            checksum=record.checksum,
-            checksum_type=record.checksum_type,
-            progress=progress,
-        )
+        """Fetch the granule from its bucket, or download it from the address that the CMR gave."""
+        failures: list[ArchiveError] = []
+        link = self._direct.link(record.url) if self._direct else None
+        if self._direct is not None and link is not None:
+            try:
+                return self._direct.fetch(link, record, to, progress)
+            except ArchiveError as error:
+                tell_https(link, error)
+                failures.append(error)
+        try:
+            return self._downloader.get(
+                [record.url],
+                to,
+                size=record.size,
+                checksum=record.checksum,
+                checksum_type=record.checksum_type,
+                progress=progress,
+            )
+        except ArchiveError as error:
+            raise soonest([*failures, error]) from error
 
     def in_parts(self, record: GranuleRecord) -> InParts:
         """Return the granule's file, of which parts can be read."""
-        return self._downloader.in_parts(record.url, record.size)
+        https = self._downloader.in_parts(record.url, record.size)
+        link = self._direct.link(record.url) if self._direct else None
+        if self._direct is None or link is None or not record.size:
+            return https
+        return self._direct.in_parts(link, record.size, https)
+
+    def _with_direct(self, item: dict[str, Any], record: GranuleRecord) -> GranuleRecord:
+        """Note beside the record's address where the granule lies in a bucket of the region."""
+        if self._direct is None:
+            return record
+        known = {each.concept: each for each in self._known(record.product)}
+        its = known.get(concept_of(item))
+        s3_url = direct_url(item, record.name)
+        if its is None or its.region != self._direct.region or not its.keys_at or not s3_url:
+            return record
+        return replace(record, url=with_direct_link(record.url, s3_url, its.keys_at))
 
     def _known(self, product: str) -> tuple[CmrCollection, ...]:
         if product not in self._collections:
@@ -187,7 +231,8 @@ class CmrArchive:
             while held and held[0][0] < beginning(item) - _EARLY:
                 yield heapq.heappop(held)[3]
             if record is not None:
-                heapq.heappush(held, (record.start, record.name, number, record))
+                found = self._with_direct(item, record)
+                heapq.heappush(held, (record.start, record.name, number, found))
         while held:
             yield heapq.heappop(held)[3]
 

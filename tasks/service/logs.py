@@ -51,12 +51,15 @@ def configure(level: str, **fields: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Some of these would also log whole addresses, which may be signed.
+    # Some of these would also log whole addresses, which may be signed, or what keys are sent.
     for noisy in (
         "azure",
         "urllib3",
         "httpx",
         "httpcore",
+        "botocore",
+        "aiobotocore",
+        "s3fs",
         "kombu",
         "celery.worker.strategy",
         "celery.app.trace",

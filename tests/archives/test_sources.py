@@ -351,6 +351,9 @@ def test_the_folder_is_the_usual_source(tmp_path: Path) -> None:
         ("laads+https://[bad/secret", "which is not an address"),
         ("laads+http://user:secret@example.org/archive", "user or password"),
         ("stac+https://example.org/v1#collection={foo}", "{product}, {suffix} and {version}"),
+        ("cmr#region=us-west-2&x=1", "only the region of Amazon"),
+        ("cmr+https://cmr.example/search#us-west-2", "only the region of Amazon"),
+        ("laads#region=us-west-2", "not a source"),
     ],
 )
 def test_settings_that_name_none_are_refused(tmp_path: Path, text: str, said: str) -> None:

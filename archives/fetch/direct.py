@@ -1,0 +1,278 @@
+"""Read granules in the bucket of their archive, by temporary keys that the archive gives.
+
+NASA's keys are good within the buckets' own region of Amazon alone. An endpoint takes the Earthdata
+token, may redirect to the sign-in and back, and answers with JSON: `accessKeyId`,
+`secretAccessKey`, `sessionToken`, `expiration`. Keys stay in this process' memory, and are asked
+for again shortly before they expire. Where the bucket or the endpoint refuses, the same file comes
+over HTTPS.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urldefrag, urlsplit
+
+import httpx
+
+from archives.errors import (
+    AnswerBrokenError,
+    ArchiveError,
+    DownloadFailedError,
+    LicenceNotAcceptedError,
+    NotPermittedError,
+    SourcesSettingError,
+    TokenRefusedError,
+)
+from archives.fetch.answers import answer_error, bare_url
+from archives.fetch.copying import copy_granule
+from archives.fetch.files import RemoteFiles
+from archives.fetch.http import HOPS, Manners, http_client, redirection, some_text
+from archives.fetch.parts import InParts, Range
+from archives.formats.umm import moment
+from archives.model import Fetched, GranuleRecord, Progress
+
+log = logging.getLogger("archives.direct")
+
+_SPARE_SECONDS = 600.0  # of a key's hour: what is begun with it ends in time
+_PAGES = ("<!doctype html", "<html", "<head")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectLink:
+    """Where a granule lies in a bucket, and the address that gives keys for it."""
+
+    bucket: str
+    key: str
+    keys_at: str
+
+
+def with_direct_link(url: str, s3_url: str, keys_at: str) -> str:
+    """Write the place in a bucket behind the granule's address over HTTPS, which stays usable."""
+    parts = urlsplit(s3_url)
+    place = quote(f"{parts.netloc}{parts.path}")
+    return f"{url}#s3={place}&keys={quote(keys_at, safe='')}"
+
+
+def direct_link(url: str) -> DirectLink | None:
+    """Read what `with_direct_link` wrote; None where there is nothing."""
+    said = parse_qs(urldefrag(url).fragment)
+    bucket, _, key = said.get("s3", [""])[0].partition("/")
+    keys_at = said.get("keys", [""])[0]
+    return DirectLink(bucket=bucket, key=key, keys_at=keys_at) if key and keys_at else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keys:
+    """Temporary keys, the time (POSIX seconds) until which they are used, and what is open by them.
+
+    `opened` are buckets, each for the process that opened it: none serves a fork.
+    """
+
+    options: dict[str, str] = field(repr=False)
+    until: float
+    opened: dict[tuple[str, int], RemoteFiles] = field(default_factory=dict, repr=False)
+
+
+class _Kept:
+    """The keys that this process has been given, by endpoint and permission."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[tuple[str, str], _Keys] = {}
+        self._refused: dict[tuple[str, str], float] = {}
+
+    def keys(self, endpoint: str, permission: str, ask: Callable[[], _Keys]) -> _Keys:
+        """Return the keys of an endpoint, asked for if none are good for long enough."""
+        with self._lock:
+            known = self._keys.get((endpoint, permission))
+            if known is None or known.until <= time.time():
+                known = self._keys[endpoint, permission] = ask()
+            return known
+
+    def refuse(self, bucket: str, permission: str, until: float) -> None:
+        """Note that a bucket refuses the keys that are good until then."""
+        with self._lock:
+            self._refused[bucket, permission] = until
+
+    def is_refused(self, bucket: str, permission: str) -> bool:
+        """Tell whether a bucket refused keys that would still be used."""
+        with self._lock:
+            return self._refused.get((bucket, permission), 0.0) > time.time()
+
+
+_KEPT = _Kept()
+
+
+class DirectReader:
+    """Reads from buckets of one region of Amazon, in which this process runs."""
+
+    def __init__(self, region: str, manners: Manners) -> None:
+        """Raise SourcesSettingError where the library that speaks to buckets is not installed."""
+        if find_spec("s3fs") is None:
+            raise SourcesSettingError(
+                f"SWATHMILL_SOURCES has region={region}, which needs s3fs: install swathmill[s3]"
+            )
+        self.region = region
+        self._manners = manners
+
+    def link(self, url: str) -> DirectLink | None:
+        """Return the place in a bucket that a record names; None where it is not to be read.
+
+        That is where none is named, where the token does not go to the address that gives keys, and
+        where the bucket has just refused them.
+        """
+        found = direct_link(url)
+        if found is None:
+            return None
+        permission = self._permission(found)
+        if not permission or _KEPT.is_refused(found.bucket, permission):
+            return None
+        return found
+
+    def fetch(
+        self, link: DirectLink, record: GranuleRecord, to: Path, progress: Progress | None
+    ) -> Fetched:
+        """Copy a granule from its bucket, verified as a download; raise ArchiveError."""
+        keys = self._keys(link)
+        with self._manners.limits.place(_host(record.url)):
+            try:
+                return copy_granule(self._files(link, keys), link.key, record, to, progress)
+            except NotPermittedError as error:
+                raise self._refusal(link, keys, error) from error
+
+    def in_parts(self, link: DirectLink, size: int, https: InParts) -> InParts:
+        """Return a granule's file in its bucket, else `https`, of which parts can be read."""
+        return _DirectInParts(self, link, size, https)
+
+    def read(
+        self, link: DirectLink, size: int, ranges: Sequence[Range]
+    ) -> tuple[InParts, list[bytes]]:
+        """Open a file in its bucket and read its first parts; raise ArchiveError."""
+        keys = self._keys(link)
+        try:
+            opened = self._files(link, keys).in_parts(link.key, size)
+            return opened, opened.read(ranges)
+        except NotPermittedError as error:
+            raise self._refusal(link, keys, error) from error
+
+    def _permission(self, link: DirectLink) -> str:
+        return self._manners.credentials.headers(link.keys_at).get("Authorization", "")
+
+    def _keys(self, link: DirectLink) -> _Keys:
+        return _KEPT.keys(link.keys_at, self._permission(link), lambda: self._ask(link.keys_at))
+
+    def _files(self, link: DirectLink, keys: _Keys) -> RemoteFiles:
+        place = link.bucket, os.getpid()
+        if place not in keys.opened:
+            keys.opened[place] = self._open(link.bucket, keys)
+        return keys.opened[place]
+
+    def _open(self, bucket: str, keys: _Keys) -> RemoteFiles:
+        # fsspec would keep it for whoever asks next: this one has keys in it.
+        options = {
+            **keys.options,
+            "client_kwargs": {"region_name": self.region},
+            "config_kwargs": {"connect_timeout": 10, "read_timeout": 60},
+            "skip_instance_cache": True,
+            "use_listings_cache": False,
+        }
+        return RemoteFiles(f"s3://{bucket}", options, sidecars=False)
+
+    def _refusal(self, link: DirectLink, keys: _Keys, error: ArchiveError) -> NotPermittedError:
+        _KEPT.refuse(link.bucket, self._permission(link), keys.until)
+        return NotPermittedError(
+            f"{error}: the keys of {bare_url(link.keys_at)} are good in {self.region} alone, and "
+            "for what this account may read; where this process runs elsewhere, take "
+            f"#region={self.region} out of SWATHMILL_SOURCES"
+        )
+
+    def _ask(self, endpoint: str) -> _Keys:
+        """Ask an endpoint for keys, over the sign-in if it redirects there."""
+        url = endpoint
+        with http_client(self._manners.timing, self._manners.context) as asking:
+            for _ in range(HOPS):
+                with self._manners.answer(asking, url, {"Accept": "application/json"}) as answer:
+                    to = redirection(answer, url)
+                    if to is None:
+                        return _given(answer, url, endpoint)
+                if urlsplit(to).path.rstrip("/").endswith("/approve_app"):
+                    raise LicenceNotAcceptedError(
+                        f"{bare_url(endpoint)} wants its application to be approved first: sign in "
+                        "as the token's owner and approve it at "
+                        "https://urs.earthdata.nasa.gov/profile"
+                    )
+                url = to
+        raise DownloadFailedError(f"{bare_url(endpoint)} redirects more than {HOPS} times")
+
+
+class _DirectInParts:
+    """Read parts in the bucket, or over HTTPS where the first of them cannot be had there."""
+
+    def __init__(self, reader: DirectReader, link: DirectLink, size: int, https: InParts) -> None:
+        self._reader = reader
+        self._link = link
+        self._size = size
+        self._https = https
+        self._opened: InParts | None = None
+
+    @property
+    def edition(self) -> str:
+        """The edition of the file that was read, by the place that gave it."""
+        return "" if self._opened is None else self._opened.edition
+
+    def size(self) -> int:
+        """Return the bytes that the file is listed with."""
+        return self._size
+
+    def read(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Implement `InParts.read`."""
+        if self._opened is not None:
+            return self._opened.read(ranges)
+        try:
+            self._opened, found = self._reader.read(self._link, self._size, ranges)
+        except ArchiveError as error:
+            tell_https(self._link, error)
+            self._opened = self._https
+            found = self._opened.read(ranges)
+        return found
+
+
+def tell_https(link: DirectLink, error: ArchiveError) -> None:
+    """Log why a file of a bucket comes over HTTPS."""
+    log.warning("over HTTPS, not from s3://%s: %s", link.bucket, error)
+
+
+def _given(answer: httpx.Response, url: str, endpoint: str) -> _Keys:
+    """Read the keys in an answer, or raise the error it means; never name what it holds."""
+    where = bare_url(endpoint)
+    text = some_text(answer)
+    if answer.status_code != 200:
+        raise answer_error(answer.status_code, url, answer.headers, text, now=time.time())
+    if text.lstrip().lower().startswith(_PAGES):
+        raise TokenRefusedError(
+            f"{where} sends us to sign in: set SWATHMILL_EARTHDATA_TOKEN to a token that is not "
+            "expired (https://urs.earthdata.nasa.gov/user_tokens)"
+        )
+    try:
+        said = json.loads(text)
+        options = {
+            "key": str(said["accessKeyId"]),
+            "secret": str(said["secretAccessKey"]),
+            "token": str(said["sessionToken"]),
+        }
+        until = moment(str(said["expiration"])).timestamp() - _SPARE_SECONDS
+    except (ValueError, KeyError, TypeError) as error:
+        raise AnswerBrokenError(
+            f"{where} answered without keys that can be read ({type(error).__name__})"
+        ) from None
+    return _Keys(options=options, until=until)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
