@@ -20,7 +20,7 @@ import numpy as np
 import rasterio
 from matplotlib import pyplot
 
-from reprojection.sample.record_granules import INDEX, every, write
+from tests.generated.record_granules import INDEX, every, write
 
 REQUEST = """
 products:

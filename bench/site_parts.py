@@ -36,9 +36,9 @@ from bench.request import ours
 from modis.tile import TILE_SIZE
 from processes import proctree
 from processes.parents import become_subreaper
-from reprojection.sample.hdf5_write import write_hdf5_granule
 from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite, GridToWrite
 from tasks.request.document import Request, parse_request
+from tests.generated.hdf5_write import write_hdf5_granule
 
 _PRODUCT, _LAYER, _SIDE = "VNP09GA", "SurfReflect_M5_1", 1200
 _BANDS = tuple(f"SurfReflect_M{n}_1" for n in (1, 2, 3, 4, 5, 7, 8, 10, 11))

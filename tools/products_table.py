@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from modis.collection import Collection
 from reprojection import catalogue
-from reprojection.sample.products import layouts
+from tests.generated.products import layouts
 
 PAGE = Path(__file__).parent.parent / "docs" / "products.md"
 
@@ -337,7 +337,7 @@ structure and attributes of a real granule are known (`tests/headers`, with thei
 granule with these, and values that are made up, is read as the header says
 (`tests/reprojection/catalogue/test_headers.py`). {specified:.1%} are read **by specification**:
 files generated in the form that user guides and file specifications describe
-(`reprojection/sample/products.py`) are read; a real file may differ. If one does,
+(`tests/generated/products.py`) are read; a real file may differ. If one does,
 `swathmill inspect` says what it does not understand; please report it. The rest is not read, with
 the reason.
 

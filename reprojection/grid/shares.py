@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import shapely
+from pyproj import Geod, Proj
 from shapely import MultiPolygon, Polygon
 
 from reprojection.errors import GridError
@@ -27,8 +28,8 @@ _STRAIGHT = 1e-5  # of a pixel: as far as a bent edge may lie from the straight 
 _SEAM = 1e-9  # degrees that a polygon keeps from the meridian where a projection is cut
 _FINEST = 1e-6  # of a pixel: exactextract loses pixels whose corner an edge passes by less
 _MESH = 32_000.0  # metres between the nodes at which areas are computed, and 64 pixels at most
-_MAJOR, _FLATTENING = 6_378_137.0, 1 / 298.257223563  # of WGS84
-_E2 = _FLATTENING * (2 - _FLATTENING)
+_WGS84 = Geod(ellps="WGS84")
+_EQUAL_AREA = Proj(proj="cea", ellps="WGS84")  # a cylinder: parallels are lines of equal height
 _PART = "give the part of the polygon that lies over the results"
 
 Floats = npt.NDArray[np.float64]
@@ -209,8 +210,8 @@ def _flat(geometry: shapely.Geometry) -> Iterator[shapely.Geometry]:
 def pixel_areas(grid: Grid, rows: Whole, columns: Whole) -> Floats:
     """Return the areas in m² on the ellipsoid of WGS84 of pixels of an upright grid.
 
-    On a geographic grid they are exact (Snyder 1987, eq. 3-12). Elsewhere they are computed at
-    every 32 km, and interpolated: to 1e-5 of them.
+    On a geographic grid they are exact, by PROJ's equal-area cylinder. Elsewhere they are computed
+    at every 32 km, and interpolated: to 1e-5 of them.
 
     Raises:
         NotCoveredError: a pixel lies outside the projection's domain.
@@ -238,11 +239,10 @@ def pixel_areas(grid: Grid, rows: Whole, columns: Whole) -> Floats:
 def _zones(grid: Grid) -> Floats:
     """Return the area of a pixel of each row of a geographic grid."""
     a, _, _, _, e, f = grid.transform
-    edges = (f + e * np.arange(grid.height + 1)) * grid.system.metres  # in radians
-    sine = np.sin(np.clip(edges, -np.pi / 2, np.pi / 2))
-    minor, e1 = _MAJOR * (1 - _FLATTENING), np.sqrt(_E2)
-    surface = minor**2 / 2 * (sine / (1 - _E2 * sine**2) + np.arctanh(e1 * sine) / e1)
-    return np.asarray(np.abs(np.diff(surface)) * abs(a) * grid.system.metres)
+    edges = np.degrees((f + e * np.arange(grid.height + 1)) * grid.system.metres)
+    _, heights = _EQUAL_AREA(np.zeros_like(edges), np.clip(edges, -90.0, 90.0))
+    width, _ = _EQUAL_AREA(1.0, 0.0)
+    return np.asarray(np.abs(np.diff(heights)) * width * abs(np.degrees(a * grid.system.metres)))
 
 
 def _areas_at(grid: Grid, rows: Whole, columns: Whole) -> Floats:
@@ -258,6 +258,6 @@ def _on_earth(grid: Grid, rows: Floats, columns: Floats) -> Floats:
     a, _, c, _, e, f = grid.transform
     degrees = grid.system.to_lonlat(c + a * columns, f + e * rows)
     lon, lat = np.radians(degrees[0]), np.radians(degrees[1])
-    normal = _MAJOR / np.sqrt(1 - _E2 * np.sin(lat) ** 2)
-    flat = normal * np.cos(lat)
-    return np.stack([flat * np.cos(lon), flat * np.sin(lon), normal * (1 - _E2) * np.sin(lat)], -1)
+    normal = _WGS84.a / np.sqrt(1 - _WGS84.es * np.sin(lat) ** 2)
+    flat, up = normal * np.cos(lat), normal * (1 - _WGS84.es) * np.sin(lat)
+    return np.stack([flat * np.cos(lon), flat * np.sin(lon), up], -1)

@@ -102,16 +102,6 @@ class WarpTask:
             narrow = (height <= _NEARLY) & (area / height <= _NEARLY)
         return np.asarray(~narrow).astype(np.uint8)
 
-    def by_window_pixels(self, chunk: Chunk) -> NDArray[np.bool_]:
-        """Tell for each pixel of a chunk what `by_window` tells for its block."""
-        blocks = self.by_window(chunk).astype(bool)
-        numbering = self.plan.numbering
-        first = (numbering.row + chunk.top) // BLOCK
-        left = (numbering.col + chunk.left) // BLOCK
-        rows = (np.arange(chunk.top, chunk.bottom) + numbering.row) // BLOCK - first
-        cols = (np.arange(chunk.left, chunk.right) + numbering.col) // BLOCK - left
-        return blocks[rows[:, None], cols[None, :]]
-
     def _row_scale(self, plan: RowPlan, block: int) -> float:
         """Return the most source pixels that a target pixel of a row of blocks spans."""
         a, e = plan.numbering.grid.transform[0], plan.numbering.grid.transform[4]

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import rasterio
 
-from reprojection.sample.record_granules import (
+from tests.acceptance.in_process import Work
+from tests.generated.record_granules import (
     HEAT,
     INDEX,
     MODIS_LEAVES,
@@ -24,7 +25,6 @@ from reprojection.sample.record_granules import (
     every,
     write,
 )
-from tests.acceptance.in_process import Work
 
 TERRA, AQUA, NPP, NOAA20 = 0.50, 0.52, 0.60, 0.64
 """What the granules of each sensor hold everywhere."""

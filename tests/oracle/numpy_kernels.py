@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection.grid import pixel_coordinates
+from reprojection.grid.bicubic import BLOCK
 from reprojection.grid.crs import Floats
-from reprojection.warp.source_array import Mosaic, Pixels, Reals, finish, is_valid, working_type
 from reprojection.warp.warp_task import WarpTask
 from tests.oracle.numpy_windows import windows
+from tests.oracle.source_array import Mosaic, Pixels, Reals, finish, is_valid, working_type
 
 
 def nearest(mosaic: Mosaic, at: Floats) -> Pixels:
@@ -97,6 +98,17 @@ def keys_weights(t: Reals, work: type[np.float32] | type[np.float64]) -> list[Re
     ]
 
 
+def _by_window_pixels(task: WarpTask, chunk: pixel_coordinates.Chunk) -> NDArray[np.bool_]:
+    """Tell for each pixel of a chunk what `by_window` tells for its block."""
+    blocks = task.by_window(chunk).astype(bool)
+    numbering = task.plan.numbering
+    first = (numbering.row + chunk.top) // BLOCK
+    left = (numbering.col + chunk.left) // BLOCK
+    rows = (np.arange(chunk.top, chunk.bottom) + numbering.row) // BLOCK - first
+    cols = (np.arange(chunk.left, chunk.right) + numbering.col) // BLOCK - left
+    return blocks[rows[:, None], cols[None, :]]
+
+
 class Warper:
     """A warp in numpy, chunk by chunk; the counterpart of `reprojection.warp.c_kernels.Warper`."""
 
@@ -107,7 +119,7 @@ class Warper:
     def run(self, chunk: pixel_coordinates.Chunk) -> None:
         """Warp one chunk."""
         task = self._task
-        by_window = task.by_window_pixels(chunk)
+        by_window = _by_window_pixels(task, chunk)
         window = (slice(chunk.top, chunk.bottom), slice(chunk.left, chunk.right))
         exact = corners = None
         if by_window.any():

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection.grid.crs import Floats
-from reprojection.warp.source_array import Mosaic, Pixels, finish, is_valid
 from reprojection.warp.warp_task import WIDENING, Turn
+from tests.oracle.source_array import Mosaic, Pixels, finish, is_valid
 
 _SHARE = 2.0**30
 

@@ -17,7 +17,7 @@ from reprojection.read.outline import outline
 from reprojection.read.qa import placement
 from reprojection.read.temperatures import monochromatic
 from reprojection.reproject import Driver, Options, reproject
-from reprojection.sample.products import write_product
+from tests.generated.products import write_product
 
 DAY = date(2020, 1, 1)
 GRID = Lattice(crs="EPSG:4326", resolution=0.1).snap((8.0, 43.0, 11.0, 46.0))

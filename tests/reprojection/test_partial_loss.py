@@ -23,8 +23,8 @@ from reprojection.read.completeness import (
     is_by_granule,
 )
 from reprojection.reproject import Options, reproject
-from reprojection.sample.products import write_product
 from reprojection.warp.sites import Places, Site, Wanted, read_sites
+from tests.generated.products import write_product
 
 NAMES = ("VNP02MOD", "VNP03MOD")
 GRID = Grid(crs="EPSG:4326", transform=(0.25, 0.0, 7.0, 0.0, -0.25, 47.0), width=24, height=16)

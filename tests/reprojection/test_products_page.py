@@ -14,9 +14,9 @@ from reprojection.catalogue.layers import Scaling
 from reprojection.errors import BadFormatError, UnreadableGranuleError
 from reprojection.grid.grids import Lattice
 from reprojection.reproject import Options, reproject
-from reprojection.sample import products
-from reprojection.sample.products import Layout, write_product
 from tasks.request.document import ProductChoice
+from tests.generated import products
+from tests.generated.products import Layout, write_product
 from tools.products_table import OTHERS, PAGE, REAL, Form, page, rows, shares, with_headers
 
 DAY = date(2020, 1, 1)

@@ -25,8 +25,8 @@ from reprojection.inspect.strict import disagreements
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import outline, read_outline
 from reprojection.reproject import Options, reproject
-from reprojection.sample.hdf5_write import write_hdf5_granule
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
+from tests.generated.hdf5_write import write_hdf5_granule
 from tests.reprojection.reading_samples import START, wrap_up
 
 SIDE = 160

@@ -12,8 +12,8 @@ from reprojection.errors import UnknownLayerError
 from reprojection.grid.crs import Crs
 from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
-from reprojection.sample.products import write_product
 from reprojection.warp.sites import Places, Readings, Site, Wanted, read_sites
+from tests.generated.products import write_product
 
 CASES = [
     ("MYD04_L2", "61", "Optical_Depth_Land_And_Ocean"),

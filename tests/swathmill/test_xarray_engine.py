@@ -32,7 +32,7 @@ from reprojection.read.granule_layer import layer_grid
 from reprojection.read.qa import Reason, reasons
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, write_granule
-from reprojection.sample.products import write_product
+from tests.generated.products import write_product
 from tests.reprojection.reading_samples import small_tile
 
 NDVI = "500 m 16 days NDVI"

@@ -36,9 +36,9 @@ from reprojection.errors import (
 from reprojection.grid.grids import Grid, Lattice, modis_lattice
 from reprojection.read.granule import Granule, open_granule
 from reprojection.reproject import Options, reproject
-from reprojection.sample.products import write_product
 from swathmill import FoundGranules, load, search
 from swathmill.xarray.cells import Cells
+from tests.generated.products import write_product
 from worker.phases.reproject import Cell, cell_pixels, write_cell
 
 LATTICE = Lattice(crs="EPSG:4326", resolution=0.05, cell_size=128)

@@ -18,11 +18,11 @@ from archives.kinds.folder import FolderArchive
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.read.outline import read_outline
-from reprojection.sample.products import write_product
 from tasks.bag.spec import MosaicSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tests.generated.products import write_product
 from tests.service_manager.shelf import LIMITS, plan
 from tests.worker.mill import Mill
 

@@ -8,7 +8,7 @@ import pytest
 
 from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
-from reprojection.sample.products import Layout, layouts
+from tests.generated.products import Layout, layouts
 
 FACTS: dict[str, dict[str, tuple[str, float | None]]] = {
     # VNP09A1.A2022145.h11v05.001

@@ -25,9 +25,7 @@ from portal.results.explanations import granules_of
 from reprojection import catalogue
 from reprojection.formats.held import PACKED
 from reprojection.read.outline import read_outline
-from reprojection.sample.hdf5_write import write_hdf5_granule
 from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite
-from reprojection.sample.products import write_product
 from reprojection.warp.sites import touch_sites
 from service_manager.planner import parts as choice
 from service_manager.planner.cells import places
@@ -49,6 +47,8 @@ from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.requests.plan import Plan
 from tasks.storage.schema import PARTS_AND_RECORDS
+from tests.generated.hdf5_write import write_hdf5_granule
+from tests.generated.products import write_product
 from tests.reprojection.reading_samples import small_tile
 from tests.service_manager.shelf import specs
 from tests.worker.mill import Mill

@@ -10,13 +10,13 @@ from modis.collection import Collection
 from modis.tile import TILE_SIZE, Tile
 from reprojection.catalogue import product
 from reprojection.errors import CatalogueError
-from reprojection.sample.hdf5_write import write_hdf5_granule
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
     GridToWrite,
     write_granule,
 )
+from tests.generated.hdf5_write import write_hdf5_granule
 
 TILE = Tile(18, 4)
 SIDE = 12

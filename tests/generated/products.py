@@ -25,7 +25,6 @@ from modis.tile import TILE_SIZE, Tile
 from modis.yaml_text import load_own_yaml
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import LayerKind, Scaling
-from reprojection.sample.hdf5_write import write_hdf5_granule
 from reprojection.sample.hdfeos_write import (
     Attribute,
     FieldToWrite,
@@ -34,6 +33,7 @@ from reprojection.sample.hdfeos_write import (
     SwathToWrite,
     write_granule,
 )
+from tests.generated.hdf5_write import write_hdf5_granule
 
 Array = npt.NDArray[np.generic]
 
@@ -88,7 +88,7 @@ _LAYOUTS: TypeAdapter[list[Layout]] = TypeAdapter(list[Layout])
 @lru_cache(maxsize=1)
 def layouts() -> Mapping[str, Layout]:
     """Return the layouts that are written down, by product."""
-    text = files("reprojection.sample").joinpath("layouts.yaml").read_text(encoding="utf-8")
+    text = files("tests.generated").joinpath("layouts.yaml").read_text(encoding="utf-8")
     found = _LAYOUTS.validate_python(load_own_yaml(text))
     return {name: layout for layout in found for name in layout.products}
 

@@ -1,0 +1,1 @@
+"""Generated granules of any product, for tests and measurements."""
