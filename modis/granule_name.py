@@ -24,6 +24,8 @@ _GAP_FILLED = re.compile(
     r"^(?P<product>MCD43GF_\w+?)_(?P<day>\d{3})_(?P<year>\d{4})_V(?P<collection>\d{3})\."
 )
 
+_NEAR_MAIAC = re.compile(r"(?P<standard>MCD19A\d)N")
+
 _OTHER = re.compile(r"(?:M[OY]D|V[NJ].)(?:(?:29|30)[PE]|46A)|V[NJ].19A")
 """Sea ice on the polar EASE-Grids (NSIDC), night lights on the geographic grid (Black Marble User
 Guide), MAIAC of VIIRS on sinusoidal grids of other meridians: their h and v are of other grids."""
@@ -57,21 +59,31 @@ def is_near_real_time(name: str) -> bool:
     `.nrt.nc`, of VIIRS otherwise the product in `_NRT`
     (MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf, VNP09GA_NRT.A2026042.h29v13.002...,
     AERDT_L2_VIIRS_SNPP.A2021050.1218.011.nrt.nc, as programs in public repositories name what they
-    fetched; LANCE's page "About").
+    fetched; LANCE's page "About"), of MAIAC in `N` (MCD19A2N.A2019140.h18v04.006.hdf).
     """
-    return ".NRT." in name.upper() or "_NRT." in name
+    product = name.partition(".")[0]
+    return ".NRT." in name.upper() or standard_product(product) != product
+
+
+def standard_product(name: str) -> str:
+    """Return the product of which this one is LANCE's edition; the same name if it is of none."""
+    if match := _NEAR_MAIAC.fullmatch(name):
+        return match["standard"]
+    return name.removesuffix("_NRT")
 
 
 def near_editions(product: str, collection: str) -> tuple[str, str]:
     """Return the product and collection under which the CMR has the near real time granules.
 
-    Of VIIRS the product is another one (VNP46A1_NRT, 2), of MODIS the collection (MYD01, 6.1NRT):
-    identifiers of collections of LANCEMODIS in Earthdata's catalogue; that of aerosol of VIIRS
-    (AERDT_L2_VIIRS_SNPP_NRT) at data.nasa.gov.
+    Of VIIRS the product is another one (VNP46A1_NRT, 2), of MODIS the collection (MYD01, 6.1NRT),
+    of MAIAC both (MCD19A2N, 6.1NRT): identifiers of collections of LANCEMODIS in Earthdata's
+    catalogue; that of aerosol of VIIRS (AERDT_L2_VIIRS_SNPP_NRT) at data.nasa.gov; that of MAIAC
+    in public programs, its product at LAADS (c6-nrt/MCD19A2N.html).
     """
     if product.startswith("V") or "_VIIRS_" in product:
         return f"{product}_NRT", collection
-    return product, f"{collection}NRT"
+    maiac = f"{product}N"
+    return maiac if _NEAR_MAIAC.fullmatch(maiac) else product, f"{collection}NRT"
 
 
 def other_granule(name: str, inside: str, tile: Tile | None) -> str:
@@ -92,7 +104,7 @@ def other_granule(name: str, inside: str, tile: Tile | None) -> str:
 
 
 def _identity(name: GranuleName) -> tuple[object, ...]:
-    product = name.product.removesuffix("_NRT")
+    product = standard_product(name.product)
     return product, name.collection, name.start, name.tile, name.other_tile
 
 

@@ -2,6 +2,8 @@
 
 from urllib.parse import quote
 
+from pydantic import Field
+
 from portal.results.result_files import ResultFile
 from tasks.answers.answer import Answer
 from tasks.answers.results import GapAnswer, MissingAnswer, ResultAnswer
@@ -32,3 +34,6 @@ class ManifestAnswer(Answer):
     complete: bool
     files: tuple[ResultAnswer, ...]
     gaps: tuple[GapAnswer, ...]
+    notes: tuple[str, ...] = Field(
+        description="What the plan notes, such as days that have near real time granules."
+    )

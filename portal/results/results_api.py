@@ -118,6 +118,7 @@ def manifest(
         complete=row.state.ended,
         files=tuple(_results(row.id, shown)),
         gaps=tuple(every[first:last]),
+        notes=row.notes,
     )
 
 

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from modis.collection import Collection
+from modis.granule_name import standard_product
 from modis.yaml_text import load_own_yaml
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
 from reprojection.errors import CatalogueError
@@ -395,10 +396,10 @@ def product(name: str, collection: str) -> Product | None:
     """Find the entry of a product in a collection; return None if there is none.
 
     "6.1", "061" and "61" name the same collection. The near real time edition of a product has its
-    entry: `VNP09GA_NRT`, and `MOD09GA` in collection `6.1NRT`.
+    entry: `VNP09GA_NRT`, `MCD19A2N`, and `MOD09GA` in collection `6.1NRT`.
     """
     wanted = Collection(collection.removesuffix("NRT"))
-    name = name.removesuffix("_NRT")
+    name = standard_product(name)
     # One file per family, so that opening a granule does not read the whole catalogue.
     candidates = _read_family(_file_of(name))
     return next(

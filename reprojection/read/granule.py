@@ -18,7 +18,7 @@ import numpy.typing as npt
 from modis.axes import Shape
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
-from modis.granule_name import GranuleName, parse_granule_name
+from modis.granule_name import GranuleName, is_near_real_time, parse_granule_name
 from modis.ocean_name import parse_ocean_name
 from reprojection import catalogue
 from reprojection.catalogue import Product
@@ -298,6 +298,13 @@ def _open_container(path: Path) -> Container:
     raise BadFormatError(f"{path.name} is not an HDF file: it {what}; fetch the granule again")
 
 
+def _name(file: str, inside: str) -> str:
+    """Return a granule's name: by its metadata, but where its file alone says near real time."""
+    if not inside or (is_near_real_time(file) and not is_near_real_time(inside)):
+        return file
+    return inside
+
+
 def _describe(path: Path, container: Container) -> Granule:
     attributes = container.attributes
     struct, own = attributes.get("StructMetadata"), attributes.get(DESCRIPTION)
@@ -335,7 +342,7 @@ def _describe(path: Path, container: Container) -> Granule:
             places[name] = place
     return Granule(
         path=path,
-        name=inventory.get("LOCALGRANULEID", "") or path.name,
+        name=_name(path.name, inventory.get("LOCALGRANULEID", "")),
         product=product,
         collection=collection,
         start=parts.start if parts else _start(path.name, inventory),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from modis.granule_name import standard_product
 from reprojection.catalogue.layers import Layer, LayerKind, is_fill
 from reprojection.errors import NoGeolocationError, RangeExcludesAllError, UnknownLayerError
 from reprojection.formats.container import coordinate
@@ -47,6 +48,11 @@ class GranuleHeader:
     companion: Path | None = None  # the granule that says where this one's pixels lie
 
     @property
+    def standard(self) -> str:
+        """The product of which the granule may be a near real time edition."""
+        return standard_product(self.product)
+
+    @property
     def source(self) -> SourceGranule:
         """The granule as provenance names it."""
         return SourceGranule(name=self.name, produced=self.produced)
@@ -68,7 +74,7 @@ class MaskedLayer:
 class Found(NamedTuple):
     """The headers of the granules that hold a layer, and the granules that are no part of it.
 
-    `guides` are the granules that say where pixels lie, by product and start.
+    `guides` are the granules that say where pixels lie, by standard product and start.
     """
 
     places: list[GranuleHeader]
@@ -87,6 +93,11 @@ class _Other:
     night: bool
     geolocations: tuple[str, ...]  # the products that say where its pixels lie
     error: UnknownLayerError
+
+    @property
+    def standard(self) -> str:
+        """The product of which the granule may be a near real time edition."""
+        return standard_product(self.product)
 
 
 def find_places(paths: Sequence[Path], layer: str) -> Found:
@@ -117,14 +128,14 @@ def find_places(paths: Sequence[Path], layer: str) -> Found:
                 needs[path] = granule.entry.geolocation_of(layer)
     # A mask of land and water may be in both, the granule and its companion.
     there: list[_Other | GranuleHeader] = [*others, *places]
-    guides = {(one.product, one.start): one.path for one in there if one.product in guiding}
-    places = [place for place in places if place.product not in guiding]
-    ours = {place.product for place in places}
-    lacking = [one for one in others if one.product not in guiding]
+    guides = {(one.standard, one.start): one.path for one in there if one.standard in guiding}
+    places = [place for place in places if place.standard not in guiding]
+    ours = {place.standard for place in places}
+    lacking = [one for one in others if one.standard not in guiding]
     if not places and others:
         raise _in_none(layer, others)
     for one in lacking:
-        if one.product not in ours:
+        if one.standard not in ours:
             raise one.error
     without = [Missing(what=one.name, why=no_layer(layer, night=one.night)) for one in lacking]
     if guides:
@@ -161,7 +172,7 @@ def _has_places(granule: Granule) -> bool:
 def _in_none(layer: str, others: Sequence[_Other]) -> UnknownLayerError:
     """Name the granules of which none holds a layer, but not their companions."""
     companions = {name for one in others for name in one.geolocations}
-    others = [one for one in others if one.product not in companions] or others
+    others = [one for one in others if one.standard not in companions] or others
     if len(others) == 1 and not others[0].night:
         return others[0].error
     night = ", all of night" if all(one.night for one in others) else ""

@@ -131,7 +131,7 @@ class Provenance:
     @property
     def near_real_time(self) -> int:
         """The number of granules that are LANCE's, which standard ones replace."""
-        return sum(is_near_real_time(one.name) for one in self.granules)
+        return sum(is_near_real_time(one.name) for one in self.files)
 
     @property
     def files(self) -> tuple[SourceGranule, ...]:

@@ -259,7 +259,7 @@ def _record(said: Provenance) -> dict[str, JsonValue]:
 
 def _near(said: Provenance) -> dict[str, JsonValue]:
     """Name the near real time granules; empty where all are standard ones."""
-    named: list[JsonValue] = [one.name for one in said.granules if is_near_real_time(one.name)]
+    named: list[JsonValue] = [one.name for one in said.files if is_near_real_time(one.name)]
     return {"swathmill:near_real_time": named} if named else {}
 
 

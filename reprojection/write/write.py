@@ -150,7 +150,7 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster, *, statistic
         **{TAG: said.model_dump_json(), "TIFFTAG_SOFTWARE": said.provenance.software}
     )
     if near := said.provenance.near_real_time:
-        dataset.update_tags(NEAR_REAL_TIME=f"{near} of {len(said.provenance.granules)} granules")
+        dataset.update_tags(NEAR_REAL_TIME=f"{near} of {len(said.provenance.files)} granules")
     valued = [band.role == "data" for band in raster.bands]
     dataset.scales = [raster.scale if one else 1.0 for one in valued]
     dataset.offsets = [raster.offset if one else 0.0 for one in valued]

@@ -232,7 +232,7 @@ def _of_days(
         if choice.day_night != "any":
             lit = [record for record in lit if is_lit(record, choice)]
         for name in product.companions:
-            lit = accompanied(lit, name, archive, box)
+            lit = accompanied(lit, name, archive, box, near=choice.near_real_time)
         if lit:
             yield day, tuple(lit)
 
@@ -244,15 +244,29 @@ def search_editions(
 
     Near real time granules, where they are asked for, stand for those that are not there yet.
     """
-    found = archive.search(choice.name, choice.collection, first, last, box)
-    if not choice.near_real_time:
+    wanted = choice.name, choice.collection
+    return _editions(wanted, archive, first, last, box, near=choice.near_real_time)
+
+
+def _editions(
+    wanted: tuple[str, str],
+    archive: Archive,
+    first: date,
+    last: date,
+    box: LonLatBox | None,
+    *,
+    near: bool,
+) -> Iterator[GranuleRecord]:
+    """List the granules of a product and collection, as the standard one also `near` ones."""
+    found = archive.search(*wanted, first, last, box)
+    if not near:
         return found
-    own = Collection(choice.collection)
-    near = (
-        replace(record, product=choice.name, collection=own)
-        for record in archive.search(*near_editions(choice.name, own), first, last, box)
+    name, own = wanted[0], Collection(wanted[1])
+    early = (
+        replace(record, product=name, collection=own)
+        for record in archive.search(*near_editions(name, own), first, last, box)
     )
-    return newest_by_day(heapq.merge(found, near, key=attrgetter("start_day")))
+    return newest_by_day(heapq.merge(found, early, key=attrgetter("start_day")))
 
 
 def raster_days(product: ResolvedProduct, request: Request) -> tuple[date, ...]:
@@ -265,18 +279,24 @@ def raster_days(product: ResolvedProduct, request: Request) -> tuple[date, ...]:
 
 
 def accompanied(
-    records: Sequence[GranuleRecord], product: str, archive: Archive, box: LonLatBox | None
+    records: Sequence[GranuleRecord],
+    product: str,
+    archive: Archive,
+    box: LonLatBox | None,
+    *,
+    near: bool,
 ) -> list[GranuleRecord]:
     """Give granules of one day one more companion: of a product that which starts with them.
 
-    It may be of another collection. Granules without it are left out.
+    It may be of another collection, and of near real time where such are asked for and it is the
+    only one. Granules without it are left out.
     """
     there: dict[datetime, GranuleRecord] = {}
     for collection in collections_beside(product, records[0].collection) if records else ():
         if all(record.start in there for record in records):
             break
         day = records[0].start_day
-        found = archive.search(product, collection, day, day, box)
+        found = _editions((product, collection), archive, day, day, box, near=near)
         there = {record.start: record for record in found} | there
     return [
         replace(record, companions=(*record.companions, there[record.start]))
@@ -294,16 +314,19 @@ def unplaced(
         choice = product.choice
         if not product.companions:
             continue
-        found = archive.search(choice.name, choice.collection, span.start, span.end, box)
-        near = [record for record in found if is_lit(record, choice)]
-        days = [[*group] for _, group in groupby(near, key=attrgetter("start_day"))]
+        found = search_editions(choice, archive, span.start, span.end, box)
+        lit = [record for record in found if is_lit(record, choice)]
+        days = [[*group] for _, group in groupby(lit, key=attrgetter("start_day"))]
         for name in product.companions:
-            if near and not any(accompanied(day, name, archive, box) for day in days):
+            guided = (
+                accompanied(day, name, archive, box, near=choice.near_real_time) for day in days
+            )
+            if lit and not any(guided):
                 return RequestRefusedError(
                     product.field,
                     f"granules of {choice.name} do not say where their pixels lie, those of {name} "
                     f"do, and the archive has no granule of {name} that starts with one of the "
-                    f"{len(near):,} from {span.start} to {span.end}.",
+                    f"{len(lit):,} from {span.start} to {span.end}.",
                     f"Add {name} of the same times to the archive, or ask for other days.",
                 )
     return None

@@ -414,8 +414,12 @@ class PlanStream:
         return Fresh(outcome=outcome, lines=draft.lines)
 
     def _has_near(self, records: Sequence[GranuleRecord]) -> bool:
-        """Tell whether a granule of the region is of near real time."""
-        named = [record for record in records if is_near_real_time(record.name)]
+        """Tell whether a granule of the region, or its companion, is of near real time."""
+        named = [
+            record
+            for record in records
+            if any(is_near_real_time(one.name) for one in (record, *record.companions))
+        ]
         return any(map(self._locator.touches, named))
 
     def _plan_after(self, draft: Draft, seen: Callable[[int], Seen], *, final: bool) -> None:
@@ -516,12 +520,13 @@ class PlanStream:
 def _listed(product: ResolvedProduct) -> Iterator[tuple[str, str]]:
     """Yield each product and collection in which granules of a product choice are looked up."""
     own = product.choice.collection
-    yield product.choice.name, own
-    if product.choice.near_real_time:
-        yield near_editions(product.choice.name, own)
+    named = [(product.choice.name, own)]
     for name in product.companions:
-        for collection in collections_beside(name, own):
-            yield name, collection
+        named += [(name, collection) for collection in collections_beside(name, own)]
+    for name, collection in named:
+        yield name, collection
+        if product.choice.near_real_time:
+            yield near_editions(name, collection)
 
 
 def _near_note(product: ResolvedProduct, days: frozenset[date] | None) -> str:

@@ -15,6 +15,7 @@ from archives.formats.boundary import touches
 from archives.model import GranuleRecord, Holding
 from archives.sources import Sources
 from modis.box import LonLatBox
+from modis.granule_name import near_editions, standard_product
 from reprojection.isolation import ReadingProcess
 from swathmill.commands.shared.options import (
     DataOption,
@@ -37,7 +38,6 @@ EXIT_NOTHING = 3
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)(?:(?:\.\.|/)(\d{4}-\d\d-\d\d))?$")
 _COLLECTION = re.compile(r"[0-9][0-9A-Za-z.]*")
 _MB = 10**6
-_NEAR = "_NRT"  # ends the names of LANCE's near-real-time products of VIIRS
 
 
 def register(app: typer.Typer) -> None:
@@ -184,8 +184,11 @@ def _served(product: str, held: list[Holding]) -> str:
 
 def _of_the_other_kind(sources: Sources, product: str) -> str:
     """Say that the sources have a product's near-real-time granules, or its standard ones, too."""
-    is_near = product.endswith(_NEAR)
-    other = product.removesuffix(_NEAR) if is_near else f"{product}{_NEAR}"
+    standard = standard_product(product)
+    is_near = standard != product
+    other = standard if is_near else near_editions(product, "")[0]
+    if other == product:  # the two are collections of one product
+        return ""
     try:
         held = sources.holdings(other)
     except ArchiveError:

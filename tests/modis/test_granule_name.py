@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modis.granule_name import is_near_real_time, near_editions, parse_granule_name
+from modis.granule_name import (
+    is_near_real_time,
+    near_editions,
+    parse_granule_name,
+    standard_product,
+)
 from modis.tile import Tile
 
 
@@ -12,6 +17,8 @@ def test_near_real_time_granules_are_known_by_their_names() -> None:
     for name, near in (
         ("MOD09GA.A2022246.h00v08.061.2022247021401.NRT.hdf", True),
         ("VNP09GA_NRT.A2026042.h29v13.002.2026043041729.h5", True),
+        ("MCD19A2N.A2019140.h18v04.006.hdf", True),
+        ("MCD19A2.A2019140.h18v04.061.2023123123456.hdf", False),
         ("AQUA_MODIS.20200101T103000.L2.OC.NRT.nc", True),
         ("AERDT_L2_VIIRS_SNPP.A2021050.1218.011.nrt.nc", True),
         ("MOD09GA.A2022246.h00v08.061.2022248021401.hdf", False),
@@ -21,6 +28,9 @@ def test_near_real_time_granules_are_known_by_their_names() -> None:
     aerosol = near_editions("AERDT_L2_VIIRS_SNPP", "2")
     assert aerosol == ("AERDT_L2_VIIRS_SNPP_NRT", "2")
     assert near_editions("MYD01", "61") == ("MYD01", "61NRT")
+    assert near_editions("MCD19A2", "61") == ("MCD19A2N", "61NRT")
+    for name in ("MCD19A2N", "MCD19A2", "VNP46A1_NRT", "MCD19A2CMG", "MYD01"):
+        assert standard_product(name) == name.removesuffix("N").removesuffix("_NRT")
 
 
 def test_the_name_of_a_swath() -> None:

@@ -224,6 +224,23 @@ def test_granules_without_coordinates_lie_where_their_companions_say(
         reproject([path, other], layer, GRID, Options())
 
 
+def test_swaths_and_companions_of_near_real_time_go_with_standard_ones(tmp_path: Path) -> None:
+    both: dict[str, list[Path]] = {}
+    for name in ("VNP02MOD", "VNP03MOD"):
+        known = catalogue.product(name, "2")
+        assert known is not None
+        other = known.model_copy(update={"name": f"{name}_NRT"})
+        both[name] = [write_product(tmp_path, one, "2", DAY) for one in (known, other)]
+    (standard, early), (place, guess) = both.values()
+    whole = reproject([standard, place], "M05", GRID, Options())
+    for given, near in (((early, guess), 1), ((early, place), 1), ((standard, guess), 0)):
+        found = reproject(given, "M05", GRID, Options())
+        assert np.array_equal(found.data, whole.data)
+        assert found.provenance.near_real_time == near
+    with pytest.raises(NoGeolocationError, match="needs its VNP03MOD"):
+        reproject([early], "M05", GRID, Options())
+
+
 M1, I1 = "750m Surface Reflectance Band M1", "375m Surface Reflectance Band I1"
 COARSE = Lattice(crs="EPSG:4326", resolution=0.05).snap((8.0, 43.5, 9.0, 44.5))
 

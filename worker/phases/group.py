@@ -71,7 +71,8 @@ class ManifestBand(_Model):
     where the request weighs by days, else 1; a total takes it times its `share`. All three are by
     the dates that its granules state; where the plan expected another last day, that is `expected`.
     Of a layer of a record, which is the `product` and has no collection, `sensor` is the product
-    that it came from: MOD13A2.61.
+    that it came from: MOD13A2.61. `near_real_time` counts those of its granules that are LANCE's,
+    which standard ones replace.
     """
 
     file: str
@@ -100,6 +101,7 @@ class ManifestBand(_Model):
     overpass: str = Field(default="", exclude_if=lambda name: not name)
     expected: str = Field(default="", exclude_if=lambda day: not day)
     sensor: str = Field(default="", exclude_if=lambda name: not name)
+    near_real_time: int = Field(default=0, exclude_if=lambda count: count == 0)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -409,6 +411,7 @@ def _described(
         overpass=band.when if band.time else "",
         expected=differs(band, said.end),
         sensor="" if band.collection or band.window else f"{said.product}.{said.collection}",
+        near_real_time=said.near_real_time,
     )
 
 

@@ -36,7 +36,8 @@ def group(tmp_path: Path) -> Path:
     bands: list[Band] = []
     paths: dict[int, Path] = {}
     for day in DAYS:
-        granule = tmp_path / f"MCD15A2.A{day:%Y%j}.h17v03.005.2012153130500.hdf"
+        near = ".NRT" if day == DAYS[1] else ""
+        granule = tmp_path / f"MCD15A2.A{day:%Y%j}.h17v03.005.2012153130500{near}.hdf"
         write_granule(granule, small_tile(date=f"{day:%Y%j}"))
         for layer in LAYERS:
             cell = tmp_path / f"{layer}.{day}.tif"
@@ -55,6 +56,14 @@ def group(tmp_path: Path) -> Path:
     text = manifest(spec, layers, shares).model_dump_json()
     (folder / "manifest.json").write_text(text, "utf-8")
     return folder
+
+
+def test_bands_say_how_many_of_their_granules_are_of_near_real_time(group: Path) -> None:
+    bands = json.loads((group / "manifest.json").read_text())["bands"]
+    marks = {(band["layer"], band["date"]): band.get("near_real_time") for band in bands}
+    assert marks == {
+        (one, f"{day}"): None if day == DAYS[0] else 1 for one in LAYERS for day in DAYS
+    }
 
 
 def files(folder: Path) -> dict[str, Path]:
