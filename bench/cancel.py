@@ -24,9 +24,10 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.server import Server
 from tasks.bag import protocol
+from tasks.bag.kinds import Spec
 from tasks.bag.model import RequestOrder
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.bag.transitions import RetryPolicy
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations

@@ -28,8 +28,9 @@ from reprojection.sample.hdfeos_write import GridToWrite, write_granule
 from reprojection.sample.sample import tile_granules
 from reprojection.write.write import write_cog
 from swathmill.package_kit import try_package
-from tasks.bag.spec import Band, GridSpec, GroupSpec
+from tasks.bag.spec import GridSpec, GroupSpec
 from tasks.packages.packages import SHIPPED, Packages
+from tasks.spec_parts import Band
 from worker.phases.group import MANIFEST, manifest, sort_layers, stack
 
 LEAVES = (-6.0, 50.0, 3.0, 56.0)

@@ -28,9 +28,9 @@ from processes import proctree
 from reprojection.grid.grids import Lattice
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.azurite import Account, AzuriteServer
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import (
-    Band,
     CollectSpec,
     CubeSpec,
     GridSpec,
@@ -39,11 +39,11 @@ from tasks.bag.spec import (
     MosaicSpec,
     ReduceSpec,
     ReprojectSpec,
-    Spec,
 )
 from tasks.packages.packages import SHIPPED, PackageArchive, pack
 from tasks.service.connect import connect
 from tasks.settings import Settings
+from tasks.spec_parts import Band
 from tasks.storage.blobs import PACKAGES
 from worker.sandbox import sandbox
 from worker.sandbox.children import Children, start_forkserver

@@ -12,8 +12,8 @@ from portal.serving.tokens import Person
 from tasks.bag import history
 from tasks.bag.categories import RULES
 from tasks.bag.expectation import Times
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase, Task
-from tasks.bag.spec import Spec
 from tasks.errors import StoreError
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow

@@ -17,7 +17,14 @@ from reprojection.isolation import ReadingProcess
 from tasks.bag import protocol
 from tasks.bag.model import ArtifactFile
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GroupSpec, MosaicSpec, PartsSpec, ReduceSpec, ReprojectSpec
+from tasks.bag.spec import (
+    CollectSpec,
+    GroupSpec,
+    MosaicSpec,
+    PartsSpec,
+    ReduceSpec,
+    ReprojectSpec,
+)
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage.blobs import is_damaged, split_blob
 

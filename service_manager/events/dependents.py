@@ -11,12 +11,12 @@ from service_manager.dispatch.manager_cache import Live
 from service_manager.events.causes import inherited
 from service_manager.events.missing_inputs import absent
 from service_manager.plans import write_fence
-from service_manager.plans.plan_writer import describe
 from tasks.bag import task_table, transitions
+from tasks.bag.kinds import Spec
 from tasks.bag.model import MissingPolicy, RequestState, State, Task, TaskOutcome
 from tasks.bag.protocol import change_task
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import Input, Spec
+from tasks.bag.spec import Input
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import CompletionEvent, Edge, Interest
 from tasks.bag.transitions import Change
@@ -294,7 +294,7 @@ class Dependents:
                     request=live.id,
                     key=new.key,
                     phase=new.phase,
-                    name=describe(new),
+                    name=new.title,
                     output=old.output,
                 ),
             )

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from service_manager.plans.plan_writer import describe
 from tasks.bag.absence import Absence, Absent, Unnamed, bounded
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Task
-from tasks.bag.spec import Input, ReprojectSpec, Spec
+from tasks.bag.spec import Input, ReprojectSpec
 from tasks.bag.task_table import TaskTable
 
 _MOST = 300  # failed tasks that are looked at for one task's sake
@@ -45,7 +45,7 @@ def _causes(
     if spec.missing_unnamed is not None:
         unnamed[task.key] = spec.missing_unnamed.inputs
     if task.category is not Category.UPSTREAM_FAILED:
-        yield describe(spec), _why(task, spec)
+        yield spec.title, _why(task, spec)
     else:
         for index, other in enumerate(spec.inputs):
             if task.lacking >> index & 1:

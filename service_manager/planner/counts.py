@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase
 from tasks.bag.spec import (
     CollectSpec,
@@ -13,7 +14,6 @@ from tasks.bag.spec import (
     MosaicSpec,
     PartsSpec,
     ReprojectSpec,
-    Spec,
 )
 from tasks.requests.plan import PlannedTask
 

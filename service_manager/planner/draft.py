@@ -7,7 +7,8 @@ from datetime import date
 from typing import NamedTuple
 
 from service_manager.planner.counts import CountedClass, kind_of
-from tasks.bag.spec import Input, MosaicSpec, Spec
+from tasks.bag.kinds import Spec
+from tasks.bag.spec import Input, MosaicSpec
 from tasks.errors import RequestRefusedError
 
 

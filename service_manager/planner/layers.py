@@ -22,19 +22,13 @@ from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted,
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
-from tasks.bag.spec import (
-    Driver,
-    GridSpec,
-    Input,
-    MosaicSpec,
-    RecordedLayer,
-    ReprojectSpec,
-)
+from tasks.bag.spec import GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.canonical import canonical
 from tasks.request.document import Request
 from tasks.request.region.regions import area_geojson, region_tiles
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Part
+from tasks.spec_parts import Driver, RecordedLayer
 
 CELL_FILE = "cell.tif"
 NOT_THERE = "not in the archive"

@@ -15,9 +15,10 @@ from service_manager.planner.draft import Draft
 from service_manager.planner.layers import CELL_FILE, Made, ProductLayers, plan_date
 from service_manager.planner.located import Locator
 from service_manager.planner.parts import PartsPlan
-from tasks.bag.spec import Input, OverlapSpec, RecordedLayer, SensorCell
+from tasks.bag.spec import Input, OverlapSpec
 from tasks.request.records.overlap import MOST_CELLS, compared, is_continuous
 from tasks.request.resolved import ResolvedRequest
+from tasks.spec_parts import RecordedLayer, SensorCell
 
 
 @dataclass(kw_only=True)

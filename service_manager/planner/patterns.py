@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tasks.bag.spec import GridSpec, Spec
+from tasks.bag.kinds import Spec
+from tasks.bag.spec import GridSpec
 from tasks.bag.task_keys import key_of
 from tasks.canonical import canonical
 

@@ -47,7 +47,7 @@ from service_manager.planner.parts import PartsPlan, Reads, Why, told
 from service_manager.planner.record_dates import RecordDates
 from service_manager.planner.reductions import Groups
 from service_manager.planner.sites import SitesPlan
-from tasks.bag.spec import load_spec
+from tasks.bag.kinds import load_spec
 from tasks.canonical import canonical, digest_of
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageSource

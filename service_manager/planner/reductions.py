@@ -24,7 +24,7 @@ from service_manager.planner.located import Locator
 from service_manager.planner.naming import moment_name
 from service_manager.planner.parts import PartsPlan
 from tasks.bag.absence import Absent, bounded
-from tasks.bag.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.bag.spec import GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.packages.packages import layer_labels
 from tasks.packages.parameters import with_defaults
 from tasks.request.joins import StepJoin
@@ -33,6 +33,7 @@ from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_of
 from tasks.request.windows import Window, windows
 from tasks.requests.plan import Gap, PlannedWindow
+from tasks.spec_parts import Band
 
 _Member = tuple[int, date, str, int, bytes, Counted, date]
 """A cell in a window: product choice, day, start of its overpass, layer, task key, its count, and

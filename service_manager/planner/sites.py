@@ -29,7 +29,8 @@ from service_manager.planner.layers import NOT_THERE, ProductLayers
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.parts import PartsPlan
 from tasks.bag.absence import Absent, bounded
-from tasks.bag.spec import ExtractSpec, Input, SampleSpec, SitesSpec, TableSpec
+from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec, TableSpec
+from tasks.bag.spec import Input
 from tasks.errors import RequestRefusedError
 from tasks.request.compared import comparison_of
 from tasks.request.region.regions import site_areas

@@ -14,21 +14,6 @@ from service_manager.plans.result_ranks import result_ranks
 from tasks.bag import transitions
 from tasks.bag.model import State, Task, TaskOutcome
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import (
-    CollectSpec,
-    CubeSpec,
-    ExtractSpec,
-    GroupSpec,
-    MosaicSpec,
-    OverlapSpec,
-    PartsSpec,
-    ReduceSpec,
-    ReprojectSpec,
-    SampleSpec,
-    SitesSpec,
-    Spec,
-    TableSpec,
-)
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Edge, Interest
 from tasks.bag.task_table import put_edge, wait_event
@@ -231,7 +216,7 @@ class PlanWriter:
             request=self._request,
             key=task.key,
             phase=task.phase,
-            name=describe(step.planned.spec),
+            name=step.planned.spec.title,
             output=step.planned.output,
             outcome=TaskOutcome.DONE,
             reused=True,
@@ -244,7 +229,7 @@ class PlanWriter:
             request=self._request,
             key=step.key,
             phase=spec.phase,
-            name=describe(spec),
+            name=spec.title,
             output=step.planned.output,
         )
 
@@ -308,32 +293,3 @@ def _levels(section: Sequence[PlannedTask]) -> list[list[_Item]]:
         step = _Step(key=key, planned=found, edges=own) if found else _Link(key=key, edges=own)
         levels[level].append(step)
     return levels
-
-
-def describe(spec: Spec) -> str:
-    """Describe in words what a task makes."""
-    match spec:
-        case CollectSpec():
-            return spec.granule
-        case PartsSpec():
-            return f"parts of {spec.granule}"
-        case ReprojectSpec():
-            corner = f"{spec.grid.transform[2]:g}, {spec.grid.transform[5]:g}"
-            return f"{spec.product}.{spec.collection} {spec.layer} {spec.day} cell at {corner}"
-        case MosaicSpec() | OverlapSpec():
-            return spec.name
-        case CubeSpec():
-            return f"{spec.name} over time"
-        case GroupSpec():
-            return spec.group
-        case SitesSpec():
-            return "the sites"
-        case ExtractSpec():
-            return f"{spec.product}.{spec.collection} {spec.day} at the sites"
-        case SampleSpec():
-            return f"{spec.product} {spec.day} at the sites"
-        case TableSpec():
-            return "table of the sites"
-        case ReduceSpec():
-            of = spec.inputs[0].name if spec.inputs else ""
-            return f"{spec.package} {of}".strip()

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from tasks.bag.categories import Category
-from tasks.bag.spec import ReduceSpec, load_spec
+from tasks.bag.kinds import load_spec
+from tasks.bag.spec import ReduceSpec
 from tasks.canonical import canonical
 from tasks.errors import BlobMissingError
 from tasks.packages.packages import OURS

@@ -9,7 +9,8 @@ a window may take, have their own ranks there.
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.bag.spec import ExtractSpec, GroupSpec, ReprojectSpec, SampleSpec, Spec
+from tasks.bag.kinds import Spec
+from tasks.bag.spec import GroupSpec
 from tasks.request.document import First
 from tasks.requests.plan import PlannedTask
 
@@ -59,9 +60,9 @@ def place_of(day: dt.date, first: First) -> int:
 
 def _place(spec: Spec, places: Mapping[str, int], first: First) -> int:
     """Return the place of the day by which a task's last input is there; 0: of no day."""
+    if spec.own_day is not None:
+        return 0 if spec.own_day == dt.date.min else place_of(spec.own_day, first)
     match spec:
-        case ReprojectSpec() | ExtractSpec() | SampleSpec():
-            return 0 if spec.day == dt.date.min else place_of(spec.day, first)
         case GroupSpec():
             found = [
                 places.get(given.key, 0) or place_of(band.day, first)

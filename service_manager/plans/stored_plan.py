@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from service_manager.planner.counts import Counts
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
-from tasks.bag.spec import load_spec
+from tasks.bag.kinds import load_spec
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
 from tasks.packages.packages import PackageArchive
 from tasks.requests.plan import Gap, Plan, PlannedTask, PlannedWindow

@@ -14,9 +14,9 @@ import structlog
 from tasks.bag import task_table, transitions
 from tasks.bag.batch import change_tasks, tagged
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, Attempt, RunUse, State, Task
 from tasks.bag.runtime import Runtime, new_id
-from tasks.bag.spec import Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.transitions import Change, RetryPolicy
 from tasks.errors import FencedError, StoreError

@@ -12,16 +12,15 @@ from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
-from modis.composites import Counted
 from reprojection.read.window_time import WindowTime
 from tasks.bag.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
 from tasks.bag.task_keys import key_of
 from tasks.canonical import canonical, digest_of
-from tasks.comparison import Comparison
+from tasks.spec_parts import Band, Driver, RecordedLayer, SensorCell
 
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 
@@ -113,7 +112,9 @@ def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, 
     return tuple((name, f',"{name}":') for name in sorted({*kind.model_fields} - left_out))
 
 
-class _Spec(_Model, ABC):
+class BaseSpec(_Model, ABC):
+    """What the specifications of all kinds have."""
+
     inputs: tuple[Input, ...] = ()
     missing: tuple[Absent, ...] = ()
     """What the artifact says it lacks."""
@@ -132,6 +133,19 @@ class _Spec(_Model, ABC):
     @abstractmethod
     def amount(self) -> int:
         """The amount of work, in bytes to fetch or pixels to read and write; 0: not known."""
+
+    words: ClassVar[str]
+    """What the task makes, with fields in braces."""
+
+    @property
+    def title(self) -> str:
+        """Say in words what the task makes."""
+        return self.words.format_map(self.__dict__)
+
+    @property
+    def own_day(self) -> date | None:
+        """The day of which it reads data itself; None: it goes by its inputs."""
+        return None
 
     @property
     def task_class(self) -> str:
@@ -198,7 +212,7 @@ def _host(url: str) -> str:
     return parts.netloc.rpartition("@")[2] if parts.scheme in _OVER_NETWORK else ""
 
 
-class CollectSpec(_Spec):
+class CollectSpec(BaseSpec):
     """Fetch one granule into the store.
 
     The identity is product, collection and granule name, which holds the production time.
@@ -209,6 +223,7 @@ class CollectSpec(_Spec):
     )
 
     phase: ClassVar[Phase] = Phase.COLLECTION
+    words: ClassVar[str] = "{granule}"
     kind: Literal["collect"] = "collect"
     product: str
     collection: str
@@ -230,7 +245,7 @@ class CollectSpec(_Spec):
         return self.size
 
 
-class PartsSpec(_Spec):
+class PartsSpec(BaseSpec):
     """Fetch of one granule, and of those that say where its pixels lie, what sites or cells take.
 
     `granules` are as in their own collections, the granule itself first; `wholes` are the keys of
@@ -248,6 +263,7 @@ class PartsSpec(_Spec):
     algorithm: ClassVar[int] = ALGORITHM + 1
 
     phase: ClassVar[Phase] = Phase.COLLECTION
+    words: ClassVar[str] = "parts of {granule}"
     kind: Literal["parts"] = "parts"
     product: str
     collection: str
@@ -279,15 +295,7 @@ class PartsSpec(_Spec):
         return sum(one.size for one in self.granules)
 
 
-class Driver(_Model):
-    """The layer that another layer of a swath product follows: fields as in its own cells."""
-
-    layer: str
-    resampling: str
-    qa: str = ""
-
-
-class ReprojectSpec(_Spec):
+class ReprojectSpec(BaseSpec):
     """Put one layer of one date's granules onto one cell: one GeoTIFF, `cell.tif`.
 
     Inputs are the granules' collection tasks, sorted by granule name. With `driver` each pixel is
@@ -306,6 +314,9 @@ class ReprojectSpec(_Spec):
     algorithm: ClassVar[int] = 8
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
+    words: ClassVar[str] = (
+        "{product}.{collection} {layer} {day} cell at {grid.transform[2]:g}, {grid.transform[5]:g}"
+    )
     kind: Literal["reproject"] = "reproject"
     product: str
     collection: str
@@ -324,6 +335,10 @@ class ReprojectSpec(_Spec):
     clamp: bool = False
 
     @property
+    def own_day(self) -> date:
+        return self.day
+
+    @property
     def work(self) -> str:
         return f"reprojection {self.product}.{self.collection} {abs(self.grid.transform[0]):g}"
 
@@ -332,15 +347,7 @@ class ReprojectSpec(_Spec):
         return self.grid.pixels * max(1, len(self.inputs))
 
 
-class RecordedLayer(_Model):
-    """A layer of a record: what the layer of one of its products is called, and in which units."""
-
-    record: str
-    layer: str
-    units: str = ""
-
-
-class MosaicSpec(_Spec):
+class MosaicSpec(BaseSpec):
     """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region.
 
     The files are `<name>.tif` and its STAC item `<name>.json`. With a `record` the raster is a
@@ -353,6 +360,7 @@ class MosaicSpec(_Spec):
     algorithm: ClassVar[int] = ALGORITHM + 1
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
+    words: ClassVar[str] = "{name}"
     kind: Literal["mosaic"] = "mosaic"
     name: str  # file name without ending
     grid: GridSpec
@@ -369,20 +377,7 @@ class MosaicSpec(_Spec):
         return self.grid.pixels
 
 
-class SensorCell(_Model):
-    """One input of a comparison of sensors: a cell of a product on a day."""
-
-    product: str
-    day: date
-    cell: str
-
-    @property
-    def text(self) -> str:
-        """Name it for people."""
-        return f"{self.product} {self.day} {self.cell}"
-
-
-class OverlapSpec(_Spec):
+class OverlapSpec(BaseSpec):
     """Say how sensors of a record differ on dates that both have: one table, `<name>.csv`.
 
     `cells` runs parallel to `inputs`. `pairs` are products: one that stands for dates, and another
@@ -391,6 +386,7 @@ class OverlapSpec(_Spec):
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation overlap"
+    words: ClassVar[str] = "{name}"
     kind: Literal["overlap"] = "overlap"
     name: str  # file name without ending
     record: RecordedLayer
@@ -409,7 +405,7 @@ class OverlapSpec(_Spec):
         return super().over(kept, lost).model_copy(update={"cells": cells})
 
 
-class CubeSpec(_Spec):
+class CubeSpec(BaseSpec):
     """Put the rasters of one layer of all dates into one file over time.
 
     The file is `<name>.nc` (CF NetCDF) or `<name>.zarr.zip` (Zarr). `days` runs parallel to
@@ -421,6 +417,7 @@ class CubeSpec(_Spec):
     algorithm: ClassVar[int] = 2
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
+    words: ClassVar[str] = "{name} over time"
     kind: Literal["cube"] = "cube"
     name: str  # file name without ending
     form: Literal["netcdf", "zarr"]
@@ -442,50 +439,7 @@ class CubeSpec(_Spec):
         return super().over(kept, lost).model_copy(update={"days": days, "times": times})
 
 
-class Band(_Model):
-    """One input raster of a group: which layer of which product, on which day, in which cell.
-
-    Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
-    `window` the name of its window and `day` the first day of that; it has no collection. Nor has a
-    layer of a record, whose name is `product`. `time` is
-    the start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `use` says which
-    dates of it a window takes, as in a request; `weighed`: by its days in the window. `last` is the
-    last day that the plan expected a composite to cover; None: it is not a composite of granules.
-    """
-
-    product: str
-    collection: str
-    layer: str
-    day: date
-    cell: str
-    counted: Counted = Counted()
-    weighed: bool = False
-    window: str = ""
-    time: str = ""
-    use: str = ""
-    last: date | None = None
-
-    @property
-    def when(self) -> str:
-        """The day, of an overpass with its start: 2012-04-13T10:35."""
-        return f"{self.day}T{self.time}" if self.time else self.day.isoformat()
-
-    @property
-    def text(self) -> str:
-        """Name it for people."""
-        if self.window:
-            return f"{self.product} {self.layer} {self.window}"
-        if not self.collection:
-            return f"{self.product} {self.layer} {self.when}"
-        return f"{self.product}.{self.collection} {self.layer} {self.when}"
-
-    @property
-    def of(self) -> tuple[str, str, str, str]:
-        """The contents, in whichever cell."""
-        return self.product, self.collection, self.layer, self.when
-
-
-class GroupSpec(_Spec):
+class GroupSpec(BaseSpec):
     """Group reprojected cells for one run of a reduction.
 
     The files are `manifest.json` and, for each layer, a GeoTIFF with one band per day, so that the
@@ -503,6 +457,7 @@ class GroupSpec(_Spec):
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation group"
+    words: ClassVar[str] = "{group}"
     kind: Literal["group"] = "group"
     group: str  # "r4c-1 2012-01": cell and window
     cell: str
@@ -536,12 +491,13 @@ class GroupSpec(_Spec):
         return super().over(kept, lost).model_copy(update={"bands": bands})
 
 
-class ReduceSpec(_Spec):
+class ReduceSpec(BaseSpec):
     """Run a reduction package over one group. The only input is the group's task."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"pixels"})
 
     phase: ClassVar[Phase] = Phase.REDUCTION
+    words: ClassVar[str] = "{package} {inputs[0].name}"
     kind: Literal["reduce"] = "reduce"
     package: str  # name, for people
     digest: str  # SHA-256 of the package archive, which is the blob packages/<digest>.tar
@@ -550,6 +506,10 @@ class ReduceSpec(_Spec):
     pixels: int = 0  # of its group, in all bands
     least_valid: float = 0.0
     """The share of its group's pixels that must hold a value; with fewer it is not run."""
+
+    @property
+    def title(self) -> str:
+        return super().title.strip() if self.inputs else self.package
 
     @property
     def work(self) -> str:
@@ -561,126 +521,3 @@ class ReduceSpec(_Spec):
     @property
     def amount(self) -> int:
         return self.pixels
-
-
-class SitesSpec(_Spec):
-    """Write down the sites of a request as `sites.json`, which all its extractions take."""
-
-    phase: ClassVar[Phase] = Phase.REPROJECTION
-    work: ClassVar[str] = "extraction sites"
-    kind: Literal["sites"] = "sites"
-    sites: str  # as tasks/request/sites.py formats them
-
-    @property
-    def amount(self) -> int:
-        return len(self.sites)
-
-
-class ExtractSpec(_Spec):
-    """Read layers of one date's granules at sites: one table, `rows.parquet`.
-
-    Inputs are the tasks that fetch the granules, whole or in part, sorted by granule name, then the
-    sites. `qa` runs
-    parallel to `layers`, and so does `solar_times`: the layers of tiles that say when a pixel was
-    seen; it is empty where no layer has one. `band` is the date's in granules that hold several,
-    else None.
-    """
-
-    # Above the common one: an attribute that is 0 in HDF5 and netCDF counts, and then what is the
-    # eighth of cells.
-    algorithm: ClassVar[int] = ALGORITHM + 2
-
-    phase: ClassVar[Phase] = Phase.REPROJECTION
-    kind: Literal["extract"] = "extract"
-    product: str
-    collection: str
-    layers: tuple[str, ...]
-    qa: tuple[str, ...]
-    mask: bool
-    day: date
-    band: int | None = None
-    solar_times: tuple[str, ...] = ()
-
-    @property
-    def work(self) -> str:
-        return f"extraction {self.product}.{self.collection}"
-
-    @property
-    def amount(self) -> int:
-        return max(1, len(self.inputs) - 1) * len(self.layers)
-
-
-class SampleSpec(_Spec):
-    """Read rasters of one window or date of a raster request at sites: one table, `rows.parquet`.
-
-    Inputs are cells, or runs of a step with one of their rasters each, then the sites. `layers`
-    runs parallel to the rasters. The value stands for the days from `day` to `last`. `time` is the
-    start of the overpass, HH:MM in UTC; empty: of the whole day. `wholes` are the grids of the
-    rasters that the cells are parts of.
-    """
-
-    # The version of all, and 1: pixels on corners are those of the whole raster.
-    algorithm: ClassVar[int] = ALGORITHM + 1
-
-    phase: ClassVar[Phase] = Phase.AGGREGATION
-    work: ClassVar[str] = "aggregation sample"
-    kind: Literal["sample"] = "sample"
-    product: str
-    collection: str
-    layers: tuple[str, ...]
-    day: date
-    last: date
-    time: str = ""
-    wholes: tuple[GridSpec, ...] = ()
-
-    @property
-    def amount(self) -> int:
-        return len(self.inputs)
-
-    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
-        layers = tuple(layer for i, layer in enumerate(self.layers) if i in kept)
-        return super().over(kept, lost).model_copy(update={"layers": layers})
-
-
-class TableSpec(_Spec):
-    """Join what was read at sites into `sites.csv` and `sites.parquet`, and plot each layer.
-
-    Inputs are the extractions, then the sites. With a `comparison` there are `comparison.csv` and
-    `comparison.parquet`, statistics and scatter plots, too.
-    """
-
-    # 2: pictures of layers with names alike have names of their own.
-    # 3: texts that a spreadsheet would run have an apostrophe in CSV.
-    algorithm: ClassVar[int] = 3
-
-    phase: ClassVar[Phase] = Phase.AGGREGATION
-    work: ClassVar[str] = "aggregation table"
-    kind: Literal["table"] = "table"
-    comparison: Comparison | None = None
-
-    @property
-    def amount(self) -> int:
-        return len(self.inputs)
-
-
-Spec = Annotated[
-    CollectSpec
-    | PartsSpec
-    | ReprojectSpec
-    | MosaicSpec
-    | OverlapSpec
-    | CubeSpec
-    | GroupSpec
-    | ReduceSpec
-    | SitesSpec
-    | ExtractSpec
-    | SampleSpec
-    | TableSpec,
-    Field(discriminator="kind"),
-]
-_adapter: TypeAdapter[Spec] = TypeAdapter(Spec)
-
-
-def load_spec(text: str | bytes) -> Spec:
-    """Load a specification from JSON; raise pydantic.ValidationError when it is not one."""
-    return _adapter.validate_json(text)

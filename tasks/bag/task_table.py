@@ -22,8 +22,8 @@ from enum import StrEnum
 from typing import Any
 
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec, load_spec
 from tasks.bag.model import ArtifactFile, Attempt, RunUse, State, Task, TaskOutcome
-from tasks.bag.spec import Spec, load_spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import (
     CompletionEvent,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from tasks.bag import task_table
 from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, Attempt, State, Task, TaskOutcome
-from tasks.bag.spec import Spec
 from tasks.bag.task_rows import Edge, Interest
 from tasks.errors import FencedError
 from tasks.settings import Settings, default

@@ -20,7 +20,6 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from modis.yaml_text import load_yaml
-from tasks.bag.spec import Band
 from tasks.errors import SwathmillError
 from tasks.network_hosts import ENDPOINT, MOST_HOSTS, read_endpoint
 from tasks.packages.file_names import layer_name
@@ -31,6 +30,7 @@ from tasks.packages.requires import Requires, RequiresField
 from tasks.plain_text import NotUtf8Error, decoded
 from tasks.refusal_wording import NoGuide, nearest_names, refusal
 from tasks.settings import Settings
+from tasks.spec_parts import Band
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import date
 
 from reprojection.catalogue.layers import LayerKind
-from tasks.bag.spec import Band
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Package, layer_labels
 from tasks.packages.requires import Requires
 from tasks.request.document import ProductChoice
 from tasks.request.resolved import ResolvedLayer, ResolvedRequest
 from tasks.request.steps import Step
+from tasks.spec_parts import Band
 
 _WORDS = {
     LayerKind.CONTINUOUS: "continuous values",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tasks.bag.spec import Spec
+from tasks.bag.kinds import Spec
 from tasks.packages.packages import PackageArchive
 
 _NAMED = 4  # of what a window lacks

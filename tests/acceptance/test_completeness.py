@@ -17,8 +17,8 @@ from reprojection.write.write import open_raster
 from service_manager.mail.notify import message
 from swathmill.client import Client
 from swathmill.missing_lines import gap_lines, incomplete_lines
+from tasks.bag.kinds import load_spec
 from tasks.bag.model import RequestState
-from tasks.bag.spec import load_spec
 from tasks.requests import outbox, request_operations
 from tests.acceptance.in_process import OWNER, Work
 from tests.mails import text_of

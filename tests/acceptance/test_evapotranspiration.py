@@ -24,7 +24,8 @@ from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.towers import TOWERS, tower_files
 from swathmill.commands.remake.making import remake
 from tasks.bag.categories import Category
-from tasks.bag.spec import GroupSpec, MosaicSpec, ReduceSpec, TableSpec
+from tasks.bag.site_specs import TableSpec
+from tasks.bag.spec import GroupSpec, MosaicSpec, ReduceSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import Time
 from tasks.request.request_file import load_request

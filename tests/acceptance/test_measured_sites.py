@@ -19,7 +19,7 @@ from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.user_rasters.conversion import convert
 from reprojection.user_rasters.source import RasterChoices, RasterFile
-from tasks.bag.spec import TableSpec
+from tasks.bag.site_specs import TableSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.request.request_file import load_request

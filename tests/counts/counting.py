@@ -13,8 +13,8 @@ from types import FrameType
 from service_manager.leader.manager import Manager
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag import protocol
+from tasks.bag.kinds import Spec
 from tasks.bag.model import RequestState
-from tasks.bag.spec import Spec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.requests.plan import Plan

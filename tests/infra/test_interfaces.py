@@ -18,7 +18,7 @@ import pytest
 from pydantic import TypeAdapter
 
 import tasks
-from tasks.bag.spec import Spec
+from tasks.bag.kinds import Spec
 from tasks.packages.packages import Package
 from tasks.request.document import Request
 from tasks.storage.codec import Codec

@@ -19,7 +19,8 @@ from reprojection.resampling import METHODS
 from reprojection.write.write import read_raster
 from swathmill.commands.remake.making import remake
 from tasks.bag.categories import RULES, Category, Retry
-from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
+from tasks.bag.kinds import Spec
+from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages, layer_labels
 from tasks.request.document import UNPLANNED, ProductChoice, Request, parse_request

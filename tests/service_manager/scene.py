@@ -8,9 +8,9 @@ from service_manager.events.completion_events import CompletionEvents, Processed
 from service_manager.events.dependents import Dependents
 from tasks.bag import protocol, transitions, workers
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, MissingPolicy, RequestState, Task
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Edge, Interest
 from tasks.bag.transitions import Change, RetryPolicy

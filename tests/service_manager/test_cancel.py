@@ -8,8 +8,8 @@ import pytest
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase, RequestOrder, RequestState, State, TaskOutcome
-from tasks.bag.spec import Spec
 from tasks.bag.task_table import RowKind, TaskTable, kind_of
 from tasks.bag.transitions import RetryPolicy
 from tasks.requests import outbox, request_operations, retrying

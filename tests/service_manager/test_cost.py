@@ -8,8 +8,8 @@ import pytest
 
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol, task_table
+from tasks.bag.kinds import Spec
 from tasks.bag.model import RequestState
-from tasks.bag.spec import Spec
 from tasks.bag.task_table import RowKind, kind_of
 from tasks.requests import request_operations
 from tasks.service.memory_runtime import memory_runtime

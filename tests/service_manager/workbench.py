@@ -10,9 +10,10 @@ from service_manager.options import ManagerOptions
 from service_manager.plans.plan_jobs import Job, MadePlan, Run, inline
 from tasks.bag import protocol
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan, PlannedTask

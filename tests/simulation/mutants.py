@@ -37,9 +37,9 @@ from tasks.bag import (
     workers,
 )
 from tasks.bag.categories import RULES, Category, Retry
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, Attempt, State, Task
 from tasks.bag.runtime import Runtime, new_id
-from tasks.bag.spec import Spec
 from tasks.bag.task_rows import CompletionEvent, Edge, Interest
 from tasks.bag.task_table import RowKind, kind_of
 from tasks.bag.transitions import Change

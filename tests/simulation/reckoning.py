@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tasks.bag import history as executions
 from tasks.bag import task_table
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Attempt, RequestState, State, Task, TaskOutcome
-from tasks.bag.spec import Spec
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import Interest
 from tasks.bag.task_table import MARKERS, RowKind, kind_of

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.bag.kinds import Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec
 from tasks.requests.plan import Plan, PlannedTask
 
 CELL = "cell"

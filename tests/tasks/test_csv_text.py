@@ -42,7 +42,7 @@ def test_all_else_stays(value: object) -> None:
 _OF_OUR_OWN = {
     "tasks/csv_text.py": "the rule",
     "portal/serving/attachments.py": "by the rule",
-    "worker/phases/table_csv.py": "by the rule",
+    "worker/phases/sites/table_csv.py": "by the rule",
     "worker/packages/series/shared/zonal.py": "by a rule of its own: packages stand alone",
     "reprojection/write/sensor_overlap.py": "names of sensors and numbers alone",
     "tasks/request/measurements.py": "measurements that are kept for workers",

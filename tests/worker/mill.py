@@ -7,10 +7,11 @@ from pathlib import Path
 from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import modis_tile_grid
 from tasks.bag import protocol, transitions
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
 from tasks.bag.protocol import Claimed
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tasks.bag.transitions import RetryPolicy
 from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings

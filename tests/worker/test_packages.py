@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tasks.bag.spec import Band
 from tasks.packages.packages import (
     MAX_BYTES,
     PackageError,
@@ -18,6 +17,7 @@ from tasks.packages.packages import (
     unpack,
 )
 from tasks.settings import Settings
+from tasks.spec_parts import Band
 
 
 def make(folder: Path, manifest: str) -> Path:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.bag import protocol, transitions
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, State, Task
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, Input, Spec
+from tasks.bag.spec import CollectSpec, Input
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.bag.task_table import TABLE, RowKind, insert_task, kind_of

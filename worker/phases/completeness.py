@@ -4,33 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprojection.read.completeness import Completeness, Missing, of_parts
-from tasks.bag.spec import (
-    CubeSpec,
-    ExtractSpec,
-    GroupSpec,
-    MosaicSpec,
-    OverlapSpec,
-    ReprojectSpec,
-    SampleSpec,
-    TableSpec,
-)
-
-_Made = (
-    ReprojectSpec
-    | MosaicSpec
-    | OverlapSpec
-    | CubeSpec
-    | GroupSpec
-    | ExtractSpec
-    | SampleSpec
-    | TableSpec
-)
+from tasks.bag.spec import BaseSpec, CubeSpec, GroupSpec, MosaicSpec
 
 NO_FILE = "has no raster of this layer, because all of its inputs are missing"
 
 
 def completeness_of(
-    spec: _Made,
+    spec: BaseSpec,
     parts: Sequence[Completeness],
     without: Sequence[Missing] = (),
 ) -> Completeness:
@@ -39,14 +19,12 @@ def completeness_of(
     return of_parts(parts, absent, (*missing_of(spec), *without), unnamed_of(spec))
 
 
-def missing_of(
-    spec: _Made,
-) -> tuple[Missing, ...]:
+def missing_of(spec: BaseSpec) -> tuple[Missing, ...]:
     """Return, sorted, the missing inputs that a task names, in the form that artifacts record."""
     return tuple(sorted({Missing(what=one.what, why=one.why) for one in spec.missing}))
 
 
-def unnamed_of(spec: _Made) -> int:
+def unnamed_of(spec: BaseSpec) -> int:
     """Return how many more inputs a task lacks than it names."""
     return spec.missing_unnamed.inputs if spec.missing_unnamed else 0
 

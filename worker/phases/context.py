@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
+from typing import Any
 
 from modis.formats import is_granule_file
 from reprojection.errors import NotHeldError, UnreadableGranuleError
@@ -263,3 +264,7 @@ def _is_readable(path: Path) -> bool:
 def _read_apart(path: Path) -> None:
     """Read every value of a granule in a fork: a crash or a hang is an UnreadableGranuleError."""
     run_in_fork([path], read_whole, path)
+
+
+Maker = Callable[[Any, Context], tuple[ArtifactFile, ...]]
+"""What makes and stores the artifact of a specification of one kind."""

@@ -26,9 +26,10 @@ from reprojection.write.mosaic import inside_polygon
 from reprojection.write.write import open_raster
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import Band, GridSpec, GroupSpec
+from tasks.bag.spec import GridSpec, GroupSpec
 from tasks.packages.packages import LayerKind, layer_labels
 from tasks.service.classify import AttemptError
+from tasks.spec_parts import Band
 from worker.phases.completeness import completeness_of, without_file
 from worker.phases.context import Context, Tell
 from worker.phases.own_days import by_own_days, differs, outside

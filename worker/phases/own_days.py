@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime
 
 from modis.composites import Counted, own_last_day
 from reprojection.read.completeness import Missing
-from tasks.bag.spec import Band, GroupSpec
+from tasks.bag.spec import GroupSpec
+from tasks.spec_parts import Band
 
 
 def own_last(band: Band, end: str) -> date | None:

@@ -43,8 +43,8 @@ from worker.phases.collect import (
     record_of,
 )
 from worker.phases.context import Context
-from worker.phases.extract import places_of, wanted_of
 from worker.phases.reproject import grid_of
+from worker.phases.sites.extract import places_of, wanted_of
 
 log = structlog.get_logger("worker.parts")
 

@@ -17,9 +17,9 @@ from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import Driver as Followed
 from tasks.bag.spec import GridSpec, ReprojectSpec
 from tasks.packages.rasters import is_raster
+from tasks.spec_parts import Driver as Followed
 from worker.files.held_granules import granules_of
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context

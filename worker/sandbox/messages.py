@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, RunUse
-from tasks.bag.spec import Spec
 from tasks.settings import Settings
 from worker.sandbox.makers import ReadingTier
 from worker.sandbox.sandbox import Tier

@@ -18,8 +18,9 @@ from reprojection.sample.hdfeos_write import (
     GridToWrite,
     write_granule,
 )
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import GridSpec, Input, MosaicSpec, ReprojectSpec, Spec
+from tasks.bag.spec import GridSpec, Input, MosaicSpec, ReprojectSpec
 from worker.phases.collect import check_granule
 from worker.phases.reproject import CELL
 from worker.sandbox.messages import Job

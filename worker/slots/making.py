@@ -1,75 +1,53 @@
 """Making the artifact of a job, in this process; and what an error of it means."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from reprojection.errors import NotHeldError, UnreadableGranuleError
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import (
+    BaseSpec,
     CollectSpec,
     CubeSpec,
-    ExtractSpec,
     GroupSpec,
     MosaicSpec,
     OverlapSpec,
     PartsSpec,
     ReduceSpec,
     ReprojectSpec,
-    SampleSpec,
-    SitesSpec,
-    TableSpec,
 )
 from tasks.service.classify import AttemptError, classify
 from tasks.storage.writable import is_full
 from worker.phases.collect import collect
-from worker.phases.context import Context
+from worker.phases.context import Context, Maker
 from worker.phases.cube import cube
-from worker.phases.extract import extract, sample, write_sites
 from worker.phases.group import group
 from worker.phases.mosaic import mosaic, overlap
 from worker.phases.parts import collect_parts
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
-from worker.phases.table import table
+from worker.phases.sites import makers as sites
 from worker.sandbox.messages import Failed, Job
+
+MAKERS: Mapping[type[BaseSpec], Maker] = {
+    CollectSpec: collect,
+    PartsSpec: collect_parts,
+    ReprojectSpec: reproject,
+    MosaicSpec: mosaic,
+    OverlapSpec: overlap,
+    CubeSpec: cube,
+    GroupSpec: group,
+    ReduceSpec: reduce,
+    **sites.MAKERS,
+}
+"""What makes the artifact of each kind of task. A feature adds its own here."""
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
     """Make and store the artifact of the job's specification."""
-    match job.spec:
-        case CollectSpec():
-            return collect(job.spec, context)
-        case PartsSpec():
-            return collect_parts(job.spec, context)
-        case ReprojectSpec():
-            return reproject(job.spec, context)
-        case MosaicSpec():
-            return mosaic(job.spec, context)
-        case OverlapSpec():
-            return overlap(job.spec, context)
-        case CubeSpec():
-            return cube(job.spec, context)
-        case GroupSpec():
-            return group(job.spec, context)
-        case ReduceSpec():
-            return reduce(job.spec, context)
-        case SitesSpec() | ExtractSpec() | SampleSpec() | TableSpec():
-            return _of_sites(job.spec, context)
-
-
-def _of_sites(
-    spec: SitesSpec | ExtractSpec | SampleSpec | TableSpec, context: Context
-) -> tuple[ArtifactFile, ...]:
-    match spec:
-        case SitesSpec():
-            return write_sites(spec, context)
-        case ExtractSpec():
-            return extract(spec, context)
-        case SampleSpec():
-            return sample(spec, context)
-        case TableSpec():
-            return table(spec, context)
+    return MAKERS[type(job.spec)](job.spec, context)
 
 
 def failure(error: Exception, scratch: Path, context: Context | None) -> Failed:

@@ -31,11 +31,12 @@ from reprojection.write.record_layer import record_mosaic
 from reprojection.write.write import Opened, open_raster
 from swathmill.commands.remake.differences import differences
 from swathmill.commands.remake.materials import CannotRemakeError, find_granules, find_packages
-from tasks.bag.spec import Band, GridSpec, GroupSpec, Input, ReduceSpec
+from tasks.bag.spec import GridSpec, GroupSpec, Input, ReduceSpec
 from tasks.packages.packages import load_package, unpack
 from tasks.packages.python_dependencies import read_environment
 from tasks.service.classify import AttemptError
 from tasks.settings import Settings
+from tasks.spec_parts import Band
 from worker.phases.context import Surroundings
 from worker.phases.group import LINEAGE, MANIFEST, Manifest, write_group
 from worker.phases.mosaic import read_clip, write_item, write_mosaic

@@ -12,9 +12,10 @@ import pytest
 from portal.requests import runs
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, RequestState, RunUse, Task, TaskOutcome
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec, Spec
+from tasks.bag.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.bag.transitions import RetryPolicy

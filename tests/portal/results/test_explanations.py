@@ -9,9 +9,10 @@ from portal.results.explanations import Explainer, NotExplainedError, StoredGran
 from portal.results.result_files import ResultFile
 from reprojection.errors import GridError
 from tasks.bag import task_table, transitions
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.service.memory_runtime import memory_runtime

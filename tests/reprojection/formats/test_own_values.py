@@ -166,7 +166,7 @@ _OURS = {  # rasters that Swathmill wrote
     "reprojection/write/mosaic.py",
     "reprojection/write/picture.py",
     "reprojection/write/sensor_overlap.py",
-    "worker/phases/extract.py",
+    "worker/phases/sites/extract.py",
     "worker/phases/flat.py",
     "worker/phases/group.py",
     "worker/phases/netcdf.py",

@@ -15,8 +15,9 @@ from tasks.bag import (
     workers,
 )
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase, RequestState, TaskOutcome
-from tasks.bag.spec import ReduceSpec, Spec
+from tasks.bag.spec import ReduceSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.bag.workers import WorkerRow

@@ -14,8 +14,8 @@ from service_manager.dispatch.preference import LOOK
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol, workers
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, Phase
-from tasks.bag.spec import Spec
 from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan

@@ -8,8 +8,8 @@ import pytest
 from service_manager.plans import write_fence
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import RequestState, State, TaskOutcome
-from tasks.bag.spec import Spec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.errors import ConflictError

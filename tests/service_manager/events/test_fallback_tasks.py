@@ -8,8 +8,9 @@ from service_manager.events import dependents
 from service_manager.events.dependents import Dependents
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import MissingPolicy, State, TaskOutcome
-from tasks.bag.spec import CollectSpec, Input, MosaicSpec, Spec
+from tasks.bag.spec import CollectSpec, Input, MosaicSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Edge
 from tasks.bag.transitions import RetryPolicy

@@ -9,8 +9,9 @@ from service_manager.events import missing_inputs
 from tasks.bag import task_table
 from tasks.bag.absence import Absent, Unnamed
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import State
-from tasks.bag.spec import Input, MosaicSpec, ReprojectSpec, Spec
+from tasks.bag.spec import Input, MosaicSpec, ReprojectSpec
 from tasks.bag.task_keys import shard
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import GRID, collect

@@ -10,8 +10,8 @@ from service_manager.leader.manager import CLEANING, Manager, SendError
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol, workers
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase, RequestOrder, State
-from tasks.bag.spec import Spec
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.workers import RunningAttempt, WorkerRow

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted, together
-from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec, load_spec
+from tasks.bag.kinds import load_spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.canonical import canonical
 
 TEXT = st.text(alphabet=st.sampled_from('ab%s(")\\\n{}é:\u2028,'), max_size=12)

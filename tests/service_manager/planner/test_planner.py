@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import pytest
 
 from modis.tile import Tile
-from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.bag.spec import (
+    CollectSpec,
+    CubeSpec,
+    GroupSpec,
+    MosaicSpec,
+    ReduceSpec,
+    ReprojectSpec,
+)
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request

@@ -7,7 +7,8 @@ import pytest
 
 from archives.model import GranuleRecord
 from tasks.bag.absence import NAMED
-from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, load_spec
+from tasks.bag.kinds import load_spec
+from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
 from tests.service_manager.shelf import composites, made, specs, swath_granule, tile_granule
 
 FIRST, SECOND = dt.date(2012, 1, 1), dt.date(2012, 1, 9)

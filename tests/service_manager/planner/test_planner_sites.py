@@ -9,17 +9,8 @@ from service_manager.planner import sites
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
-from tasks.bag.spec import (
-    CollectSpec,
-    CubeSpec,
-    ExtractSpec,
-    MosaicSpec,
-    ReduceSpec,
-    ReprojectSpec,
-    SampleSpec,
-    SitesSpec,
-    TableSpec,
-)
+from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec, TableSpec
+from tasks.bag.spec import CollectSpec, CubeSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tests.service_manager.shelf import composites, made, specs, swath_granule, tile_granule
 

@@ -9,10 +9,11 @@ import pytest
 
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
-from tasks.bag.spec import CollectSpec, Driver, ReprojectSpec
+from tasks.bag.spec import CollectSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tasks.spec_parts import Driver
 from tests.service_manager.shelf import LIMITS, SWATHS, Shelf, made, plan, specs, swath_granule
 
 

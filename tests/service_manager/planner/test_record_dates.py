@@ -11,12 +11,13 @@ from modis.box import LonLatBox
 from reprojection.records import record
 from service_manager.planner.listing import newest_day, search_box
 from service_manager.planner.plan_stream import PlanStream
-from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, RecordedLayer, ReprojectSpec
+from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.requests.plan import Plan
+from tasks.spec_parts import RecordedLayer
 from tests.service_manager.shelf import LIMITS, Shelf, made, outputs, specs, tile_granule
 
 RECORD: dict[str, Any] = {

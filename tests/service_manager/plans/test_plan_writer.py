@@ -9,22 +9,15 @@ from typing import cast
 import pytest
 
 from service_manager.plans import write_fence
-from service_manager.plans.plan_writer import PlanWriter, Written, describe
+from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.plans.result_ranks import result_ranks
 from tasks.bag import protocol, task_table, transitions
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import RequestState, State, Task, TaskOutcome
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import (
-    CubeSpec,
-    ExtractSpec,
-    GroupSpec,
-    ReprojectSpec,
-    SampleSpec,
-    SitesSpec,
-    Spec,
-    TableSpec,
-)
+from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec, TableSpec
+from tasks.bag.spec import CubeSpec, GroupSpec, ReprojectSpec
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_table import TaskTable
 from tasks.bag.transitions import Change
@@ -437,7 +430,7 @@ DAY = date(2012, 1, 31)
     ],
 )
 def test_what_a_task_makes_is_said_in_words(spec: Spec, words: str) -> None:
-    assert describe(spec) == words
+    assert spec.title == words
 
 
 def test_tasks_are_ranked_by_the_first_result_that_they_serve() -> None:

@@ -6,13 +6,15 @@ import pytest
 
 from service_manager.plans import rehearsal
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase, RequestOrder, RequestState
 from tasks.bag.protocol import Claimed
-from tasks.bag.spec import Band, CollectSpec, GroupSpec, Input, ReduceSpec, Spec
+from tasks.bag.spec import CollectSpec, GroupSpec, Input, ReduceSpec
 from tasks.requests import outbox
 from tasks.requests import request_operations as operations
 from tasks.requests.plan import Plan, PlannedTask
 from tasks.requests.request_table import Rehearsal
+from tasks.spec_parts import Band
 from tests.service_manager.workbench import Bench, collect
 
 RUNS = (3, 1, 2)  # granules of each run

@@ -17,9 +17,9 @@ from service_manager.requests.intake import Intake
 from service_manager.requests.lifecycle import Lifecycle
 from tasks.bag import protocol
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import Spec
 from tasks.bag.task_keys import SHARDS
 from tasks.errors import FencedError, StoreError
 from tasks.operators.restrictions import Kind, Restriction, Restrictions

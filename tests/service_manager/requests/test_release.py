@@ -20,8 +20,9 @@ from tasks.bag import (
     workers,
 )
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import RequestOrder, RequestState, State
-from tasks.bag.spec import CollectSpec, Spec
+from tasks.bag.spec import CollectSpec
 from tasks.bag.task_keys import SHARDS, shard
 from tasks.errors import FencedError, StoreError
 from tasks.request.document import dump_request

@@ -15,10 +15,11 @@ from tasks.bag import (
     transitions,
 )
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, State, Task
 from tasks.bag.protocol import Claimed, End
 from tasks.bag.runtime import Runtime
-from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Interest
 from tasks.bag.transitions import Change, RetryPolicy

@@ -10,7 +10,6 @@ from tasks.bag.classes import TaskClass, parse, sized
 from tasks.bag.expectation import Times, at_octave
 from tasks.bag.history import ClassStatistics
 from tasks.bag.spec import (
-    Band,
     CollectSpec,
     CubeSpec,
     GridSpec,
@@ -21,6 +20,7 @@ from tasks.bag.spec import (
     ReprojectSpec,
 )
 from tasks.bag.time_limits import TimeLimits
+from tasks.spec_parts import Band
 
 DAY = date(2012, 1, 1)
 TILE = GridSpec(crs="sinusoidal", transform=(231.66, 0, 0, 0, -231.66, 0), width=4800, height=4800)

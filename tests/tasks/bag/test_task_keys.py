@@ -6,28 +6,23 @@ from collections import Counter
 import pytest
 
 from modis.composites import Counted
+from tasks.bag.kinds import Spec
+from tasks.bag.site_specs import ExtractSpec, SitesSpec, TableSpec
 from tasks.bag.spec import (
-    Band,
     CollectSpec,
     CubeSpec,
-    Driver,
-    ExtractSpec,
     GridSpec,
     GroupSpec,
     Input,
     MosaicSpec,
     OverlapSpec,
     PartsSpec,
-    RecordedLayer,
     ReduceSpec,
     ReprojectSpec,
-    SensorCell,
-    SitesSpec,
-    Spec,
-    TableSpec,
 )
 from tasks.bag.task_keys import SHARDS, family, is_key, shard
 from tasks.canonical import canonical, digest_of
+from tasks.spec_parts import Band, Driver, RecordedLayer, SensorCell
 
 DAY = dt.date(2012, 1, 1)
 GRID = GridSpec(

@@ -13,10 +13,11 @@ from reprojection.reproject import ExtraBand, Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import write_cog
 from tasks.bag.categories import Category
-from tasks.bag.spec import Band, GroupSpec
+from tasks.bag.spec import GroupSpec
 from tasks.packages.packages import Packages
 from tasks.service.classify import AttemptError
 from tasks.settings import Settings
+from tasks.spec_parts import Band
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.mill import grid_spec
 from worker.phases.group import manifest, sort_layers, stack

@@ -16,8 +16,9 @@ from reprojection.read.raster import Band as RasterBand
 from reprojection.read.raster import Provenance, Raster
 from reprojection.write.write import write_cog
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import Band, GridSpec, GroupSpec, Input, ReduceSpec, ReprojectSpec
+from tasks.bag.spec import GridSpec, GroupSpec, Input, ReduceSpec, ReprojectSpec
 from tasks.packages.packages import pack
+from tasks.spec_parts import Band
 from tests.worker.mill import Mill
 from worker.phases.netcdf import write_netcdf
 from worker.phases.reproject import grid_of

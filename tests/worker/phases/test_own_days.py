@@ -21,9 +21,10 @@ from reprojection.read.outline import read_outline
 from reprojection.read.window_time import WindowTime
 from reprojection.sample.hdfeos_write import write_granule
 from swathmill.commands.remake.making import remake
-from tasks.bag.spec import Band, GroupSpec, MosaicSpec
+from tasks.bag.spec import GroupSpec, MosaicSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
+from tasks.spec_parts import Band
 from tests.reprojection.reading_samples import small_tile
 from tests.service_manager.shelf import plan
 from tests.small_cells import with_small_cells

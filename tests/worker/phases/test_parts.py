@@ -33,14 +33,8 @@ from service_manager.planner.draft import Draft
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import (
-    CollectSpec,
-    ExtractSpec,
-    PartsSpec,
-    ReprojectSpec,
-    SitesSpec,
-    TableSpec,
-)
+from tasks.bag.site_specs import ExtractSpec, SitesSpec, TableSpec
+from tasks.bag.spec import CollectSpec, PartsSpec, ReprojectSpec
 from tasks.holdings import parts as holding
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request

@@ -16,8 +16,9 @@ from zarr.storage import ZipStore
 
 import worker.phases.cube
 from modis.composites import Counted
-from tasks.bag.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.bag.spec import CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.packages.packages import SHIPPED, load_package, pack
+from tasks.spec_parts import Band
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
 from worker.phases.collect import check_granule
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.bag.categories import Category
+from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec, Spec
+from tasks.bag.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec
 from tasks.packages.packages import pack
 from tasks.storage.blobs import PACKAGES, Blobs, split_blob
 from tests.worker.disks import disk_of

@@ -11,8 +11,8 @@ import pytest
 
 from tasks.comparison import Comparison, Pair
 from tasks.request.sites import SiteChoice
-from worker.phases.comparison import ALL, pairs, statistics, summaries, write_comparison
-from worker.phases.extract import schema
+from worker.phases.sites.comparison import ALL, pairs, statistics, summaries, write_comparison
+from worker.phases.sites.extract import schema
 
 BERLIN = SiteChoice(name="Berlin", lat=52.5, lon=13.4, columns=(("cover", "town"),))
 OUSE = SiteChoice(name="Ouse", lat=53.0, lon=-1.0, columns=(("cover", "grass"),))

@@ -23,7 +23,7 @@ from tasks.comparison import Comparison, Pair
 from tasks.request.compared import measured
 from tasks.request.measurements import UTC_OFFSET, Series, offset_text, time_zone
 from tasks.request.sites import SiteChoice
-from worker.phases.table_csv import write_csv
+from worker.phases.sites.table_csv import write_csv
 
 PAIRS, STATISTICS = "comparison", "comparison-statistics.csv"
 ALL = "all"

@@ -1,6 +1,6 @@
 """Aggregation of sites: one tidy table as CSV and Parquet.
 
-Where a request has measurements, they are compared (`worker/phases/comparison.py`).
+Where a request has measurements, they are compared (`worker/phases/sites/comparison.py`).
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import TableSpec
+from tasks.bag.site_specs import TableSpec
 from tasks.request.sites import SiteChoice
-from worker.phases.comparison import write_comparison
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
-from worker.phases.extract import ROWS, schema, sites_among
-from worker.phases.table_csv import as_texts, write_csv
+from worker.phases.sites.comparison import write_comparison
+from worker.phases.sites.extract import ROWS, schema, sites_among
+from worker.phases.sites.table_csv import as_texts, write_csv
 
 _PART = 2**16  # rows
 

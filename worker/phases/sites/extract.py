@@ -29,7 +29,8 @@ from reprojection.warp.sites import (
 from reprojection.write.write import open_raster
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import ExtractSpec, PartsSpec, SampleSpec, SitesSpec
+from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec
+from tasks.bag.spec import PartsSpec
 from tasks.request.sites import SiteChoice, load_sites
 from tasks.service.classify import AttemptError
 from worker.files.held_granules import granules_of

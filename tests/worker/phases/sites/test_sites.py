@@ -11,12 +11,13 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from tasks.bag.spec import ExtractSpec, Input, SitesSpec, TableSpec
+from tasks.bag.site_specs import ExtractSpec, SitesSpec, TableSpec
+from tasks.bag.spec import Input
 from tasks.request.sites import COLUMNS, parse_sites, sites_text
 from tests.worker.mill import Mill, leaf_area
-from worker.phases import table as table_phase
-from worker.phases import table_csv
-from worker.phases.extract import schema
+from worker.phases.sites import table as table_phase
+from worker.phases.sites import table_csv
+from worker.phases.sites.extract import schema
 
 SITES = parse_sites(
     "id,latitude,longitude,cover\nMoor,57.1,-3.5,shrubs\nBeech,51.5,-2.2,forest\nFar,-30,100,\n"

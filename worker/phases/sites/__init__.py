@@ -1,0 +1,1 @@
+"""Layers read at sites, and the table of all that was read."""
