@@ -33,7 +33,7 @@ from reprojection.write.stac import as_geojson, cut_at_antimeridian, outline_box
 from tasks.bag.runtime import Runtime
 from tasks.request import windows
 from tasks.request.document import Request
-from tasks.request.region.regions import region_area
+from tasks.request.region.kinds import region_area
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
 

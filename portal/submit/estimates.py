@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from reprojection.grid.grids import Grid
 from tasks.request.checks import check_request, request_notes
+from tasks.request.region.kinds import region_area, region_tiles
 from tasks.request.region.region_notes import reach_text
-from tasks.request.region.regions import region_area, region_tiles
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import parse_sites
 from tasks.request.target import Target
@@ -73,7 +73,7 @@ def estimate(resolved: ResolvedRequest, limits: Settings) -> Estimate:
 
 def raster_text(resolved: ResolvedRequest) -> str:
     """Say how large the largest raster is and how far its region reaches; "": none is made."""
-    if resolved.request.region.sites is not None:
+    if resolved.request.region.in_place:
         return ""
     grid, pixel, unit = _raster(resolved.target)
     reach = reach_text(region_area(resolved.request.region).bounds)

@@ -27,7 +27,7 @@ from tasks.request.document import Region
 from tasks.request.places import search_places
 from tasks.request.region.child import read_apart
 from tasks.request.region.files import MOST_BYTES, ReadRegion, RegionFileError
-from tasks.request.region.regions import region_area
+from tasks.request.region.kinds import region_area
 from tasks.request.region.vertices import MAX_VERTICES, simplified
 from tasks.request.request_file import file_refusal
 from tasks.request.sites import parse_sites

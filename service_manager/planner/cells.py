@@ -24,7 +24,7 @@ from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.bag.spec import GridSpec
 from tasks.request.document import Region
-from tasks.request.region.regions import region_tiles
+from tasks.request.region.kinds import region_tiles
 from tasks.request.region.vertices import Area
 from tasks.request.target import Target, cell_name
 

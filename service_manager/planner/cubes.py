@@ -7,7 +7,6 @@ from typing import Literal
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
 from service_manager.planner.layers import RasterPart
-from service_manager.planner.sites import FOLDER as SITES_FOLDER
 from tasks.bag.spec import CubeSpec, Input
 
 
@@ -22,9 +21,8 @@ class Cubes:
     def add(self, rasters: Iterable[PlannedRaster]) -> None:
         """Take rasters in."""
         for raster in rasters:
-            if raster.folder == SITES_FOLDER:
-                continue
-            self._folders[raster.folder].append(raster)
+            if raster.is_raster:
+                self._folders[raster.folder].append(raster)
 
     def plan(self, draft: Draft, dates: Dates) -> None:
         """Take in the draft's rasters, the last, and add a cube for each folder to it."""

@@ -11,6 +11,9 @@ from tasks.bag.kinds import Spec
 from tasks.bag.spec import Input, MosaicSpec
 from tasks.errors import RequestRefusedError
 
+Compared = tuple[str, str, str]
+"""A layer or an output of a step: product or step, collection, name."""
+
 
 class Line(NamedTuple):
     """A task of the draft.
@@ -28,7 +31,8 @@ class Line(NamedTuple):
 class PlannedRaster:
     """A raster among the results: its task and file, the folder it goes to, its first day.
 
-    `time` is the start of the overpass that it is of, HH:MM in UTC; empty: it is of no single one.
+    A table of values that were read at places counts as one. `time` is the start of the overpass
+    that it is of, HH:MM in UTC; empty: it is of no single one.
     """
 
     key: str
@@ -36,6 +40,11 @@ class PlannedRaster:
     folder: str
     day: date
     time: str = ""
+
+    @property
+    def is_raster(self) -> bool:
+        """Tell whether it holds pixels."""
+        return self.file.endswith(".tif")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +76,7 @@ class Draft:
     lines: dict[str, Line] = field(default_factory=dict)  # by task key
     rasters: list[PlannedRaster] = field(default_factory=list)
     overpasses: Counter[int] = field(default_factory=Counter)
-    compared: frozenset[tuple[str, str, str]] = frozenset()
+    compared: frozenset[Compared] = frozenset()
     made: list[MadeLayer] = field(default_factory=list)
 
     def add(self, spec: Spec, output: str = "") -> str:

@@ -25,7 +25,8 @@ from tasks.bag.model import Phase
 from tasks.bag.spec import GridSpec, Input, MosaicSpec, ReprojectSpec
 from tasks.canonical import canonical
 from tasks.request.document import Request
-from tasks.request.region.regions import area_geojson, region_tiles
+from tasks.request.region.kinds import region_tiles
+from tasks.request.region.regions import area_geojson
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Part
 from tasks.spec_parts import Driver, RecordedLayer

@@ -17,11 +17,11 @@ from modis.collection import Collection
 from modis.granule_name import is_near_real_time, near_editions
 from modis.tile import Tile
 from reprojection.catalogue import Geometry, collections_beside
-from service_manager.planner.cells import places
+from service_manager.planner.cells import WindowCell, places
 from service_manager.planner.chosen import archives, chosen
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
-from service_manager.planner.draft import Draft, Line, PlannedRaster
+from service_manager.planner.draft import Compared, Draft, Line, PlannedRaster
 from service_manager.planner.expected import Dates
 from service_manager.planner.gaps import (
     Seen,
@@ -41,7 +41,7 @@ from service_manager.planner.layers import (
     plan_mean,
 )
 from service_manager.planner.listing import Stretch, search_box, stretches, unplaced
-from service_manager.planner.located import Locator
+from service_manager.planner.located import Locatable, Locator
 from service_manager.planner.overlaps import Overlaps
 from service_manager.planner.parts import PartsPlan, Reads, Why, told
 from service_manager.planner.record_dates import RecordDates
@@ -54,7 +54,7 @@ from tasks.packages.packages import PackageSource
 from tasks.request.checks import check_overpasses, check_request, request_notes
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
-from tasks.request.region.regions import region_tiles
+from tasks.request.region.kinds import region_tiles
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
@@ -126,6 +126,47 @@ class Fresh:
         return [f"{key}\t{line.output}\t{line.text}" for key, line in self.lines.items()]
 
 
+class Readings(Protocol):
+    """What a request reads at places, beside its rasters or (with `places`) in place of them."""
+
+    @property
+    def places(self) -> Sequence[Locatable]: ...
+
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+    @property
+    def compared(self) -> frozenset[Compared]:
+        """The layers and outputs that it needs of a draft."""
+        ...
+
+    def plan_date(
+        self,
+        wanted: ProductLayers,
+        day: date,
+        band: int,
+        records: Sequence[GranuleRecord],
+        locator: Locator,
+        draft: Draft,
+    ) -> bool:
+        """Plan a date's readings in granules; whether any is expected."""
+        ...
+
+    def plan_after(self, draft: Draft, *, final: bool) -> None:
+        """Plan what follows the dates of a stretch, and after the last what needs all of them."""
+        ...
+
+    def add(self, made: Iterable[PlannedRaster]) -> None:
+        """Take in what a stretch made that is not the last."""
+        ...
+
+
+READINGS: Sequence[
+    Callable[[ResolvedRequest, Sequence[WindowCell], PartsPlan], Readings | None]
+] = (SitesPlan.of,)
+"""All readings that there are; each is None for a request without it."""
+
+
 class PlanStream:
     """The planning of one request. `stretches` is to be exhausted before `gaps` is asked.
 
@@ -152,10 +193,11 @@ class PlanStream:
         self._steps = chosen(resolved, packages)
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
-        self._only_sites = request.region.sites is not None
-        cells = () if self._only_sites else places(goal, request.region)
+        cells = () if request.region.in_place else places(goal, request.region)
         self._parts = PartsPlan(archive, there, request.mask, cells)
-        self._sites = SitesPlan.of(resolved, cells, self._parts)
+        made = (of(resolved, cells, self._parts) for of in READINGS)
+        self._readings = [one for one in made if one is not None]
+        self._in_place = next((one for one in self._readings if one.places), None)
         check_outputs(resolved, {one.number: one.rasters for one in self._steps})
         self._layout = Layout.of(resolved, cells)
         self._wanted = [
@@ -167,9 +209,7 @@ class PlanStream:
         self._compares = bool(self._overlaps)
         self._near = Locator(cells, self._overlaps.places)
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
-        self._locator = Locator(
-            self._sites.places if self._sites is not None and self._only_sites else cells
-        )
+        self._locator = Locator(self._in_place.places if self._in_place is not None else cells)
         self._groups = (
             Groups(resolved, self._layout, self._steps, self._locator, self._parts)
             if self._steps
@@ -221,7 +261,7 @@ class PlanStream:
             if one.by_overpass
         )
         run = self._groups.notes if self._groups is not None else ()
-        outside = self._sites.notes if self._sites is not None else ()
+        outside = (note for one in self._readings for note in one.notes)
         said = (told(one.product, self._reads.get(one.number, {})) for one in self._wanted)
         sensors = self._records.notes(self._seen, self._granules)
         near = (_near_note(one, self._near_days.get(one.number)) for one in self._wanted)
@@ -359,7 +399,7 @@ class PlanStream:
         self._wanted[number] = ProductLayers(**vars(learned), layout=self._layout)
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
-        compared = self._sites.compared if self._sites is not None else frozenset()
+        compared = frozenset[Compared]().union(*(one.compared for one in self._readings))
         draft = Draft(limit=self._limit - self.counts.tasks, compared=compared)
         self._locator.forget()
         self._locator.look_up(
@@ -402,7 +442,7 @@ class PlanStream:
             counts=counts,
             seen=seen,
             geometries=dict(self._geometries),
-            rasters=tuple(draft.rasters) if self._cubes or self._sites else (),
+            rasters=tuple(draft.rasters) if self._cubes or self._readings else (),
             gaps=self._groups.take_gaps() if self._groups is not None else (),
             windows=self._groups.take_windows() if self._groups is not None else (),
             overpasses=dict(draft.overpasses),
@@ -430,10 +470,8 @@ class PlanStream:
             self._overlaps.plan(self._wanted, self._near, self._parts, draft)
         if final and self._cubes is not None:
             self._cubes.plan(draft, Dates.of(self._wanted, self._steps, seen))
-        if self._sites is not None:
-            self._sites.plan_samples(draft)
-            if final:
-                self._sites.plan_table(draft)
+        for one in self._readings:
+            one.plan_after(draft, final=final)
 
     def _plan_means(self, draft: Draft) -> None:
         """Plan the means of the dates that were planned since the last call."""
@@ -447,8 +485,8 @@ class PlanStream:
     ) -> bool:
         """Plan what a date is certain to be used for; whether it has anything in the region."""
         wanted, groups = self._wanted[number], self._groups
-        if self._sites is not None and self._only_sites:
-            return self._sites.plan_date(wanted, day, band, records, self._locator, draft)
+        if self._in_place is not None:
+            return self._in_place.plan_date(wanted, day, band, records, self._locator, draft)
         delivered = self.request.delivers(day)
         last = covered_until(wanted, day, records)
         used = groups is not None and wanted.join.wants(day, last) and groups.takes(wanted)
@@ -513,8 +551,9 @@ class PlanStream:
                 self._learn(number, kind)
         if self._cubes is not None and not outcome.final:
             self._cubes.add(outcome.rasters)
-        if self._sites is not None and not outcome.final:
-            self._sites.add(outcome.rasters)
+        if not outcome.final:
+            for one in self._readings:
+                one.add(outcome.rasters)
 
 
 def _listed(product: ResolvedProduct) -> Iterator[tuple[str, str]]:

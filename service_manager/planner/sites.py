@@ -33,7 +33,7 @@ from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec, TableSpec
 from tasks.bag.spec import Input
 from tasks.errors import RequestRefusedError
 from tasks.request.compared import comparison_of
-from tasks.request.region.regions import site_areas
+from tasks.request.region.site_regions import site_areas
 from tasks.request.region.vertices import Area
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import SiteChoice, parse_sites, sites_text
@@ -121,7 +121,16 @@ class SitesPlan:
         pairs = self._comparison.pairs
         return frozenset((pair.product, pair.collection, pair.layer) for pair in pairs)
 
-    def plan_samples(self, draft: Draft) -> None:
+    def plan_after(self, draft: Draft, *, final: bool) -> None:
+        """Plan what follows the dates of a stretch, and after the last the table of all.
+
+        Raises RequestRefusedError for too many dates.
+        """
+        self._plan_samples(draft)
+        if final:
+            self._plan_table(draft)
+
+    def _plan_samples(self, draft: Draft) -> None:
         """Add the samples of the layers that the draft made, one for each product and date."""
         found: dict[tuple[str, str, date, date, str], list[tuple[str, Input]]] = {}
         for one in draft.made:
@@ -206,11 +215,8 @@ class SitesPlan:
         """Take in extractions and samples of a stretch that is not the last."""
         self._made += (one for one in made if one.folder == FOLDER)
 
-    def plan_table(self, draft: Draft) -> None:
-        """Take in the draft's extractions, the last, and add the table of all.
-
-        Raises RequestRefusedError for too many dates.
-        """
+    def _plan_table(self, draft: Draft) -> None:
+        """Take in the draft's extractions, the last, and add the table of all."""
         self.add(draft.rasters)
         if not self._made:
             return

@@ -420,7 +420,7 @@ def _check_values(field: str, name: str, values: tuple[int, ...], held: range | 
 
 def _check_size(resolved: ResolvedRequest, limits: Settings) -> None:
     request = resolved.request
-    if request.region.sites is not None:
+    if request.region.in_place:
         return
     grid = max((part.grid for part in resolved.target.parts), key=lambda grid: grid.pixels)
     pixels = grid.pixels

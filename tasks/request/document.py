@@ -410,6 +410,8 @@ POLYGON = FieldWords(
 REGION_KINDS = ("bbox", "tiles", "geojson", "place", "sites")
 """The ways to give a region."""
 
+_IN_PLACE = frozenset({"sites"})
+
 
 class Region(_Document):
     """Exactly one of a longitude/latitude box, MODIS tiles, a polygon, a named place, or sites.
@@ -506,7 +508,17 @@ class Region(_Document):
     @property
     def field(self) -> str:
         """The field of the document that says where: `region.bbox`."""
-        return next(f"region.{kind}" for kind in REGION_KINDS if getattr(self, kind) is not None)
+        return f"region.{self.kind}"
+
+    @property
+    def kind(self) -> str:
+        """The way in which it is given."""
+        return next(kind for kind in REGION_KINDS if getattr(self, kind) is not None)
+
+    @property
+    def in_place(self) -> bool:
+        """Say whether granules are read there in their own pixels: no raster is made."""
+        return self.kind in _IN_PLACE
 
 
 def _day_of_year(value: object) -> object:
@@ -1064,13 +1076,13 @@ class Request(_Document):
         if not isinstance(document, dict) or "grid" in document:
             return document
         region = document.get("region")
-        if isinstance(region, dict) and region.get("sites") is not None:
+        if isinstance(region, dict) and any(region.get(kind) is not None for kind in _IN_PLACE):
             return {**document, "grid": _SEARCH_GRID}
         return document
 
     @model_validator(mode="after")
-    def _only_sites(self) -> Self:
-        if self.region.sites is None:
+    def _only_in_place(self) -> Self:
+        if not self.region.in_place:
             return self
         usual = Request.model_fields
         given = [
@@ -1083,8 +1095,8 @@ class Request(_Document):
         given += ["overpasses"] if any(one.overpasses != "merged" for one in self.products) else []
         if given:
             raise ValueError(
-                f"`{given[0]}` has no meaning for sites, which are read in the granules' own "
-                "pixels; leave it out"
+                f"`{given[0]}` has no meaning for {self.region.kind}, which are read in the "
+                "granules' own pixels; leave it out"
             )
         return self
 

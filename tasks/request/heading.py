@@ -1,11 +1,10 @@
 """What a request is called on pages and in mails: its title, else what it asks for."""
 
-from tasks.request.document import Region, Request
-from tasks.request.sites import parse_sites
+from tasks.request.document import Request
+from tasks.request.region.kinds import region_words
 from tasks.shown_text import in_one_line
 
 _LONGEST = 200
-_TILES = 4
 
 
 def heading(request: Request) -> str:
@@ -18,18 +17,4 @@ def heading(request: Request) -> str:
     products = ", ".join(dict.fromkeys(choice.asked for choice in request.products))
     start, end = request.time.start, request.time.end
     days = f"{start}" if start == end else f"{start} to {end}"
-    return f"{products} {_place(request.region)}, {days}"[:_LONGEST]
-
-
-def _place(region: Region) -> str:
-    if region.sites is not None:
-        count = len(parse_sites(region.sites))
-        return f"at {count:,} site{'s' if count != 1 else ''}"
-    if region.place is not None:
-        return f"in {region.place}"
-    if region.tiles is not None:
-        more = len(region.tiles) - _TILES
-        return f"in {', '.join(region.tiles[:_TILES])}" + (f" and {more} more" if more > 0 else "")
-    if region.bbox is not None:
-        return f"in {', '.join(f'{edge:g}' for edge in region.bbox)}"
-    return "in a polygon"
+    return f"{products} {region_words(request.region)}, {days}"[:_LONGEST]

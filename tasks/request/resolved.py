@@ -231,11 +231,12 @@ def _check_raster(choice: ProductChoice, exact: ExactRaster, number: int, reques
             f"{choice.name} is a raster, which is neither of day or night nor of an overpass.",
             "Leave day_night and overpasses out.",
         )
-    if request.region.sites is not None:
+    if request.region.in_place:
+        kind = request.region.kind
         raise RequestRefusedError(
             field,
-            f"{choice.name} is a raster, and at sites only granules are read.",
-            "Ask for a region and a grid, or read the raster at the sites yourself.",
+            f"{choice.name} is a raster, and at {kind} only granules are read.",
+            f"Ask for a region and a grid, or read the raster at the {kind} yourself.",
         )
     if not exact.raster.days and request.steps and choice.use != "static":
         raise RequestRefusedError(

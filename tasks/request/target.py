@@ -18,7 +18,7 @@ from reprojection.grid.grids import Cell, Grid, Lattice, modis_lattice
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.rasters import is_raster
 from tasks.request.document import ProductChoice, Request
-from tasks.request.region.regions import region_area
+from tasks.request.region.kinds import region_area
 from tasks.request.region.vertices import Area
 
 _FINEST = 10.0  # metres

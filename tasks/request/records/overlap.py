@@ -15,7 +15,7 @@ def compared(resolved: ResolvedRequest) -> Iterator[list[int]]:
     They are compared in cells of rasters, and only continuous values have a difference.
     """
     request = resolved.request
-    if request.region.sites is not None or request.deliver in ("inputs", "cells"):
+    if request.region.in_place or request.deliver in ("inputs", "cells"):
         return
     members: dict[int, list[ResolvedProduct]] = {}
     for one in resolved.products:

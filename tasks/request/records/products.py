@@ -150,7 +150,7 @@ def _check_mean(request: Request, field: str, choice: ProductChoice, known: Reco
     classes = [name for name in choice.layers if known.kind_of(name) is not LayerKind.CONTINUOUS]
     given = {
         f"the classes of {', '.join(classes)}": bool(classes),
-        "sites": request.region.sites is not None,
+        request.region.kind: request.region.in_place,
         "a reduction": bool(request.steps),
         "cells": request.cells or request.deliver == "cells",
         "extra bands": bool(request.extra_bands),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tasks.request.places import MAIN, is_scattered
-from tasks.request.region.regions import region_area
+from tasks.request.region.kinds import region_area
 from tasks.request.resolved import ResolvedRequest
 
 _MARGIN = 1.0  # degrees by which a region may leave an area of use
@@ -12,7 +12,7 @@ _MARGIN = 1.0  # degrees by which a region may leave an area of use
 def region_notes(resolved: ResolvedRequest) -> Iterator[str]:
     """Yield what a person may not expect of the region and the grid together."""
     region = resolved.request.region
-    if region.sites is not None:
+    if region.in_place:
         return
     west, south, east, north = region_area(region).bounds
     if region.place is not None and is_scattered(region.place):

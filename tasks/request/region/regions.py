@@ -4,7 +4,8 @@ A region that crosses the antimeridian is kept in one piece: its longitudes run 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import shapely
@@ -22,67 +23,60 @@ from tasks.refusal_wording import shown
 from tasks.request.document import POLYGON, Region
 from tasks.request.places import place_area
 from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, long_edge, union
-from tasks.request.sites import parse_sites
 
-AROUND_SITE = 0.05
-"""Degrees around a site in which granules are looked for: a swath's pixels are large."""
-
-_POINT_MARGIN = 1e-6  # degrees: a point as an area
+_NAMED = 4  # named in a heading
 
 
-def region_area(region: Region) -> Area:
-    """Return the region as a polygon or multipolygon in degrees, longitudes from -180 up to 540.
+@dataclass(frozen=True, kw_only=True)
+class RegionKind:
+    """A way to give a region, by the name of its field in the document.
 
-    Raises RequestRefusedError for a GeoJSON document that is no polygon on the Earth and for tiles
-    that lie off the Earth.
+    `area` gives a polygon or multipolygon in degrees, longitudes from -180 up to 540. `tiles` are
+    the MODIS tiles in which the region has a share; None: those that its area touches. `words` say
+    where, for a heading. Both raise RequestRefusedError for what is no place on the Earth.
     """
-    if region.bbox is not None:
-        asked = LonLatBox(*region.bbox)
-        return box(asked.west, asked.south, asked.unwrapped_east, asked.north)
-    if region.tiles is not None:
-        return _unwrap(union(*(tile_area(Tile.parse(tile)) for tile in region.tiles)))
-    if region.sites is not None:
-        return _unwrap(union(*site_areas(region)))
-    if region.place is not None:
-        return _unwrap(place_area(region.place))
-    return _unwrap(_geojson(region.geojson or {}))
+
+    area: Callable[[Region], Area]
+    words: Callable[[Region], str]
+    tiles: Callable[[Region], frozenset[Tile]] | None = None
 
 
-def site_areas(region: Region, margin: float = AROUND_SITE) -> list[Area]:
-    """Return the area of each site of a region: a box around it, `margin` degrees wider.
-
-    Boxes end at the poles and at 180 degrees.
-    """
-    areas: list[Area] = []
-    for site in parse_sites(region.sites or ""):
-        west, south, east, north = (
-            site.area.bounds if site.area is not None else (site.lon, site.lat) * 2
-        )
-        areas.append(
-            box(
-                max(west - margin, -180.0),
-                max(south - margin, -90.0),
-                min(east + margin, 180.0),
-                min(north + margin, 90.0),
-            )
-        )
-    return areas
+def _box_area(region: Region) -> Area:
+    asked = LonLatBox(*(region.bbox or ()))
+    return box(asked.west, asked.south, asked.unwrapped_east, asked.north)
 
 
-def region_tiles(region: Region) -> frozenset[Tile]:
-    """Return the MODIS tiles in which the region has a share.
+def _tiles_area(region: Region) -> Area:
+    return unwrap(union(*(tile_area(Tile.parse(tile)) for tile in region.tiles or ())))
 
-    Raises the same errors as `region_area`.
-    """
-    if region.tiles is not None:
-        return frozenset(Tile.parse(tile) for tile in region.tiles)
-    if region.bbox is not None:
-        return frozenset(tiles_touching(region.bbox))
-    if region.sites is not None:
-        return frozenset().union(
-            *(tiles_touching(area) for area in site_areas(region, _POINT_MARGIN))
-        )
-    return frozenset(tiles_touching(region_area(region)))
+
+def _tiles(region: Region) -> frozenset[Tile]:
+    return frozenset(map(Tile.parse, region.tiles or ()))
+
+
+def _tiles_words(region: Region) -> str:
+    tiles = region.tiles or ()
+    more = len(tiles) - _NAMED
+    return f"in {', '.join(tiles[:_NAMED])}" + (f" and {more} more" if more > 0 else "")
+
+
+AREAS: Mapping[str, RegionKind] = {
+    "bbox": RegionKind(
+        area=_box_area,
+        words=lambda region: f"in {', '.join(f'{edge:g}' for edge in region.bbox or ())}",
+        tiles=lambda region: frozenset(tiles_touching(region.bbox or ())),
+    ),
+    "tiles": RegionKind(area=_tiles_area, words=_tiles_words, tiles=_tiles),
+    "geojson": RegionKind(
+        area=lambda region: unwrap(_geojson(region.geojson or {})),
+        words=lambda _: "in a polygon",
+    ),
+    "place": RegionKind(
+        area=lambda region: unwrap(place_area(region.place or "")),
+        words=lambda region: f"in {region.place}",
+    ),
+}
+"""The kinds of regions that are areas."""
 
 
 def area_geojson(area: Area) -> str:
@@ -192,7 +186,7 @@ def _refused(problem: str, remedy: str = "") -> RequestRefusedError:
     return RequestRefusedError("region.geojson", problem + ".", remedy or POLYGON.remedy)
 
 
-def _unwrap(area: Area) -> Area:
+def unwrap(area: Area) -> Area:
     """Join an area that is cut at 180 degrees across the cut.
 
     The parts west of the widest gap of longitude move east by 360 degrees, if the area has parts at

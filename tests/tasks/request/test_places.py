@@ -8,7 +8,7 @@ from tasks.errors import RequestRefusedError
 from tasks.request import places
 from tasks.request.document import parse_request
 from tasks.request.places import place_area, search_places
-from tasks.request.region.regions import region_area, region_tiles
+from tasks.request.region.kinds import region_area, region_tiles
 from tasks.request.region.vertices import MAX_VERTICES
 
 REQUEST = {

@@ -9,7 +9,7 @@ import pytest
 from tasks.errors import RequestRefusedError
 from tasks.request import sites
 from tasks.request.document import dump_request, parse_request
-from tasks.request.region.regions import region_tiles
+from tasks.request.region.kinds import region_tiles
 from tasks.request.request_file import load_request
 from tasks.request.sites import MOST_SITES, load_sites, parse_sites, sites_text
 

@@ -18,7 +18,7 @@ from tasks.errors import RequestRefusedError
 from tasks.request.document import parse_request
 from tasks.request.region import files
 from tasks.request.region.files import RegionFileError, names_file, read_features, read_region
-from tasks.request.region.regions import region_area
+from tasks.request.region.kinds import region_area
 from tasks.request.request_file import load_request
 from tasks.request.sites import parse_sites
 
