@@ -95,12 +95,13 @@ class AddressInParts:
         """Implement `InParts.read`, over some connections at once."""
         if not ranges:
             return []
-        # The first part says which file it is and where it lies.
-        first = [self._part(*ranges[0])]
-        if len(ranges) == 1:
+        # The first part of all says which file it is and where it lies.
+        alone = 0 if self._validator and len(ranges) > 1 else 1
+        first = [self._part(*one) for one in ranges[:alone]]
+        if len(ranges) == alone:
             return first
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return first + list(pool.map(lambda one: self._part(*one), ranges[1:]))
+            return first + list(pool.map(lambda one: self._part(*one), ranges[alone:]))
 
     def _part(self, begin: int, end: int) -> bytes:
         for left in reversed(range(_TRIES)):

@@ -248,6 +248,7 @@ class Views:
                     settings.data_dir / "views",
                     _HELD_BYTES,
                     structures=Structures(settings.data_dir / FOLDER),
+                    in_haste=True,
                 )
             return self._folder
 

@@ -24,6 +24,7 @@ from reprojection.formats.container import (
     take_from_block,
 )
 from reprojection.formats.hdf4 import join_metadata
+from reprojection.formats.hdf5_ahead import pointed_at
 from reprojection.formats.hdf5_chunks import Chunks
 from reprojection.formats.hdf5_pieces import pieces_of
 from reprojection.formats.hdf5_storage import StorageChecks
@@ -52,7 +53,7 @@ class Hdf5Container:
         self._part: HeldFile | None = None
         try:
             held = Held.of(path)
-            self._part = None if held is None else HeldFile(held)
+            self._part = None if held is None else HeldFile(held, pointed_at)
             with self._all_held():
                 self._file = open_hdf5(path, self._part)
             if self._part is None:

@@ -106,19 +106,24 @@ class HeldFile(io.RawIOBase):
     """The bytes of a granule that is held in part, for a library that reads a file object.
 
     A C library must not meet an error in the middle of a call. So bytes that are not held read as
-    zeros, and are noted: after each call into the library `look_up` raises what was missed.
+    zeros, and are noted: after each call into the library `look_up` raises what was missed, and
+    what `ahead` tells from bytes that were read: where the library will go on.
     """
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Held, ahead: Callable[[memoryview], Iterable[Range]]) -> None:
         self.held = held
         self._file = held.path.open("rb", buffering=0)
         self._at = 0
+        self._ahead = ahead
+        self._following: list[Range] = []
         self._missed: list[Range] = []
 
     def look_up(self) -> None:
         """Raise NotHeldError if bytes were read that are not held."""
         missed, self._missed = self._missed, []
-        self.held.want(missed)
+        following, self._following = self._following, []
+        if missed:
+            self.held.want([*missed, *following])
 
     def fileno(self) -> int:
         """Return the descriptor of the file in which the bytes lie at their own places."""
@@ -152,6 +157,7 @@ class HeldFile(io.RawIOBase):
             view[:] = bytes(length)
         elif length:
             length = os.preadv(self.fileno(), [view], self._at)
+            self._following += self._ahead(view)
         self._at += length
         return length
 

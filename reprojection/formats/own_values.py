@@ -18,6 +18,7 @@ import h5py
 
 from modis.formats import HDF4_MAGIC
 from reprojection.errors import PointingFileError, UnreadableGranuleError
+from reprojection.formats.hdf5_ahead import open_every
 from reprojection.formats.held import HeldFile
 
 _LINKS = (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT)  # those that stay within the file
@@ -34,10 +35,14 @@ def open_hdf5(path: Path, through: HeldFile | None = None) -> h5py.File:
 
     Raises:
         PointingFileError: a link, or the storage of a data set, leads to another file.
+        NotHeldError: its structure is not all there.
         OSError: it is no HDF5 file, or its directory is damaged.
     """
     file = h5py.File(path if through is None else through, "r")
     try:
+        if through is not None:
+            open_every(file)
+            through.look_up()
         _stay_within(path, file)
     except BaseException:
         file.close()

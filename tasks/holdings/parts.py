@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from archives.errors import UnlikeRecordError
-from archives.fetch.parts import InParts, WholeOnlyError
+from archives.fetch.parts import InParts, Range, WholeOnlyError
 from archives.model import GranuleRecord
 from archives.sources import Acceptance, Sources
 from processes.locks import locked
@@ -49,6 +49,9 @@ def identity(record: GranuleRecord) -> str:
 _EDITION = ".edition"  # the file beside parts that says which edition they are of
 _HEAD = 1 << 16
 _GAP = 1 << 14  # bytes between two parts that are fetched with them
+_GAP_IN_HASTE = 1 << 18  # what four connections of 20 MB/s bring while one more call answers
+_BLOCK = 1 << 14  # bytes of structure that are fetched at once; twice as many after each
+_MOST_BLOCK = 1 << 18
 
 
 @dataclass
@@ -67,7 +70,8 @@ class PartsFolder:
     What was used in the last ten minutes stays: somebody may be reading it. Several processes may
     share the folder. Files of this machine are read where they are, unless `copies`: then the
     folder gets parts of them, too. `accept` looks at what is fetched whole. `structures` are
-    known from readings before, also of files that are not here any more.
+    known from readings before, also of files that are not here any more. `in_haste`: somebody waits
+    for what is read, so rather more bytes are fetched than more calls are made.
     """
 
     sources: Sources
@@ -76,6 +80,7 @@ class PartsFolder:
     copies: bool = False
     accept: Acceptance | None = None
     structures: Structures | None = None
+    in_haste: bool = False
     traffic: Traffic = field(default_factory=Traffic)
 
     def read(self, records: Sequence[GranuleRecord], work: Callable[[Sequence[Path]], T]) -> T:
@@ -90,8 +95,9 @@ class PartsFolder:
             OSError: ENOSPC.
         """
         for again in (True, False):
-            reading = _Reading(self, {self.path_of(record): record for record in records})
+            reading = _Reading(self)
             try:
+                reading.begin(records)
                 found = completed(lambda: work(list(reading.records)), reading.fetch)  # noqa: B023
             except UnlikeRecordError:
                 # What is known may be the structure of an edition before.
@@ -102,8 +108,11 @@ class PartsFolder:
                 return found
         raise AssertionError  # pragma: no cover - the second pass returns or raises
 
-    def path_of(self, record: GranuleRecord) -> Path:
-        """Return a granule's file: its own on this machine, else one of this folder."""
+    def path_of(self, record: GranuleRecord, opened: "_Opened | None" = None) -> Path:
+        """Return a granule's file: its own on this machine, else one of this folder.
+
+        What is opened for its first parts is put into `opened`.
+        """
         near = None if self.copies else self.sources.path_of(record)
         if near is not None:
             return near
@@ -112,7 +121,7 @@ class PartsFolder:
             os.utime(path.parent)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._begin(record, path)
+            self._begin(record, path, {} if opened is None else opened)
         return path
 
     def _forget(self, records: Sequence[GranuleRecord]) -> bool:
@@ -126,10 +135,10 @@ class PartsFolder:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         return bool(known)
 
-    def _begin(self, record: GranuleRecord, path: Path) -> None:
+    def _begin(self, record: GranuleRecord, path: Path, opened: "_Opened") -> None:
         if self._is_known(record, path):
             return
-        parts = self.sources.in_parts(record)
+        parts = opened[path] = self.sources.in_parts(record)
         try:
             size = 0 if parts is None else record.size or parts.size()
             if parts is None or size <= WHOLE_BYTES:
@@ -157,11 +166,9 @@ class PartsFolder:
         self.traffic.bytes += fetched.size
         self._make_room()
 
-    def keep(
-        self, path: Path, size: int, parts: InParts, ranges: Sequence[tuple[int, int]]
-    ) -> None:
+    def keep(self, path: Path, size: int, parts: InParts, ranges: Sequence[Range]) -> None:
         """Fetch parts of a granule. Raises ArchiveError, OSError."""
-        wanted = joined(ranges, _GAP)
+        wanted = joined(ranges, _GAP_IN_HASTE if self.in_haste else _GAP)
         try:
             data = parts.read(wanted)
         except UnlikeRecordError:
@@ -207,15 +214,24 @@ class PartsFolder:
             held -= size
 
 
+_Opened = dict[Path, InParts | None]
+
+
 @dataclass
 class _Reading:
     """One piece of work on files: how often each was fetched from."""
 
     folder: PartsFolder
-    records: dict[Path, GranuleRecord]
-    _opened: dict[Path, InParts | None] = field(default_factory=dict)
-    _learnt: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)
+    records: dict[Path, GranuleRecord] = field(default_factory=dict)
+    _opened: _Opened = field(default_factory=dict)
+    _learnt: dict[Path, list[Range]] = field(default_factory=dict)
     _rounds: dict[Path, int] = field(default_factory=dict)
+    _ahead: dict[Path, Range] = field(default_factory=dict)  # end of the last block, and its bytes
+
+    def begin(self, records: Sequence[GranuleRecord]) -> None:
+        """Have the first parts of files that are not here."""
+        for record in records:
+            self.records[self.folder.path_of(record, self._opened)] = record
 
     def fetch(self, error: NotHeldError) -> None:
         path = error.path
@@ -228,13 +244,33 @@ class _Reading:
         if parts is None or self._rounds[path] > most:
             self.folder.fetch_whole(record, path)
             return
+        ranges = error.ranges if error.values else self._read_ahead(error)
         try:
-            self.folder.keep(path, error.size, parts, error.ranges)
+            self.folder.keep(path, error.size, parts, ranges)
         except WholeOnlyError:
             self.folder.fetch_whole(record, path)
             return
         if not error.values:
-            self._learnt.setdefault(path, []).extend(error.ranges)
+            self._learnt.setdefault(path, []).extend(ranges)
+
+    def _read_ahead(self, error: NotHeldError) -> tuple[Range, ...]:
+        """Return what is missing; where a list leads from one place to the next, more behind it.
+
+        Lists of HDF4 do: each block of them tells where the next one begins. What goes on close to
+        the last block, and all of it in haste, is fetched in blocks that grow.
+        """
+        if len(error.ranges) > 1:
+            return error.ranges
+        ((begin, end),) = error.ranges
+        last, block = self._ahead.get(error.path, (begin, _BLOCK // 2))
+        if self.folder.in_haste:
+            block *= 2
+        else:
+            block = min(2 * block, _MOST_BLOCK) if 0 <= begin - last <= block else _BLOCK
+        end = min(max(end, begin + block), error.size)
+        self._ahead[error.path] = end, block
+        held = Held.of(error.path)
+        return ((begin, end),) if held is None else held.missing([(begin, end)])
 
     def end(self) -> None:
         """Keep what was learnt of the structure of granules."""

@@ -1,5 +1,6 @@
 """Parts of files elsewhere are the file's own bytes, of one edition, or a clear error."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def test_parts_are_the_files_own_bytes(served: FileServer) -> None:
     assert file.read(PARTS) == [DATA[begin:end] for begin, end in PARTS]
     assert file.read([]) == []
     assert served.asked[0].headers["range"] == "bytes=0-0"
+
+
+def test_parts_of_a_known_file_are_asked_for_at_once(served: FileServer) -> None:
+    file = address(served)
+    assert file.read([(0, 9)]) == [DATA[:9]]
+    all_there = threading.Barrier(len(PARTS), timeout=30)
+
+    def when_all_are_there(request: Request) -> None:
+        all_there.wait()
+        serve(request)
+
+    served.always[PATH] = when_all_are_there
+    assert file.read(PARTS) == [DATA[begin:end] for begin, end in PARTS]
 
 
 def test_the_token_goes_to_its_own_host_and_the_led_to_address_is_asked_again(

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ from archives.errors import UnlikeRecordError
 from archives.fetch.parts import Range, WholeOnlyError
 from archives.model import Fetched, GranuleRecord
 from modis.collection import Collection
+from reprojection.formats.held import Held
 from reprojection.isolation import ReadingProcess
 from reprojection.read.granule import open_granule
-from reprojection.sample.hdfeos_write import write_granule
+from reprojection.sample.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
 from tasks.holdings import parts
 from tasks.holdings.parts import PartsFolder
 from tasks.holdings.structures import MOST_BYTES, Structures
-from tests.reprojection.reading_samples import noisy_tile
+from tests.generated.hdf5_write import write_hdf5_granule
+from tests.reprojection.reading_samples import noisy_tile, small_tile, wrap_up
 
 LAYER = "Lai_1km"
 
@@ -31,6 +34,7 @@ class Elsewhere:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.sent: list[Range] = []
+        self.calls: list[int] = []  # one after another, of so many parts each
         self.whole_only = False
         self.edition = "1"
         self.replaced = False
@@ -44,6 +48,7 @@ class Elsewhere:
         if self.replaced:
             raise UnlikeRecordError("it was replaced")
         self.sent += ranges
+        self.calls.append(len(ranges))
         data = self.path.read_bytes()
         return [data[low:high] for low, high in ranges]
 
@@ -119,6 +124,87 @@ def test_a_layer_is_read_without_the_others(source: Elsewhere, tmp_path: Path) -
     before = held.traffic.bytes
     assert read(held, record(source.path)) == truth(source.path)
     assert held.traffic.bytes == before  # nothing is fetched twice
+
+
+def test_a_cold_layer_takes_few_calls_one_after_another(source: Elsewhere, tmp_path: Path) -> None:
+    """However many fields a granule has, and however long its lists are; of each kind."""
+    for number, (path, in_haste) in enumerate(product(written(tmp_path), (False, True))):
+        source.path, source.sent, source.calls = path, [], []
+        held = folder(source, tmp_path / str(number))
+        held.in_haste = in_haste
+
+        def read_layer(files: Sequence[Path]) -> bytes:
+            with open_granule(files[0], check=False) as granule:
+                return granule.read_all_bands("Band20").tobytes()
+
+        assert held.read([record(path)], read_layer) == read_layer([path])
+        assert (held.traffic.whole, len(source.calls) <= 6) == (0, True), (path, source.calls)
+
+
+def written(place: Path) -> Iterator[Path]:
+    """Write a granule of each kind with many layers."""
+    values = np.random.default_rng(1).integers(0, 255, (70, 70)).astype(np.uint8)
+
+    def bands(*dims: str) -> list[FieldToWrite]:
+        return [FieldToWrite(name=f"Band{n}", values=values + n, dims=dims) for n in range(30)]
+
+    tile = small_tile(side=70, fields=bands("YDim", "XDim"))
+    along, across = np.mgrid[50:60:70j, 0:9:70j].astype(np.float32)
+    geo = [
+        FieldToWrite(name=name, values=one, dims=("Along", "Across"))
+        for name, one in (("Latitude", along), ("Longitude", across))
+    ]
+    swath = wrap_up(
+        SwathToWrite(name="mod04", geo_fields=geo, data_fields=bands("Along", "Across")),
+        "MYD04_L2.A2012065.0250.061.2012153130500.hdf", "MYD04_L2", 61,
+    )  # fmt: skip
+    hdf5 = place / "VNP09GA.A2012065.h17v03.002.2012153130500.h5"
+    for granule in (tile, swath):
+        write_granule(place / granule.local_name, granule)
+    write_hdf5_granule(hdf5, tile, eos=True)
+    yield from (place / tile.local_name, place / swath.local_name, hdf5)
+
+
+def test_a_list_that_leads_on_is_read_ahead(
+    source: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each place tells where the next one is, as in HDF4: close together, or far apart."""
+    monkeypatch.setattr(parts, "MOST_ROUNDS", 99)
+    size = 4_000_000
+    source.path = tmp_path / "a.hdf"
+    source.path.write_bytes(bytes(size))
+    for number, (step, in_haste, most, share) in enumerate(
+        ((3000, False, 24, 1.0), (3000, True, 10, 1.0), (120_000, False, 36, 0.2),
+         (120_000, True, 10, 1.0))
+    ):  # fmt: skip
+        source.calls, source.sent = [], []
+        held = folder(source, tmp_path / str(number))
+        held.in_haste = in_haste
+
+        def walk(files: Sequence[Path], places: range = range(600, size, step)) -> int:
+            if found := Held.of(files[0]):
+                for at in places:
+                    found.want([(at, at + 16)])
+            return len(places)
+
+        assert held.read([record(source.path)], walk)
+        assert len(source.calls) <= most, (step, in_haste)
+        assert (held.traffic.whole, held.traffic.bytes <= share * size) == (0, True)
+        largest = max(high - low for low, high in source.sent)
+        assert in_haste or largest in (parts._BLOCK, parts._MOST_BLOCK)
+
+
+def test_a_granule_is_opened_once_for_all_its_parts(source: Elsewhere, tmp_path: Path) -> None:
+    held = folder(source, tmp_path)
+    sources, opened = cast("Any", held.sources), list[GranuleRecord]()
+
+    def in_parts(one: GranuleRecord) -> Elsewhere:
+        opened.append(one)
+        return source
+
+    sources.in_parts = in_parts
+    assert read(held, record(source.path)) == truth(source.path)
+    assert len(opened) == 1
 
 
 def test_a_small_granule_is_fetched_whole(
