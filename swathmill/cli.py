@@ -65,6 +65,7 @@ COMMANDS = {
     "doctor": ("doctor",),
     "deploy": ("deploy",),
     "upgrade": ("upgrade",),
+    "fleet": ("fleet",),
 }
 """The modules of `swathmill.commands`, in the order of the help, and the commands of each."""
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, ClassVar, Protocol, TypeVar
+from typing import IO, Any, ClassVar, Protocol, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -144,6 +144,7 @@ _Form = list[tuple[str, tuple[str | None, str | IO[bytes]]]]
 _PREVIEW: TypeAdapter[Preview] = TypeAdapter(Mapping[str, JsonValue])
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _STATUS = TypeAdapter(RequestStatus)
+_OBJECT = TypeAdapter(dict[str, Any])
 _REQUESTS = TypeAdapter(list[RequestStatus])
 _GAPS = TypeAdapter(list[Gap])
 _FAILURES = TypeAdapter(list[Failure])
@@ -281,6 +282,10 @@ class Client:
         """
         path = _path(request_id) if request_id else "/api/requests"
         return self._read(_JSON, self._send("GET", path))
+
+    def operations(self) -> dict[str, Any]:
+        """Return what the operators' page shows, as JSON types; the token is an operator's."""
+        return self._read(_OBJECT, self._send("GET", "/api/operations"))
 
     def gaps(self, request_id: str) -> list[Gap]:
         """List all that a request asked for and cannot get.

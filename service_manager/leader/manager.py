@@ -337,7 +337,8 @@ class Manager:
                 return
 
     def _scaling(self) -> None:
-        self.wanted_slots = self._wanted.count(self.cache, self._dispatch.backlog(self.cache))
+        ready = self._dispatch.backlog(self.cache)
+        self.wanted_slots = self._wanted.count(self.cache, ready, self._clock.monotonic())
         self._scale(self.wanted_slots)
         self._attempts.scale_in(self.wanted_slots)
 

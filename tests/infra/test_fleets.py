@@ -147,19 +147,6 @@ def portal() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("there", "most", "submitted"), [(0, 200, "1-5"), (2, 200, "1-3"), (5, 200, ""), (0, 4, "1-4")]
-)
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is absent")
-def test_slurm_gets_as_many_workers_as_are_wanted_and_not_there(
-    portal: str, tmp_path: Path, there: int, most: int, submitted: str
-) -> None:
-    queued = "".join(f"echo job_{number}\n" for number in range(there))
-    put_programs(tmp_path, {"squeue": queued, "sbatch": ""})
-    calls = calls_of(SLURM, "2", str(most), folder=tmp_path, portal=portal)
-    assert re.findall(r"--array=(\S+)", calls) == ([submitted] if submitted else [])
-
-
 def put_programs(folder: Path, programs: dict[str, str]) -> None:
     """Write imitations of programs that note what they are given."""
     folder.mkdir(exist_ok=True)

@@ -121,6 +121,8 @@ CASES = (
     Case(line="restore {strange}", names="{strange}", code=FAILED),
     Case(line="storage --data {file}/x", names="{file}/x"),
     Case(line="upgrade --data {file}/x", names="{file}/x"),
+    Case(line="fleet cloud:x", names="cloud:x"),
+    Case(line="fleet slurm:{absent}", names="{absent}"),
     Case(line="deploy mill. --location here --operator ada --sources cmr", names="mill."),
     Case(line="sign-in ada@example.org --data {absent}", names="{absent}", code=FAILED),
     Case(line="sign-in ada@example.org --token --data {absent}", names="{absent}", code=FAILED),

@@ -210,7 +210,7 @@ def test_wanted_slots_know_the_limit() -> None:
     runs(seen, "x", FETCH)
     assert dispatch.backlog(seen) == {"r": 7}
     wanted = WantedSlots(ManagerOptions(scale_seconds=1.0))
-    assert wanted.count(seen, dispatch.backlog(seen)) == 8
+    assert wanted.count(seen, dispatch.backlog(seen), 0.0) == 8
     for i in range(5):
         dispatch.add(f"w{i}", "r", WARP)
     assert dispatch.backlog(seen) == {"r": 12}

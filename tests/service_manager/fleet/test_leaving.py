@@ -86,7 +86,8 @@ def test_a_fleet_of_two_hundred_goes_home_without_an_attempt_cut_off() -> None:
         busy = {name: len(left) for name, left in ends.items() if left}
         cache.running = {f"{n}.{e}": attempt(f"{n}.{e}") for n, left in ends.items() for e in left}
         cache.slots = sum(row.slots for row in fleet.values())
-        for row in leaving.choose(fleet.values(), busy, wanted.count(cache, {}), float(now)):
+        count = wanted.count(cache, {}, float(now))
+        for row in leaving.choose(fleet.values(), busy, count, float(now)):
             fleet[row.name] = worker(row.name, started=row.started, draining=True)
         for name in [n for n, row in fleet.items() if row.draining and not busy.get(n)]:
             del fleet[name]

@@ -105,11 +105,11 @@ class Fleet:
                     continue
                 taken.add(key)
                 dispatch.remove(key)
-                cache.running[key] = attempt(key)
+                cache.running[key] = replace(attempt(key), since=float(self.now))
                 ends.append((self.now + self.seconds, key))
             if self.now % POLL == 0:
                 ready = sum(dispatch.backlog(cache).values()) + unread
-                self.scale(rule.count(cache, {"r": ready}))
+                self.scale(rule.count(cache, {"r": ready}, float(self.now)))
             self.now += 1
         return self.now
 
@@ -141,28 +141,28 @@ def test_a_backlog_is_worked_off_by_the_whole_fleet(seconds: int, start_up: int)
 
 def test_without_work_only_the_standby_is_wanted() -> None:
     rule = WantedSlots(ManagerOptions(scale_slots=Slots(least=4)))
-    assert rule.count(ManagerCache(), {}) == 4
+    assert rule.count(ManagerCache(), {}, 0.0) == 4
 
 
 def test_running_attempts_are_wanted_whatever_waits() -> None:
     """Else a scaler would stop workers in the middle of long attempts."""
     cache = ManagerCache()
     cache.running = {key: attempt(key) for key in ("a", "b", "c")}
-    assert WantedSlots(ManagerOptions()).count(cache, {}) == 3
+    assert WantedSlots(ManagerOptions()).count(cache, {}, 0.0) == 3
 
 
 def test_few_long_tasks_want_one_slot_each_and_many_short_ones_share() -> None:
     rule = WantedSlots(ManagerOptions(scale_seconds=300.0))
     rule.ended(event("a", 900.0))
-    assert rule.count(ManagerCache(), {"r": 7}) == 7
+    assert rule.count(ManagerCache(), {"r": 7}, 0.0) == 7
     rule = WantedSlots(ManagerOptions(scale_seconds=300.0))
     rule.ended(event("a", 3.0))
-    assert rule.count(ManagerCache(), {"r": 1000}) == 10
+    assert rule.count(ManagerCache(), {"r": 1000}, 0.0) == 10
 
 
 def test_what_was_never_timed_counts_for_a_minute() -> None:
     rule = WantedSlots(ManagerOptions(scale_seconds=300.0))
-    assert rule.count(ManagerCache(), {"r": 100}) == 100 * UNKNOWN / 300
+    assert rule.count(ManagerCache(), {"r": 100}, 0.0) == 100 * UNKNOWN / 300
 
 
 def known(*requests: str) -> ManagerCache:
@@ -179,38 +179,38 @@ def test_a_request_counts_by_its_own_attempts_of_late_and_others_by_those_of_all
     for request, seconds in (("a", 10.0), ("a", 20.0), ("b", 211.0)):
         rule.ended(replace(event("k", seconds), sponsor=request))
     # a: 10 + 0.1 x 10 = 11; all: 11 + 0.1 x 200 = 31
-    assert rule.count(cache, {"a": 1000}) == 110
-    assert rule.count(cache, {"b": 1000}) == 1000
-    assert rule.count(cache, {"c": 1000}) == 310
-    assert rule.count(cache, {"a": 1000, "c": 1000}) == 420
+    assert rule.count(cache, {"a": 1000}, 0.0) == 110
+    assert rule.count(cache, {"b": 1000}, 0.0) == 1000
+    assert rule.count(cache, {"c": 1000}, 0.0) == 310
+    assert rule.count(cache, {"a": 1000, "c": 1000}, 0.0) == 420
 
 
 def test_what_was_learnt_of_a_request_goes_with_it() -> None:
     rule = WantedSlots(ManagerOptions(scale_seconds=100.0))
     for request, seconds in (("a", 10.0), ("b", 110.0)):
         rule.ended(replace(event("k", seconds), sponsor=request))
-    assert rule.count(known("a"), {"a": 1000}) == 100
-    assert rule.count(known(), {"a": 1000}) == 200
-    assert rule.count(known("a"), {"a": 1000}) == 200
+    assert rule.count(known("a"), {"a": 1000}, 0.0) == 100
+    assert rule.count(known(), {"a": 1000}, 0.0) == 200
+    assert rule.count(known("a"), {"a": 1000}, 0.0) == 200
 
 
 def test_an_event_without_an_attempt_teaches_nothing() -> None:
     rule = WantedSlots(ManagerOptions(scale_seconds=UNKNOWN))
     rule.ended(replace(event("k", 1.0), sponsor="a", number=0))
-    assert rule.count(known("a"), {"a": 10}) == 10
+    assert rule.count(known("a"), {"a": 10}, 0.0) == 10
 
 
 def test_without_a_limit_of_cost_all_are_wanted() -> None:
     rule = WantedSlots(ManagerOptions(scale_slots=Slots(most=0)))
     assert (
-        rule.count(ManagerCache(), {"r": 1_000_000})
+        rule.count(ManagerCache(), {"r": 1_000_000}, 0.0)
         == 1_000_000 * UNKNOWN / ManagerOptions().scale_seconds
     )
 
 
 def test_the_limit_of_cost_holds() -> None:
     rule = WantedSlots(ManagerOptions(scale_slots=Slots(most=40)))
-    assert rule.count(ManagerCache(), {"r": 1_000_000}) == 40
+    assert rule.count(ManagerCache(), {"r": 1_000_000}, 0.0) == 40
 
 
 def test_a_large_request_counts_whole_though_dispatch_remembers_a_part() -> None:
@@ -243,3 +243,21 @@ def test_scalers_read_the_number_as_the_length_of_a_list(redis_server: str) -> N
 
 def test_a_redis_that_does_not_answer_stops_nothing() -> None:
     RedisWantedSlots("redis://127.0.0.1:1/0")(5)
+
+
+def test_attempts_that_run_for_long_say_so_before_they_end() -> None:
+    rule = WantedSlots(ManagerOptions(scale_seconds=300.0))
+    rule.ended(event("quick", 10.0))
+    cache = ManagerCache()
+    cache.running = {f"{n}": replace(attempt(f"{n}"), since=100.0) for n in range(10)}
+    ready = {"r": 1000}
+    assert rule.count(cache, ready, 105.0) == 10 + math.ceil(1000 * 10 / 300)
+    assert rule.count(cache, ready, 250.0) == 10 + 1000 * 150 / 300
+    assert rule.count(cache, ready, 900.0) == 10 + 1000
+    # Those of others, and what only waits in a batch, say nothing of these tasks.
+    cache.running = {key: replace(one, sponsor="s") for key, one in cache.running.items()}
+    assert rule.count(cache, ready, 900.0) == 10 + math.ceil(1000 * 10 / 300)
+    cache.running = {
+        key: replace(one, sponsor="r", begun=False) for key, one in cache.running.items()
+    }
+    assert rule.count(cache, ready, 900.0) == math.ceil(1000 * 10 / 300)

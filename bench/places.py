@@ -1,0 +1,206 @@
+"""The closed loop of a fleet in a place: wanted slots, starts, who leaves; in simulated time.
+
+`make bench ONLY=places`. The manager's own rules (`WantedSlots`, `Leaving`) and the fleet's
+(`Fleet`) act on a simulated engine whose machines take 1, 10 or 17 minutes to start, from no worker
+to at most 200 and back. Ideal is the same work on machines that are all asked for at once and paid
+for no second longer than they work.
+"""
+
+import argparse
+import heapq
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
+from service_manager.fleet.leaving import Leaving
+from service_manager.fleet.wanted_slots import WantedSlots
+from service_manager.options import ManagerOptions
+from swathmill.commands.fleet.place import Fleet, Started
+from tasks.bag.model import Phase, State
+from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.workers import WorkerRow
+
+SLOTS, MOST, PATIENCE = 2, 200, 300.0
+MANAGER_LOOKS, FLEET_LOOKS = 5, 30
+STARTS = (60, 600, 1020)
+DURATIONS = (2, 30, 180, 900, 3600)
+WORK_HOURS = 400.0  # of slots: an hour of all
+
+
+@dataclass
+class SimulatedPlace:
+    """An engine: workers wait `start` seconds for their machine, and end by themselves."""
+
+    start_seconds: float
+    now: float = 0.0
+    made: dict[str, float] = field(default_factory=dict)  # when each was asked for
+    cut: int = 0
+    number: int = 0
+
+    def there(self) -> list[Started]:
+        """Implement `Place.there`."""
+        return [
+            Started(name=name, running=asked + self.start_seconds <= self.now)
+            for name, asked in self.made.items()
+        ]
+
+    def start(self, count: int) -> None:
+        """Implement `Place.start`."""
+        for _ in range(count):
+            self.number += 1
+            self.made[f"w{self.number}"] = self.now
+
+    def end(self, names: Sequence[str]) -> None:
+        """Implement `Place.end`; count what it would cut off."""
+        running = {one.name for one in self.there() if one.running}
+        self.cut += len(running & {*names})
+        for name in names:
+            self.made.pop(name, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run came to, in seconds; `paid` is the time of machines, `work` that of tasks."""
+
+    ended: float
+    home: float
+    paid: float
+    work: float
+    started: int
+    most: int
+    cut: int
+
+
+@dataclass
+class _Loop:
+    """One run: the ready tasks, the fleet, and who does what until when."""
+
+    left: list[float]  # durations of the tasks that nobody has taken
+    place: SimulatedPlace
+    options: ManagerOptions = field(default_factory=lambda: ManagerOptions(scale_in=PATIENCE))
+    ends: list[tuple[float, int, WatchedAttempt]] = field(default_factory=list)
+    busy: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, WorkerRow] = field(default_factory=dict)
+    number: int = 0  # of attempts
+    paid: float = 0.0
+    ended: float = 0.0
+    most: int = 0
+
+    def run(self) -> Outcome:
+        """Go on until all work is done and all machines are gone."""
+        wanted, leaving = WantedSlots(self.options), Leaving(self.options.scale_in)
+        fleet = Fleet(slots=SLOTS, most=MOST, patience=PATIENCE)
+        work, now = sum(self.left), 0.0
+        cache = ManagerCache()
+        look = 0
+        while self.left or self.ends or self.place.made:
+            self.place.now = now
+            self._end(now, wanted)
+            self._begin(now)
+            cache.running = {one.key: one for _, _, one in self.ends}
+            slots = wanted.count(cache, {"r": len(self.left)} if self.left else {}, now)
+            for row in leaving.choose(self.rows.values(), self.busy, slots, now):
+                self.rows[row.name] = _row(row.name, row.started, draining=True)
+            self._leave()
+            if look % (FLEET_LOOKS // MANAGER_LOOKS) == 0:
+                gone = {name for name, row in self.rows.items() if row.draining}
+                moves = fleet.moves(slots, self.place.there(), gone, now)
+                self.place.start(moves.start)
+                self.place.end(moves.end)
+            running = sum(one.running for one in self.place.there())
+            self.most = max(self.most, running)
+            self.paid += running * MANAGER_LOOKS
+            look, now = look + 1, now + MANAGER_LOOKS
+        return Outcome(
+            ended=self.ended, home=now, paid=self.paid, work=work, started=self.place.number,
+            most=self.most, cut=self.place.cut,
+        )  # fmt: skip
+
+    def _end(self, now: float, wanted: WantedSlots) -> None:
+        while self.ends and self.ends[0][0] <= now:
+            at, _, one = heapq.heappop(self.ends)
+            self.busy[one.worker] -= 1
+            wanted.ended(_event(at - one.since))
+            self.ended = max(self.ended, at)
+            # A slot that is free goes on at once, not at the manager's next look.
+            if self.left and not self.rows[one.worker].draining:
+                self._take(one.worker, at)
+
+    def _begin(self, now: float) -> None:
+        for one in self.place.there():
+            if one.running and one.name not in self.rows:
+                self.rows[one.name] = _row(one.name, now)
+                self.busy[one.name] = 0
+        for name, row in self.rows.items():
+            while self.left and not row.draining and self.busy[name] < SLOTS:
+                self._take(name, now)
+
+    def _take(self, name: str, at: float) -> None:
+        self.number += 1
+        self.busy[name] += 1
+        end = at + self.left.pop()
+        heapq.heappush(self.ends, (end, self.number, _attempt(self.number, name, at)))
+
+    def _leave(self) -> None:
+        for name in [n for n, row in self.rows.items() if row.draining and not self.busy[n]]:
+            del self.rows[name], self.busy[name], self.place.made[name]
+
+
+def run(durations: Sequence[float], start_seconds: float) -> Outcome:
+    """Do tasks of these durations in a place whose machines take so long to start."""
+    return _Loop(left=list(durations), place=SimulatedPlace(start_seconds)).run()
+
+
+def ideal(durations: Sequence[float], start_seconds: float) -> float:
+    """Return when the work would end on all machines that it fills, asked for at once."""
+    slots = min(MOST * SLOTS, len(durations))
+    return start_seconds + max(max(durations), sum(durations) / slots)
+
+
+def tasks_of(seconds: float, rng: random.Random) -> list[float]:
+    """Make tasks of half to one and a half times these seconds, `WORK_HOURS` of them."""
+    count = round(WORK_HOURS * 3600 / seconds)
+    return [seconds * rng.uniform(0.5, 1.5) for _ in range(count)]
+
+
+def _row(name: str, started: float, *, draining: bool = False) -> WorkerRow:
+    return WorkerRow(
+        name=name, host=name, slots=SLOTS, started=started, beat_at=started, draining=draining
+    )
+
+
+def _event(seconds: float) -> CompletionEvent:
+    return CompletionEvent(
+        key="t", row="r", number=1, state=State.DONE, phase=Phase.REDUCTION, task_class="reduction",
+        duration=seconds, sponsor="r", interests=("r",), has_dependents=False, not_before=0.0,
+        fallback="", files=(),
+    )  # fmt: skip
+
+
+def _attempt(number: int, worker: str, since: float) -> WatchedAttempt:
+    return WatchedAttempt(
+        key=f"{number}", claim=f"{number}", worker=worker, attempt=1, retries=0,
+        phase=Phase.REDUCTION, task_class="reduction", sponsor="r", claimed_at=since, since=since,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Print each place's end and machine time beside the ideal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    print("start  task      end  ideal  ratio   machine h  ideal  ratio  workers  cut")
+    for start in STARTS:
+        for seconds in DURATIONS:
+            durations = tasks_of(seconds, random.Random(arguments.seed))
+            found, best = run(durations, start), ideal(durations, start)
+            paid, work = found.paid / 3600, found.work / SLOTS / 3600
+            print(
+                f"{start:5} {seconds:5} {found.ended:8.0f} {best:6.0f} {found.ended / best:6.2f}"
+                f"   {paid:9.1f} {work:6.1f} {paid / work:6.2f} {found.most:8} {found.cut:4}"
+            )
+
+
+if __name__ == "__main__":
+    main()

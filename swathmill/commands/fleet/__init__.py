@@ -1,0 +1,84 @@
+"""`swathmill fleet`: have an engine run as many workers as the acting manager wants.
+
+`place.py` has the interface and the rule, `registry.py` the names of engines, each other module one
+engine.
+"""
+
+import time
+from typing import Annotated
+
+import typer
+
+from swathmill.access import client_for
+from swathmill.client import Client
+from swathmill.commands.fleet.place import Fleet, Moves, Place
+from swathmill.commands.fleet.registry import FORMS, open_place
+from swathmill.commands.shared.options import (
+    DataOption,
+    JsonOption,
+    TokenOption,
+    data_folder,
+    print_json,
+)
+from swathmill.console import PlainConsole
+from swathmill.errors import StackError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(fleet)
+
+
+def fleet(
+    place: Annotated[str, typer.Argument(help=f"Engine: {', '.join(FORMS)}.")],
+    slots: Annotated[int, typer.Option(min=1, help="Slots of a worker.")] = 2,
+    most: Annotated[int, typer.Option(min=0, help="Most workers.")] = 200,
+    every: Annotated[
+        float, typer.Option(min=1.0, help="Seconds between two looks; see --once.")
+    ] = 30.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Start as many workers in an engine as the acting manager wants, until Ctrl-C (operators).
+
+    Workers leave by themselves when the manager has told them to (SWATHMILL_SCALE_IN_SECONDS).
+    """
+    console = PlainConsole(stderr=as_json)
+    where = open_place(place, slots)
+    client = client_for(data_folder(data), token)
+    rule = Fleet(slots=slots, most=most)
+    while True:
+        try:
+            _look(client, where, rule, console, as_json=as_json)
+        except StackError as error:
+            if once:
+                raise
+            # The engine or the portal is away for a while: what runs there goes on.
+            console.print(f"{error.problem} {error.remedy}", markup=False)
+        if once:
+            return
+        time.sleep(every)
+
+
+def _look(
+    client: Client, place: Place, rule: Fleet, console: PlainConsole, *, as_json: bool
+) -> None:
+    """See what is wanted and what is there, and make the difference."""
+    seen = client.operations()
+    wanted = int(seen["manager"]["wanted_slots"])
+    leaving = {str(one["name"]) for one in seen["workers"] if one["draining"]}
+    there = place.there()
+    moves = rule.moves(wanted, there, leaving, time.monotonic())
+    if moves.start:
+        place.start(moves.start)
+    if moves.end:
+        place.end(moves.end)
+    if as_json:
+        print_json({"wanted_slots": wanted, "there": len(there), **vars(moves)})
+    elif moves != Moves():
+        console.print(
+            f"Wanted: {wanted} slots; there: {len(there)} workers; started: {moves.start}; "
+            f"ended while they waited: {len(moves.end)}"
+        )

@@ -1,0 +1,75 @@
+"""What an engine offers to a fleet, and how many workers it is to start."""
+
+import math
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A worker that was started and has not ended: its name, and whether its machine runs it."""
+
+    name: str
+    running: bool
+
+
+class Place(Protocol):
+    """An engine that starts workers of one class.
+
+    A worker bears the name under which it is listed. It ends by itself when the manager has told it
+    to leave, and its place with it.
+    """
+
+    def there(self) -> list[Started]:
+        """List the workers that wait for a machine or run. Raises StackError."""
+        ...
+
+    def start(self, count: int) -> None:
+        """Start more workers. Raises StackError."""
+        ...
+
+    def end(self, names: Sequence[str]) -> None:
+        """End workers that still wait; what runs by now stays. Raises StackError."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moves:
+    """How many workers to start, and which of those that wait to end."""
+
+    start: int = 0
+    end: tuple[str, ...] = ()
+
+
+@dataclass
+class Fleet:
+    """Decides what a place is to do, look by look.
+
+    Nothing that runs is ever ended here: who leaves is the manager's choice. Workers that wait for
+    a machine end when there were too many for `patience` seconds, the last ones first.
+    """
+
+    slots: int
+    most: int
+    patience: float = 300.0
+    _wanted: deque[tuple[float, int]] = field(default_factory=deque)  # falling: the first counts
+
+    def moves(
+        self, wanted_slots: int, there: Sequence[Started], leaving: Collection[str], now: float
+    ) -> Moves:
+        """Return what to do for so many slots; `leaving` are workers that were told to go."""
+        wanted = min(self.most, math.ceil(wanted_slots / self.slots))
+        while self._wanted and self._wanted[-1][1] <= wanted:
+            self._wanted.pop()
+        self._wanted.append((now, wanted))
+        while self._wanted[0][0] < now - self.patience:
+            self._wanted.popleft()
+        staying = [one for one in there if one.name not in leaving]
+        more = min(wanted - len(staying), self.most - len(there))
+        if more > 0:
+            return Moves(start=more)
+        spare = max(0, len(staying) - self._wanted[0][1])
+        waiting = [one.name for one in staying if not one.running]
+        return Moves(end=tuple(waiting[len(waiting) - min(spare, len(waiting)) :]))

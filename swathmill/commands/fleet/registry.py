@@ -1,0 +1,21 @@
+"""The engines by name, each with what follows its name."""
+
+from swathmill.commands.fleet.place import Place
+from swathmill.errors import ArgumentError
+
+FORMS = ("slurm:SCRIPT",)
+"""How places are named."""
+
+
+def open_place(text: str, slots: int) -> Place:
+    """Return the place that a text names; its workers have so many slots.
+
+    Raises ArgumentError for an unknown engine, or where the engine is not to be had.
+    """
+    engine, _, which = text.partition(":")
+    # Each imports what only its engine needs.
+    if engine == "slurm":
+        from swathmill.commands.fleet.slurm import Slurm
+
+        return Slurm(which, slots)
+    raise ArgumentError(f"PLACE {text!r} names no engine.", f"Use {', '.join(FORMS)}.")

@@ -1,0 +1,65 @@
+"""Workers as elements of Slurm's job arrays."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from swathmill.commands.fleet.place import Started
+from swathmill.errors import ArgumentError, StackError
+
+JOB = "swathmill-worker"
+"""The name of the jobs, as in infra/slurm/worker.sbatch."""
+
+_STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED"
+_SECONDS = 60
+
+
+class Slurm:
+    """Submits a batch script, one element of an array for each worker."""
+
+    def __init__(self, script: str, slots: int) -> None:
+        """Raise ArgumentError where there is no such script."""
+        if not Path(script).is_file():
+            raise ArgumentError(
+                f"There is no batch script {script or '(none)'}.",
+                "Name one: slurm:infra/slurm/worker.sbatch.",
+            )
+        self._script = script
+        self._slots = slots
+
+    def there(self) -> list[Started]:
+        """Implement `Place.there`, in the order in which they were submitted."""
+        said = _run(
+            "squeue", "--me", "--noheader", "--array", f"--name={JOB}", f"--states={_STATES}",
+            "--sort=i", "--format=%F %K %T",
+        )  # fmt: skip
+        rows = (line.split() for line in said.splitlines() if line.strip())
+        return [
+            Started(name=f"slurm-{job}-{element}", running=state not in ("PENDING", "CONFIGURING"))
+            for job, element, state in rows
+        ]
+
+    def start(self, count: int) -> None:
+        """Implement `Place.start`."""
+        _run("sbatch", f"--array=1-{count}", f"--cpus-per-task={self._slots}", self._script)
+
+    def end(self, names: Sequence[str]) -> None:
+        """Implement `Place.end`: Slurm looks at the state itself."""
+        elements = [name.removeprefix("slurm-").replace("-", "_", 1) for name in names]
+        _run("scancel", "--state=PENDING", *elements)
+
+
+def _run(*words: str) -> str:
+    """Run a program of Slurm's and return what it prints."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StackError(
+            f"{words[0]} cannot be run: {error}.", "Run this where Slurm's programs are."
+        ) from error
+    if done.returncode:
+        raise StackError(
+            f"{words[0]} ended with {done.returncode}: {done.stderr.strip()[:300]}",
+            "Try what it was given by hand.",
+        )
+    return done.stdout

@@ -1,0 +1,91 @@
+"""Workers in Slurm: by imitations of its programs, which keep the jobs in a folder."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from swathmill.client import Client
+from swathmill.commands.fleet import fleet
+from swathmill.commands.fleet.slurm import Slurm
+from swathmill.errors import StackError
+
+SCRIPT = Path(__file__).parents[4] / "infra" / "slurm" / "worker.sbatch"
+PROGRAMS = {
+    # One file for each element: its name is JOB_ELEMENT, it holds the state.
+    "sbatch": """
+number=$(($(cat {folder}/last) + 1)); echo $number > {folder}/last
+for word; do case $word in --array=1-*) last=${{word#--array=1-}} ;; esac; done
+for element in $(seq 1 $last); do echo PENDING > {folder}/jobs/${{number}}_$element; done
+""",
+    "squeue": """
+cd {folder}/jobs; for job in $(ls | sort -t_ -k1,1n -k2,2n); do
+    echo ${{job%_*}} ${{job#*_}} $(cat $job); done
+""",
+    "scancel": """
+[ $1 = --state=PENDING ] || exit 9
+shift; cd {folder}/jobs; for job; do [ "$(cat $job)" != PENDING ] || rm $job; done
+""",
+}
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the jobs of the Slurm on PATH."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "last").write_text("16")
+    for name, body in PROGRAMS.items():
+        path = tmp_path / name
+        calls = f'#!/bin/sh\nset -e\necho "{name} $*" >> {tmp_path}/calls\n'
+        path.write_text(calls + body.format(folder=tmp_path))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "jobs"
+
+
+def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs: Path) -> None:
+    place = Slurm(str(SCRIPT), 4)
+    assert place.there() == []
+    place.start(3)
+    place.start(1)
+    (jobs / "17_2").write_text("RUNNING")
+    names = [(one.name, one.running) for one in place.there()]
+    assert names == [
+        ("slurm-17-1", False),
+        ("slurm-17-2", True),
+        ("slurm-17-3", False),
+        ("slurm-18-1", False),
+    ]
+    (jobs / "17_3").write_text("RUNNING")  # it has begun since it was listed
+    place.end(["slurm-17-3", "slurm-18-1"])
+    assert [one.name for one in place.there()] == ["slurm-17-1", "slurm-17-2", "slurm-17-3"]
+    calls = (jobs.parent / "calls").read_text()
+    assert f"sbatch --array=1-3 --cpus-per-task=4 {SCRIPT}" in calls
+    # The name that the batch script gives its worker.
+    assert 'SWATHMILL_WORKER_NAME="slurm-${SLURM_ARRAY_JOB_ID' in SCRIPT.read_text()
+
+
+def test_a_slurm_that_fails_says_why(jobs: Path) -> None:
+    (jobs.parent / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error' >&2; exit 1\n")
+    with pytest.raises(StackError, match="squeue ended with 1: slurm_load_jobs error"):
+        Slurm(str(SCRIPT), 2).there()
+    (jobs.parent / "squeue").unlink()
+    with pytest.raises(StackError, match="squeue cannot be run"):
+        Slurm(str(SCRIPT), 2).there()
+
+
+def test_the_command_starts_what_the_manager_wants(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jobs / "3_1").write_text("RUNNING")
+    workers = [{"name": "slurm-3-1", "draining": True}, {"name": "elsewhere", "draining": False}]
+    answer = {"manager": {"wanted_slots": 9}, "workers": workers}
+    monkeypatch.setattr(Client, "operations", lambda _: answer)
+    monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
+    for started in (5, 0):
+        fleet(f"slurm:{SCRIPT}", slots=2, most=200, once=True, as_json=True, token="t")
+        said = json.loads(capsys.readouterr().out)
+        assert (said["start"], said["wanted_slots"]) == (started, 9)
+    assert len([*jobs.iterdir()]) == 6
