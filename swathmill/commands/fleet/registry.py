@@ -3,7 +3,7 @@
 from swathmill.commands.fleet.place import Place
 from swathmill.errors import ArgumentError
 
-FORMS = ("slurm:SCRIPT",)
+FORMS = ("slurm:SCRIPT", "kubernetes:DEPLOYMENT")
 """How places are named."""
 
 
@@ -18,4 +18,8 @@ def open_place(text: str, slots: int) -> Place:
         from swathmill.commands.fleet.slurm import Slurm
 
         return Slurm(which, slots)
+    if engine == "kubernetes":
+        from swathmill.commands.fleet.kubernetes import Kubernetes
+
+        return Kubernetes(which)
     raise ArgumentError(f"PLACE {text!r} names no engine.", f"Use {', '.join(FORMS)}.")
