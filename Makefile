@@ -44,8 +44,8 @@ $(STAMP)/runtime: requirements.lock $(STAMP)/venv
 
 KERNELS := $(wildcard setup.py reprojection/kernels/csrc/*)
 $(STAMP)/package: pyproject.toml $(KERNELS) $(STAMP)/runtime
-	@echo "3 of 4  Compiling the reprojection kernels, about a minute"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@echo "3 of 4  Compiling the reprojection kernels for this CPU, about half a minute"
+	@SWATHMILL_KERNELS_FOR=here $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -116,8 +116,8 @@ doctor: setup ## Say what works on this machine
 	@$(BIN)/swathmill doctor
 
 .PHONY: kernels
-kernels: $(STAMP)/runtime ## Compile the reprojection kernels again
-	@$(BIN)/python setup.py --quiet build_ext --inplace --force
+kernels: $(STAMP)/runtime ## Compile the reprojection kernels again, for this CPU
+	@SWATHMILL_KERNELS_FOR=here $(BIN)/python setup.py --quiet build_ext --inplace --force
 
 # --- Checks and tests ---
 
@@ -165,7 +165,7 @@ wheel: setup $(STAMP)/supply ## Build the wheel, the source distribution and the
 SBOM = .venv-supply/bin/python -m tools.sbom --commit "$$(git rev-parse HEAD)" \
     "dist/swathmill-$$($(BIN)/python -c 'from importlib.metadata import version as v; print(v("swathmill"))').cdx.json"
 .PHONY: test-wheel
-test-wheel: setup ## Build the wheel and run the sample request with it, outside the checkout
+test-wheel: setup ## Build a wheel with the checkout's kernels and run the sample request with it, outside the checkout
 	@sh tools/test-wheel.sh
 
 .PHONY: simulate

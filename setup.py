@@ -5,6 +5,7 @@ serves every Python. They are optional: without a compiler the wheel is `py3-non
 gives the same values, slowly.
 """
 
+import os
 import platform
 import re
 import sys
@@ -21,6 +22,21 @@ KERNELS = "reprojection.kernels.libkernels"  # loaded by reprojection/kernels/ke
 CSRC = Path("reprojection/kernels/csrc")
 FROM_NPM = (Path("portal/static/vendor/land-50m.json"), Path("tasks/request/places.zip"))
 OLDEST_GLIBC = (2, 17)  # of manylinux2014; the wheels of numpy and rasterio ask for no less
+
+
+def for_this_cpu() -> list[tuple[str, str | None]]:
+    """Return the macro that has all compiled once, for this CPU, where SWATHMILL_KERNELS_FOR asks.
+
+    Kernels of a checkout run where they are compiled, and take half the time so; those of a wheel
+    and of an image run anywhere. On a CPU that they do not suit the library is refused.
+    """
+    asked = os.environ.get("SWATHMILL_KERNELS_FOR", "any")
+    if asked == "here":
+        facts = Path("/proc/cpuinfo")
+        flags = set(facts.read_text(errors="replace").split()) if facts.is_file() else set()
+        least = ("", "avx2", "avx512bw avx512dq avx512vl")
+        asked = str(max(n for n, names in enumerate(least) if flags.issuperset(names.split())))
+    return [] if asked == "any" else [("SWATHMILL_FOR", asked)]
 
 
 def refuse_without_maps() -> None:
@@ -96,8 +112,9 @@ setup(
             KERNELS,
             sources=sorted(map(str, CSRC.glob("*.c"))),
             depends=sorted(map(str, CSRC.glob("*.h"))),
+            define_macros=for_this_cpu(),
             # No fused multiply-add and no fast-math: the same pixels on every CPU. No -march:
-            # the faster instruction sets are chosen when the library runs.
+            # the faster instruction sets are chosen when the library runs, or named above.
             extra_compile_args=[
                 "-std=gnu11",
                 "-O3",

@@ -16,7 +16,7 @@ tests=${*:-tests/reprojection/warp/test_warp.py tests/reprojection/test_warp_row
     tests/reprojection/warp/test_swath.py tests/reprojection/grid/test_targets.py
     tests/reprojection/read/test_geolocation.py tests/reprojection/write/test_write.py
     tests/reprojection/write/test_tile_streams.py tests/reprojection/warp/test_footprint_statistics.py}
-for vectors in -DSWATHMILL_NO_CLONES -DSWATHMILL_BASELINE; do
+for vectors in -DSWATHMILL_NO_CLONES -DSWATHMILL_FOR=0; do
     for source in reprojection/kernels/csrc/*.c; do
         "$cc" -std=gnu11 -O1 -g -fPIC -fwrapv -ffp-contract=off -fno-omit-frame-pointer \
             -fsanitize=address,undefined -fno-sanitize-recover=undefined "$vectors" \

@@ -8,7 +8,7 @@ work=$root/build/wheel
 packages="archives modis portal processes reprojection service_manager swathmill tasks worker"
 
 sh tools/build-wheel.sh linked
-wheel=$root/$(ls dist/*.whl)
+wheel=$(ls "$work"/dist/*.whl)
 echo "$wheel"
 case $wheel in
 *-py3-none-any.whl) echo "It has no kernels: is there a C compiler?" >&2; exit 1 ;;

@@ -36,14 +36,17 @@ def library() -> ctypes.CDLL:
     """Return the loaded library.
 
     Raises:
-        KernelsAbsentError: it is not there, or of another version.
+        KernelsAbsentError: it is not there, of another version, or compiled for another CPU.
         OSError: the machine's loader refuses it.
     """
     path = Path(os.environ.get("SWATHMILL_KERNELS") or _LIBRARY)
     if not path.is_file():
         raise KernelsAbsentError(f"the C kernels are absent. {REMEDY}")
     loaded = ctypes.CDLL(str(path))
-    if loaded.swathmill_kernels_version() != _VERSION:
+    version = loaded.swathmill_kernels_version()
+    if not version:
+        raise KernelsAbsentError(f"the C kernels {path} were compiled for another CPU. {REMEDY}")
+    if version != _VERSION:
         raise KernelsAbsentError(f"the C kernels {path} are of another version. {REMEDY}")
     return loaded
 

@@ -1,6 +1,6 @@
-/* Includes IMPLEMENTATION once per pixel type: all, or with NARROW_TYPES those that are weighed in
-   float, or with SMALL_TYPES integers of 8 and 16 bits alone. */
+/* Includes IMPLEMENTATION once per pixel type of the file's TYPES. */
 
+#if TYPES & SMALL_TYPES
 #define T uint8_t
 #define W float
 #define T_MASK int32_t
@@ -89,7 +89,8 @@
 #undef T_MIN
 #undef T_MAX
 
-#ifndef SMALL_TYPES
+#endif
+#if TYPES & FLOAT_TYPE
 #define T float
 #define W float
 #define T_MASK int32_t
@@ -112,7 +113,8 @@
 #undef T_MIN
 #undef T_MAX
 
-#ifndef NARROW_TYPES
+#endif
+#if TYPES & WIDE_TYPES
 #define T uint32_t
 #define W double
 #define T_MASK int64_t
@@ -178,5 +180,4 @@
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
-#endif
 #endif

@@ -223,8 +223,10 @@ static int run(const Job *job, const PixelType *type) {
 /* The kernels of a pixel type for this CPU; wider vectors serve those types that gain by them. */
 static const PixelType *kernels_of(int32_t pixel_type) {
     const PixelType *type = NULL;
-#if WIDER_VECTORS
+#if WIDER_VECTORS && MADE_FOR != 1
     if (instruction_set() == AVX512) type = points_avx512(pixel_type);
+#endif
+#if WIDER_VECTORS
     if (!type && instruction_set() != BASE) type = points_avx2(pixel_type);
 #endif
     return type ? type : points_base(pixel_type);

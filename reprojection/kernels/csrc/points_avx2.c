@@ -2,7 +2,11 @@
 #include "common.h"
 
 #if WIDER_VECTORS
-#define NARROW_TYPES
+#if MADE_FOR == 2
+#define TYPES FLOAT_TYPE
+#else
+#define TYPES (SMALL_TYPES | FLOAT_TYPE)
+#endif
 #pragma GCC target("avx2")
 #include "points_each.h"
 

@@ -2,7 +2,7 @@
 #include "common.h"
 
 #if WIDER_VECTORS
-#define NARROW_TYPES
+#define TYPES (SMALL_TYPES | FLOAT_TYPE)
 #pragma GCC target("avx2")
 #include "windows_each.h"
 

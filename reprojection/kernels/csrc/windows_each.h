@@ -305,7 +305,7 @@ typedef struct {
     int32_t least[4];
 } Held;
 
-static Held held_of(Box box) {
+INLINE Held held_of(Box box) {
     const double col = (double)box.c0, row = (double)box.r0;
     Held held = {{col, row, -col, -row},
                  {0, 0, (int32_t)(box.c0 - box.c1), (int32_t)(box.r0 - box.r1)}};

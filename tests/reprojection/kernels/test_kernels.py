@@ -1,5 +1,10 @@
 """Without the compiled kernels it is said so, and no granule is blamed."""
 
+import ctypes
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +15,8 @@ from reprojection.grid.grids import Lattice
 from reprojection.inspect.inspect import inspect
 from reprojection.kernels import kernels
 from reprojection.reproject import Options, reproject
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -36,3 +43,35 @@ def test_kernels_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KernelsAbsentError, match="of another version"):
         kernels.library()
     kernels.library.cache_clear()
+
+
+def test_kernels_for_another_cpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would end the process at their first instruction that the CPU does not know."""
+    loaded = kernels.library()
+    monkeypatch.setattr(loaded, "swathmill_kernels_version", lambda: 0)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: loaded)
+    kernels.library.cache_clear()
+    with pytest.raises(KernelsAbsentError, match=r"another CPU.*run `make kernels`"):
+        kernels.library()
+    kernels.library.cache_clear()
+
+
+@pytest.mark.proof
+def test_all_instruction_sets_give_the_same_pixels(tmp_path: Path) -> None:
+    """A library for any CPU, as a wheel has it, by each set that this CPU has, and the own one."""
+    built = [sys.executable, "setup.py", "--quiet", "build_ext", "--force"]
+    folders = ["--build-lib", str(tmp_path / "lib"), "--build-temp", str(tmp_path / "temp")]
+    any_cpu = {**os.environ, "SWATHMILL_KERNELS_FOR": "any"}
+    subprocess.run([*built, *folders], cwd=ROOT, env=any_cpu, check=True)
+    (library,) = (tmp_path / "lib").rglob("libkernels.so")
+    found: set[str] = set()
+    for path in (library, ROOT / "reprojection" / "kernels" / "libkernels.so"):
+        tried = subprocess.run(
+            [sys.executable, "-m", "tests.reprojection.kernels.instruction_sets"],
+            cwd=ROOT,
+            env={**os.environ, "SWATHMILL_KERNELS": str(path)},
+            check=True,
+            capture_output=True,
+        )
+        found.update(json.loads(tried.stdout).values())
+    assert len(found) == 1
