@@ -3,7 +3,7 @@
 from swathmill.commands.fleet.place import Place
 from swathmill.errors import ArgumentError
 
-FORMS = ("slurm:SCRIPT", "kubernetes:DEPLOYMENT")
+FORMS = ("slurm:SCRIPT", "kubernetes:DEPLOYMENT", "container-apps:RESOURCE-ID", "batch:FILE")
 """How places are named."""
 
 
@@ -22,4 +22,12 @@ def open_place(text: str, slots: int) -> Place:
         from swathmill.commands.fleet.kubernetes import Kubernetes
 
         return Kubernetes(which)
+    if engine == "container-apps":
+        from swathmill.commands.fleet.container_apps import ContainerAppsJob
+
+        return ContainerAppsJob(which)
+    if engine == "batch":
+        from swathmill.commands.fleet.batch import Batch
+
+        return Batch(which)
     raise ArgumentError(f"PLACE {text!r} names no engine.", f"Use {', '.join(FORMS)}.")

@@ -41,7 +41,10 @@ class Rest:
             ChangedError: the answer is 404, 409 or 412.
             StackError: the API cannot be reached or refuses the call.
         """
-        url = path if path.startswith(f"{self.base}/") else f"{self.base}{path}"
+        below = path.removeprefix(self.base)
+        if not below.startswith("/"):
+            raise StackError(f"{self.base} leads to another address: {path[:200]}.", "Look at it.")
+        url = f"{self.base}{below}"
         said = {"Authorization": self.permission(), "Accept": "application/json", **(headers or {})}
         if document is not None:
             said["Content-Type"] = self.kind
@@ -52,6 +55,20 @@ class Rest:
             if not answer.is_success:
                 raise StackError(*_refused(method, answer))
             return answer.json() if answer.content else {}
+
+    def pages(self, path: str, following: str) -> Iterator[dict[str, Any]]:
+        """Yield the items of a list, page by page; `following` names the next page's address.
+
+        Raises StackError, also for pages that repeat.
+        """
+        seen = set[str]()
+        while path:
+            if path in seen:
+                raise StackError(f"{self.base} lists the same page twice.", "It is asked again.")
+            seen.add(path)
+            page = self.call("GET", path)
+            yield from page.get("value") or ()
+            path = str(page.get(following) or "")
 
     @cached_property
     def _client(self) -> httpx.Client:
@@ -76,3 +93,11 @@ def _refused(method: str, answer: httpx.Response) -> tuple[str, str]:
         f"{method} {where} was answered {answer.status_code}: {answer.text[:300]}",
         "See that it is there, and that this program may call it.",
     )
+
+
+def azure_permission(scope: str) -> Callable[[], str]:
+    """Return what signs calls for a scope of Azure: by this process' identity, or that of `az`."""
+    from azure.identity import DefaultAzureCredential
+
+    identity = DefaultAzureCredential()
+    return lambda: f"Bearer {identity.get_token(scope).token}"
