@@ -4,6 +4,7 @@ The parser keeps a head until it is whole, and joins a header's pieces anew with
 So heads have a size, a number of headers and a time, and a body's sender may not fall silent.
 """
 
+import logging
 import socket
 import threading
 from asyncio import TimerHandle
@@ -91,6 +92,8 @@ class Server(uvicorn.Server):
         """Have calls that wait end, and then all others."""
         self._stopping.set()
         await super().shutdown(sockets)
+        if self.force_exit:  # a second order: calls are broken off, and each would log that
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 class _Http(HttpToolsProtocol):

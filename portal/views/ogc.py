@@ -54,7 +54,7 @@ CONFORMANCE = (
     ),
     *(
         f"{_SPEC}ogcapi-maps-1/1.0/conf/{name}"
-        for name in ("core", "collection-map", "scaling", "spatial-subsetting", "tilesets", "png")
+        for name in ("core", "collection-map", "tilesets", "png")
     ),
     *(f"{_SPEC}tms/2.0/conf/{name}" for name in ("tilematrixset", "json-tilematrixset")),
 )
@@ -88,6 +88,11 @@ class Shown(Protocol):
         """The first and last day; None where it has none."""
         ...
 
+    @property
+    def when(self) -> str:
+        """The day that is shown; empty where it has none."""
+        ...
+
     async def draw(self, request: Request, grid: Grid, box: LonLatBox) -> tuple[str, bytes]:
         """Draw a PNG on a grid that lies in a box; return its tag, too."""
         ...
@@ -112,6 +117,10 @@ class _OfGranules:
     def days(self) -> tuple[str, str] | None:
         return None if self.span is None else (str(self.span[0]), str(self.span[1]))
 
+    @property
+    def when(self) -> str:
+        return str(self.look.chosen.day)
+
     async def draw(self, request: Request, grid: Grid, box: LonLatBox) -> tuple[str, bytes]:
         return await tiles_api.drawn(request, self.look, grid, box, "png")
 
@@ -135,6 +144,11 @@ class _OfResults:
     def days(self) -> tuple[str, str] | None:
         days = [one[:10] for one in self.look.layer.dates if _DAY.match(one)]
         return (days[0], days[-1]) if days else None
+
+    @property
+    def when(self) -> str:
+        day = _DAY.match(self.look.date)
+        return day[0] if day else ""
 
     async def draw(
         self,
@@ -252,7 +266,12 @@ async def draw_map(
     """Draw a layer as PNG in a box of degrees; of one side, the other follows from the box."""
     box = box_named(bbox) if bbox else await run_in_threadpool(lambda: found.box)
     grid = _grid(box, width, height)
-    return send_drawn(request, await found.draw(request, grid, box), "png")
+    answer = send_drawn(request, await found.draw(request, grid, box), "png")
+    sides = grid.bounds
+    answer.headers["Content-Bbox"] = f"{sides.west},{sides.south},{sides.east},{sides.north}"
+    if found.when:
+        answer.headers["Content-Datetime"] = found.when
+    return answer
 
 
 @router.get("/collections/{collection_id}/map/tiles", summary="Tile sets of a layer")

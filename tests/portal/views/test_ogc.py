@@ -20,7 +20,7 @@ from portal.views.tile_matrix import SETS
 from tasks.bag.runtime import Runtime
 from tests.portal.deliveries import LAYER
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
-from tests.portal.views.test_result_tiles import address, delivered, hills, raster
+from tests.portal.views.test_result_tiles import address, delivered, hills, raster, refused
 
 REL = "http://www.opengis.net/def/rel/ogc/1.0/"
 
@@ -149,6 +149,64 @@ def size(answer: httpx.Response) -> tuple[int, int]:
         return picture.size
 
 
+def test_each_class_that_is_listed_is_held(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    """What each class requires: a class that is listed has its line here, and no other."""
+    name = f"{delivered(runtime, raster(tmp_path, hills(300, 300)))}:{LAYER.replace('/', ':')}"
+    with portal.client() as client:
+
+        def said(place: str) -> Any:
+            answer = client.get(f"/maps{place}")
+            assert answer.headers["content-type"] == "application/json"
+            return answer.json()
+
+        landing, one, place = said(""), said(f"/collections/{name}"), f"/collections/{name}/map"
+        sets, chosen = said(f"{place}/tiles"), said(f"{place}/tiles/WorldCRS84Quad")
+        matrix = said("/tileMatrixSets/WorldCRS84Quad")
+        drawn = client.get(f"/maps{place}?bbox=-8,57,-7,58&width=64")
+        tiles = [client.get(f"/maps{place}/tiles/WorldCRS84Quad/7/{row}/123") for row in (23, 999)]
+        relations = {link["rel"] for link in landing["links"]}
+        of_one = {link["rel"]: link for link in one["links"]}
+        of_chosen = {link["rel"]: link for link in chosen["links"]}
+        wanted = {
+            "common-1/core": follow(client, landing, "service-desc")["openapi"] > "3.0",
+            "common-1/landing-page": {"self", "service-desc", "conformance"} <= relations,
+            "common-1/json": follow(client, landing, "conformance") == said("/conformance"),
+            "common-2/collections": one in said("/collections")["collections"]
+            and {"id", "extent", "links"} <= one.keys(),
+            "tiles-1/core": [answer.status_code for answer in tiles] == [200, 404],
+            "tiles-1/tileset": chosen["dataType"] == "map"
+            and chosen["tileMatrixSetURI"].endswith("/WorldCRS84Quad")
+            and client.get(of_chosen[f"{REL}tiling-scheme"]["href"]).json() == matrix
+            and {"{tileMatrix}", "{tileRow}", "{tileCol}"}
+            <= {part for part in template(chosen).partition("?")[0].split("/") if "{" in part},
+            "tiles-1/tilesets-list": len(sets["tilesets"]) == len(SETS)
+            and all({"crs", "dataType", "links"} <= found.keys() for found in sets["tilesets"]),
+            "tiles-1/geodata-tilesets": client.get(of_one[f"{REL}tilesets-map"]["href"]).json()
+            == sets,
+            "tiles-1/png": opaque(tiles[0]) > 0.2,
+            "maps-1/core": (drawn.status_code, drawn.headers["content-bbox"]) ==
+            (200, "-8.0,57.0,-7.0,58.0") and drawn.headers["content-datetime"] == "2012-01-01"
+            and "content-crs" not in drawn.headers and "storageCrs" not in one,
+            "maps-1/collection-map": of_one[f"{REL}map"]["href"].endswith(place)
+            and one["crs"] == ["http://www.opengis.net/def/crs/OGC/1.3/CRS84"],
+            "maps-1/tilesets": f"{REL}tilesets-map" in of_one,
+            "maps-1/png": size(drawn) == (64, 64) and drawn.headers["content-type"] == "image/png",
+            "2.0/tilematrixset": {"id", "crs", "orderedAxes", "tileMatrices"} <= matrix.keys(),
+            "2.0/json-tilematrixset": {
+                "id", "scaleDenominator", "cellSize", "pointOfOrigin", "tileWidth", "tileHeight",
+                "matrixWidth", "matrixHeight",
+            } <= matrix["tileMatrices"][0].keys(),
+        }  # fmt: skip
+    listed = [one.partition("/spec/")[2].removeprefix("ogcapi-") for one in CONFORMANCE]
+    short = {
+        one.replace("/1.0/conf", "").replace("tms/", "").replace("/conf", "") for one in listed
+    }
+    assert short == wanted.keys()
+    assert [one for one, held in wanted.items() if not held] == []
+
+
 def test_a_layer_of_granules_is_a_collection_too(sample_archive: Path, tmp_path: Path) -> None:
     made = settings(archive=str(sample_archive), data_dir=str(tmp_path), sources="folder")
     day = "2012-03-07"
@@ -165,25 +223,23 @@ def test_a_layer_of_granules_is_a_collection_too(sample_archive: Path, tmp_path:
         assert client.get(place).status_code == 400  # it is not known what the archive has
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "words"),
-    [
-        ("?datetime=2012-01-05", 404, "no finished raster of '2012-01-05'"),
-        ("?datetime=soon", 400, "is no day"),
-        ("?qa=best", 400, "Leave it out"),
-        (":x", 404, "There is no collection"),
-        ("/map/tiles/UTM", 404, "no tile matrix set"),
-        ("/map?bbox=3", 400, "is no box"),
-    ],
-)
 def test_what_cannot_be_shown_says_why(
-    portal: LivePortal, runtime: Runtime, tmp_path: Path, query: str, status: int, words: str
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
     name = delivered(runtime, raster(tmp_path, hills(300, 300)))
-    with portal.client() as client:
-        answer = client.get(f"/maps/collections/{name}:{LAYER.replace('/', ':')}{query}")
-    assert answer.status_code == status, answer.text
-    assert words in answer.text
+    place = f"/maps/collections/{name}:{LAYER.replace('/', ':')}"
+    refused(
+        portal,
+        place,
+        {
+            "?datetime=2012-01-05": (404, "no finished raster of '2012-01-05'"),
+            "?datetime=soon": (400, "is no day"),
+            "?qa=best": (400, "Leave it out"),
+            ":x": (404, "There is no collection"),
+            "/map/tiles/UTM": (404, "no tile matrix set"),
+            "/map?bbox=3": (400, "is no box"),
+        },
+    )
 
 
 @pytest.mark.skipif(shutil.which("gdal_translate") is None, reason="gdal-bin is not installed")

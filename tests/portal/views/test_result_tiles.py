@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -220,26 +221,31 @@ def test_maps_and_programs_find_the_tiles(
         assert (picture.read(4) == 255).mean() > 0.5
 
 
-@pytest.mark.parametrize(
-    ("place", "status", "words"),
-    [
-        (f"{LAYER}/2012-01-09/4/7/5.png", 404, "no finished raster of '2012-01-09'"),
-        (f"{LAYER}/all/4/7/5.png", 404, "It has 1, from 2012-01-01"),
-        ("Nothing/2012-01-01/4/7/5.png", 404, "no layer 'Nothing'"),
-        (f"{LAYER}/{DAY}/4/70/5.png", 404, "There is no tile 4/70/5"),
-        (f"{LAYER}/{DAY}/4/7/5.png?band=3", 404, "it has no band 4"),
-        (f"{LAYER}/{DAY}/4/7/5.png?rescale=3,1", 400, "are no ends of a scale"),
-        (f"{LAYER}/{DAY}/4/7/5.png?colormap=loud", 400, "colormap"),
-    ],
-)
+def refused(portal: LivePortal, place: str, said: Mapping[str, tuple[int, str]]) -> None:
+    """See the status and words with which addresses below a place are refused."""
+    with portal.client() as client:
+        for rest, (status, words) in said.items():
+            answer = client.get(f"{place}{rest}")
+            assert (answer.status_code, words in answer.text) == (status, True), answer.text
+
+
 def test_what_cannot_be_shown_says_why(
-    portal: LivePortal, runtime: Runtime, tmp_path: Path, place: str, status: int, words: str
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
     name = delivered(runtime, raster(tmp_path, hills(300, 300)))
-    with portal.client() as client:
-        answer = client.get(f"/api/requests/{name}/tiles/{place}")
-    assert answer.status_code == status, answer.text
-    assert words in answer.text
+    refused(
+        portal,
+        f"/api/requests/{name}/tiles/",
+        {
+            f"{LAYER}/2012-01-09/4/7/5.png": (404, "no finished raster of '2012-01-09'"),
+            f"{LAYER}/all/4/7/5.png": (404, "It has 1, from 2012-01-01"),
+            "Nothing/2012-01-01/4/7/5.png": (404, "no layer 'Nothing'"),
+            f"{LAYER}/{DAY}/4/70/5.png": (404, "There is no tile 4/70/5"),
+            f"{LAYER}/{DAY}/4/7/5.png?band=3": (404, "it has no band 4"),
+            f"{LAYER}/{DAY}/4/7/5.png?rescale=3,1": (400, "are no ends of a scale"),
+            f"{LAYER}/{DAY}/4/7/5.png?colormap=loud": (400, "colormap"),
+        },
+    )
 
 
 def test_a_link_to_the_request_shows_its_tiles(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -75,6 +76,48 @@ def test_ctrl_c_ends_all_of_it(sample_archive: Path, tmp_path: Path) -> None:
         assert process.wait(60) == 0
     until(lambda: not any(map(alive, family)), what="the end of its children")
     assert [*temporary.iterdir()] == []
+
+
+@pytest.mark.proof
+def test_a_second_ctrl_c_breaks_calls_off_without_a_word(
+    sample_archive: Path, tmp_path: Path
+) -> None:
+    shutil.copy(min(sample_archive.rglob("MCD15A2.A2012065*.hdf")), tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-m", "swathmill.cli", "view", str(tmp_path), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        address = urlsplit(json.loads(_whole(process.stdout.readline))["address"])
+        place = (str(address.hostname), int(address.port or 0))
+        family = descendants(process.pid)
+        for one in family:  # so the call waits
+            os.kill(one, signal.SIGSTOP)
+        with socket.create_connection(place) as waiting:
+            call = "GET /tiles/MCD15A2/Lai_1km/2012-03-05/4/7/5.npy HTTP/1.1"
+            waiting.sendall(f"{call}\r\nHost: {address.netloc}\r\n\r\n".encode())
+            with client_of(address.geturl()) as client:
+                assert client.get("/").status_code == 200  # the call has come by now
+            process.send_signal(signal.SIGINT)
+            until(lambda: not _listens(place), what="that no more calls are taken")
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+            assert process.wait(60) == 0
+    assert "Traceback" not in said
+    assert "Ended." in said
+    until(lambda: not any(map(alive, family)), what="the end of its children")
+
+
+def _listens(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place).close()
+    except OSError:
+        return False
+    return True
 
 
 def _whole(line: Callable[[], str]) -> str:
