@@ -9,7 +9,6 @@ over HTTPS.
 
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -69,14 +68,10 @@ def direct_link(url: str) -> DirectLink | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Keys:
-    """Temporary keys, the time (POSIX seconds) until which they are used, and what is open by them.
-
-    `opened` are buckets, each for the process that opened it: none serves a fork.
-    """
+    """Temporary keys, and the time (POSIX seconds) until which they are used."""
 
     options: dict[str, str] = field(repr=False)
     until: float
-    opened: dict[tuple[str, int], RemoteFiles] = field(default_factory=dict, repr=False)
 
 
 class _Kept:
@@ -120,6 +115,8 @@ class DirectReader:
             )
         self.region = region
         self._manners = manners
+        # Not beside the keys: a file system has connections, which end with this reader.
+        self._opened: dict[str, tuple[_Keys, RemoteFiles]] = {}
 
     def link(self, url: str) -> DirectLink | None:
         """Return the place in a bucket that a record names; None where it is not to be read.
@@ -168,10 +165,10 @@ class DirectReader:
         return _KEPT.keys(link.keys_at, self._permission(link), lambda: self._ask(link.keys_at))
 
     def _files(self, link: DirectLink, keys: _Keys) -> RemoteFiles:
-        place = link.bucket, os.getpid()
-        if place not in keys.opened:
-            keys.opened[place] = self._open(link.bucket, keys)
-        return keys.opened[place]
+        known = self._opened.get(link.bucket)
+        if known is None or known[0] is not keys:
+            known = self._opened[link.bucket] = keys, self._open(link.bucket, keys)
+        return known[1]
 
     def _open(self, bucket: str, keys: _Keys) -> RemoteFiles:
         # fsspec would keep it for whoever asks next: this one has keys in it.

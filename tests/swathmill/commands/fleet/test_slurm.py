@@ -3,7 +3,9 @@
 import json
 import os
 import stat
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,3 +91,29 @@ def test_the_command_starts_what_the_manager_wants(
         said = json.loads(capsys.readouterr().out)
         assert (said["start"], said["wanted_slots"]) == (started, 9)
     assert len([*jobs.iterdir()]) == 6
+
+
+def test_the_command_goes_on_while_the_engine_is_away(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"manager": {"wanted_slots": 2}, "workers": []}
+    monkeypatch.setattr(Client, "operations", lambda _: answer)
+    monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
+    there = jobs.parent / "squeue"
+    away = there.rename(jobs.parent / "away")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+        away.rename(there)
+
+    # Not the library's own: other threads of this process may sleep, too.
+    own = SimpleNamespace(sleep=wait, monotonic=time.monotonic)
+    monkeypatch.setattr("swathmill.commands.fleet.time", own)
+    with pytest.raises(KeyboardInterrupt):
+        fleet(f"slurm:{SCRIPT}", slots=2, most=200, every=9.0, token="t")
+    said = capsys.readouterr().out
+    assert said.index("squeue cannot be run") < said.index("started: 1")
+    assert (waits, len([*jobs.iterdir()])) == ([9.0, 9.0], 1)
