@@ -2,8 +2,9 @@
 
 Conventions: CF-1.11, sections 2.6.2 (description of the contents), 3.5 (flags), 4 (coordinates),
 5.6 (grid mapping), 7.1 (bounds), 7.3 (cell methods), 7.4 (climatologies) and 8.1 (packed data);
-ACDD-1.3 for the licence. Rasters are written one after the other, so memory holds one of them. The
-optional packages netCDF4 (NetCDF) or zarr (Zarr) are needed.
+ACDD-1.3 for the licence, and the region and the time that are covered. Rasters are written one
+after the other, so memory holds one of them. The optional packages netCDF4 (NetCDF) or zarr (Zarr)
+are needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from reprojection.read.cf import (
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Description, Pixels, Provenance
 from reprojection.read.window_time import granule_bounds
+from reprojection.write.stac import footprint, outline_box
 from reprojection.write.write import Opened, open_raster, read_raster
 
 Format = Literal["netcdf", "zarr"]
@@ -104,7 +106,7 @@ def write_cube(
     sizes |= {
         f"{one.name}_length": one.values.shape[1] for one in sensors if one.values is not None
     }
-    about = _title(opened) | _missing(completeness)
+    about = _title(opened) | _reach(opened, axis) | _missing(completeness)
     writer = _netcdf(out, about, sizes) if kind == "netcdf" else _zarr(out, about)
     try:
         variables = [
@@ -335,6 +337,28 @@ def _title(opened: Sequence[Opened]) -> dict[str, Attribute]:
         if doi := product.doi(said.collection):
             found["references"] = f"https://doi.org/{doi}"
     return found
+
+
+def _reach(opened: Sequence[Opened], axis: Sequence[float]) -> dict[str, Attribute]:
+    """Return where and when the data are, by ACDD-1.3; west > east across the antimeridian."""
+    box = np.array(outline_box(footprint(opened[0].said.grid.grid())), np.float64)
+    west, south, east, north = (float(degrees) for degrees in box)
+    bounds = _bounds(opened, axis)
+    return {
+        "geospatial_lat_min": south,
+        "geospatial_lat_max": north,
+        "geospatial_lat_units": "degrees_north",
+        "geospatial_lon_min": west,
+        "geospatial_lon_max": east,
+        "geospatial_lon_units": "degrees_east",
+        "time_coverage_start": _iso(bounds.min()),
+        "time_coverage_end": _iso(bounds.max()),
+    }
+
+
+def _iso(day: float) -> str:
+    """Return a day since 1970 as text; the end of the year 9999 is beyond what a datetime holds."""
+    return f"{np.datetime64(round(day * 86400), 's')}Z"
 
 
 def _sensors(opened: Sequence[Opened]) -> list[_Variable]:

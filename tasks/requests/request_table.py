@@ -30,7 +30,7 @@ from tasks.bag.model import Phase, RequestOrder, RequestState
 from tasks.requests.plan import Gap, PlannedWindow
 from tasks.storage import updates
 from tasks.storage.clock import Clock
-from tasks.storage.codec import Codec, Form, cut, in_json
+from tasks.storage.codec import Codec, Form, cut, in_json, up_to_a_word
 from tasks.storage.store import (
     Delete,
     Entity,
@@ -187,7 +187,9 @@ REQUEST = Codec(
         "phases": in_json(dict[Phase, PhaseCount]),
         "gaps": Form(write=_gaps, read=_load_gaps),
         "preview": in_json(Preview),
-        "notes": in_json(tuple[str, ...], lambda notes: tuple(note[:300] for note in notes[:20])),
+        "notes": in_json(
+            tuple[str, ...], lambda notes: tuple(up_to_a_word(note, 300) for note in notes[:20])
+        ),
         "message": cut(2000),
         "retry_orders": in_json(tuple[str, ...]),
         "package": cut(500, sparse=True),

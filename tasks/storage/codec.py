@@ -43,6 +43,14 @@ def cut(most: int, *, sparse: bool = False) -> Form:
     return Form(write=lambda text: text[:most], sparse=sparse)
 
 
+def up_to_a_word(text: str, most: int) -> str:
+    """Return a text of at most so many characters, cut after a word with an ellipsis."""
+    if len(text) <= most:
+        return text
+    start = text[: most - 1]
+    return f"{start[: start.rfind(' ')] if ' ' in start else start}…"
+
+
 def in_json(
     kind: Any,
     shortened: Callable[[Any], object] = lambda value: value,

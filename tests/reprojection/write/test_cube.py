@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import xarray
+from pyproj import Transformer
 
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.raster import Band, Raster
@@ -58,6 +59,14 @@ def test_bands_agree_by_number_and_role_not_by_name(
     engine = "netcdf4" if kind == "netcdf" else "zarr"
     with xarray.open_dataset(tmp_path / "cube", engine=engine) as cube:
         assert {"Height", "Height_2", "Height_3"} <= {*cube.data_vars}
+        said = [
+            cube.attrs[f"geospatial_{one}"] for one in ("lon_min", "lat_min", "lon_max", "lat_max")
+        ]
+        to_degrees = Transformer.from_crs("EPSG:32631", "EPSG:4326", always_xy=True)
+        assert said == pytest.approx(to_degrees.transform_bounds(*monthly(1).grid.bounds), abs=1e-5)
+        covered = [cube.attrs[f"time_coverage_{one}"] for one in ("start", "end")]
+        ends = cube["time_bnds"].values.min(), cube["time_bnds"].values.max()
+        assert covered == [f"{str(one)[:19]}Z" for one in ends]
         assert cube["Height"].attrs["long_name"] == "Height"
         for n, name in enumerate(("Height", "Height_2", "Height_3")):
             assert [float(plane.mean()) for plane in cube[name]] == [1.0 + n, 2.0 + n]

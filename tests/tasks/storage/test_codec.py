@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tasks.bag.model import Phase, TaskOutcome
-from tasks.storage.codec import BITS, Codec, Form, cut, in_json
+from tasks.storage.codec import BITS, Codec, Form, cut, in_json, up_to_a_word
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row
 
@@ -90,3 +90,15 @@ def test_a_class_that_changes_itself_when_it_is_made_has_no_codec() -> None:
 
     with pytest.raises(TypeError, match="Checked has a __post_init__"):
         Codec(Checked, "checked")
+
+
+def test_a_long_note_ends_after_a_word() -> None:
+    text = "one two three"
+    assert [up_to_a_word(text, most) for most in (13, 12, 9, 8, 5)] == [
+        text,
+        "one two…",
+        "one two…",
+        "one…",
+        "one…",
+    ]
+    assert up_to_a_word("unbroken", 5) == "unbr…"
