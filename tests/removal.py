@@ -21,6 +21,13 @@ from tests.proofs import FAST, ROOT
 _ITSELF = "tests/test_removal.py"  # compares this table with a whole checkout
 _BUILT = (r"^\.mypy_cache/", r"\.so$", r"places\.zip$", r"^portal/static/vendor/", r"^build/moto/")
 _TESTS = ("tests",)
+_LISTED = "d0266ee56a54cbd0266ee50a54cb803b4874b380197d6cca3be1e4cbe6da798a"
+"""The key of a list of sites in the tests of keys."""
+
+
+def _test(name: str) -> tuple[str, str]:
+    """Take a test out, with its decorators."""
+    return rf"^(?:@(?:(?!def ).*\n)*)?def {name}\((?:.*\n)*?(?=\n\n\S|\Z)", ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,22 +121,224 @@ REMOVALS = {
             "tests/portal/test_two_owners.py": (r'    \("POST", .*/polygons[. ].*',),
         },
     ),
-    "sites on pages": Removal(
+    "sites": Removal(
         folders=(
+            "examples/measured-sites.yaml",
+            "examples/sites.yaml",
             "portal/sites",
             "portal/templates/comparison.html",
             "portal/templates/request_sites.html",
             "portal/templates/sites.html",
+            "reprojection/warp/sites.py",
+            "service_manager/planner/sites.py",
+            "tasks/bag/site_specs.py",
+            "tasks/comparison.py",
+            "tasks/request/compared.py",
+            "tasks/request/measurements.py",
+            "tasks/request/region/site_regions.py",
+            "worker/phases/sites",
+            "tests/acceptance/test_evapotranspiration.py",
+            "tests/acceptance/test_measured_sites.py",
+            "tests/infra/test_ceilings.py",  # a ceiling is named in a test of parts, which goes
+            "tests/mutants/measurements.toml",
+            "tests/portal/site_tables.py",
             "tests/portal/sites",
+            "tests/reprojection/test_site_quality.py",
+            "tests/reprojection/warp/test_sites.py",
+            "tests/service_manager/planner/test_planner_sites.py",
+            "tests/service_manager/planner/test_site_cells.py",
+            "tests/tasks/request/test_measurements.py",
+            "tests/worker/phases/sites",
+            "tests/worker/phases/test_parts.py",
+            "tests/browser/test_example_in_browser.py",
         ),
         registered={
             "portal/features.py": (r".*\bsites\b.*",),
-            "pyproject.toml": ((r" \| sites\"", '"'),),
+            "portal/submit/estimates.py": (
+                r"from tasks\.request\.sites import .*",
+                (r"len\(parse_sites\(request\.region\.sites\)\) if .* else 0", "0"),
+            ),
+            "portal/submit/forms.py": (
+                (r"return _with_measurements\((.*), request\)", r"return \1"),
+                (r"def _with_measurements(?:.*\n)*?(?=def )", ""),
+                (r"    elif region\.sites is not None:\n(?:        .*\n)*", ""),
+                r'        \("measurements", _measurements\),',
+                (r"def _measurements(?:.*\n)*?(?=LOOKS)", ""),
+                (
+                    r'    if form\.region_kind == "sites":\n        if not(?:.*\n)*?(?=    edges)',
+                    "",
+                ),
+            ),
+            "portal/submit/region_page.py": (
+                (
+                    r"    if region\.sites is None:\n        (yield .*)\n"
+                    r"        return\n(?:    .*\n)*",
+                    r"    \1\n",
+                ),
+            ),
+            "portal/templates/new.html": (
+                (
+                    r'  <fieldset class="card">\n    <legend>How: measurements<'
+                    r"(?:.*\n)*?  </fieldset>\n",
+                    "",
+                ),
+            ),
+            "portal/templates/region.html": (
+                (r', \("sites", "Sites"\)', ""),
+                (r'  <div class="field" {{ part\("sites"\) }}>\n(?:    .*\n)*  </div>\n', ""),
+            ),
+            "pyproject.toml": ((r" \| sites\"", '"'), (r" \| comparison", "")),
+            "service_manager/planner/plan_stream.py": (
+                r"from service_manager\.planner\.sites .*",
+                r"from tasks\.request\.compared .*",
+                r"        check_outputs\(.*",
+                (r"\(SitesPlan\.of,\)", "()"),
+            ),
+            "swathmill/commands/requests.py": (
+                r"    MeasurementsOption,",
+                r"    measurements: MeasurementsOption = None,",
+                (r", measurements or \(\)", ""),
+            ),
+            "swathmill/commands/run.py": (
+                r"    MeasurementsOption,",
+                r"    measurements: MeasurementsOption = None,",
+                (r", measurements or \(\)", ""),
+            ),
+            "swathmill/commands/shared/options.py": (
+                (r"MeasurementsOption = (?:.*\n)*?\]\n\n", ""),
+            ),
+            "tasks/bag/kinds.py": (r"from .* SiteSpec", (r"\n    \| SiteSpec,", ",")),
+            "tasks/request/checks.py": (
+                r"from tasks\.request\.compared .*",
+                r"    check_measurements\(resolved\)",
+                r"    notes \+= measurement_notes.*",
+            ),
+            "tasks/request/document.py": (
+                (r"from tasks\.request\.measurements import \((?:.*\n)*?\)\n", ""),
+                (r', "sites"\)', ")"),
+                (r'frozenset\(\{"sites"\}\)', "frozenset[str]()"),
+                (r"    sites: Annotated\[(?:.*\n)*?    \] = None\n", ""),
+                (r'    @field_validator\("sites"\)\n(?:.*\n)*?(?=\n    @)', ""),
+                (r"class Compared\((?:.*\n)*?(?=def _steps)", ""),
+                (r"    measurements: Annotated\[(?:.*\n)*?    \] = None\n", ""),
+                (r"    @property\n    def read_at(?:.*\n)*?(?=    @property)", ""),
+            ),
+            "tasks/request/region/kinds.py": (
+                r"from tasks\.request\.region\.site_regions .*",
+                (r', "sites": SITES', ""),
+            ),
+            "tasks/request/request_file.py": (
+                r"from tasks\.request\.measurements .*",
+                (
+                    r"import Compared, Request, Time, compared, parse_request",
+                    "import Request, parse_request",
+                ),
+                (
+                    r", measurements: Sequence\[AnyPath\] = \(\)\n\)",
+                    "\n)",
+                ),
+                r"        measurements: Tables .*",
+                r"    document = _with_measurements.*",
+                r"_LOOK = .*",
+                (r"\n\ndef _with_measurements(?:.*\n)*", "\n"),
+            ),
+            "worker/phases/parts.py": (
+                r"from worker\.phases\.sites\..*",
+                (r"    if sites is not None:\n        with suppress.*\n.*\n", "    del sites\n"),
+            ),
+            "worker/slots/making.py": (
+                r"from worker\.phases\.sites .*",
+                r"    \*\*sites\.MAKERS,",
+            ),
         },
         spoken_of={
-            "docs/threat-model.md": ((r"`portal/sites/[a-z_]+\.py`,( |$)", ""),),
-            "portal/templates/request.html": ((r"sites=made\.region\.sites is not none, ", ""),),
+            "docs/threat-model.md": (
+                (r"`portal/sites/[a-z_]+\.py`,( |$)", ""),
+                (r", `tasks/request/measurements\.py`", ""),
+                (r" `worker/phases/sites/[a-z_]+\.py`,", ""),
+            ),
+            "portal/templates/request.html": (
+                (r"sites=made\.region\.sites is not none, ", ""),
+                (r"made\.region\.sites", "made.region.in_place"),
+            ),
+            "docs/requests.md": (r"\| `measurements` \|.*",),
+            "docs/sites.md": ((r"```yaml\n(?:.*\n)*?```\n", ""),),
+            "tests/browser/test_accessibility.py": (
+                r"from tests\.portal\.site_tables .*",
+                (r"^SITES = (?:.*\n)*?}\n", ""),
+                (r"    sites = request_operations(?:.*\n){4}.*delivered=1, outputs=1\)\n", ""),
+                (r', "sites": sites', ""),
+                (r', "ended", "sites"\)', ', "ended")'),
+            ),
+            "tests/fuzz/parsers.py": (
+                r"from tasks\.request\.measurements .*",
+                (r"MEASURED = \((?:.*\n)*?\)\n", ""),
+                (r'    "measurements": Parser\((?:.*\n)*?    \),\n', ""),
+            ),
+            "tests/infra/test_interfaces.py": (r'    "(Request document|HTTP API|Rows)": .*',),
+            "tests/portal/submit/test_forms.py": (
+                (r'    \{\n        \*\*PLAIN,\n        "region": \{"sites"(?:.*\n)*?    \},\n', ""),
+                (r'    \{\n        \*\*PLAIN,\n        "measurements"(?:.*\n)*?    \},\n', ""),
+            ),
+            "tests/portal/submit/test_new_page.py": (
+                _test("test_the_summary_says_what_is_made_of_sites"),
+                _test("test_an_empty_list_of_compared_layers_names_its_section"),
+            ),
+            "tests/portal/submit/test_region_page.py": (
+                _test("test_polygons_with_ids_become_sites_where_sites_are_asked_for"),
+                (r'    table = "id,lat,lon\\n(?:.*\n)*?    \]\n', ""),
+            ),
             "tests/portal/test_two_owners.py": (r'            "/sites",',),
+            "tests/reprojection/test_partial_loss.py": (
+                r"from reprojection\.warp\.sites .*",
+                _test("test_at_sites_a_layer_is_lost_and_the_other_read"),
+                (r"^def seen\((?:.*\n)*?(?=\n\n\S)", ""),
+            ),
+            "tests/service_manager/plans/test_plan_writer.py": (
+                r"from tasks\.bag\.site_specs .*",
+                (r'        \(SitesSpec(?:.*\n)*?.*"table of the sites"\),\n', ""),
+            ),
+            "tests/tasks/bag/test_task_keys.py": (
+                r"from tasks\.bag\.site_specs .*",
+                r"SITES = .*",
+                (r"EXTRACT = ExtractSpec\((?:.*\n)*?\)\n", ""),
+                (r"SITES\.key", f'"{_LISTED}"'),
+                r"    (SITES|EXTRACT|TableSpec\(.*),",
+                rf'    "({_LISTED}|86762ceb[78]b.*)",',
+            ),
+            "tests/tasks/request/region/test_files.py": (r".*\.region\.sites == .*",),
+            "tests/tasks/request/records/test_products.py": (
+                (
+                    r"        \(\n            INDEX,\n            \{\n"
+                    r'                "measurements(?:.*\n)*?        \),\n',
+                    "",
+                ),
+            ),
+            "tests/tasks/request/test_heading.py": (
+                (r'        \(\n            \{"region": \{"sites"(?:.*\n)*?        \),\n', ""),
+            ),
+            "tests/tasks/request/test_request_document.py": (
+                (r"geojson, place or sites", "geojson or place"),
+                (
+                    r"        \(\n            \{\n"
+                    r'                "region": \{"sites"(?:.*\n)*?        \),\n',
+                    "",
+                ),
+                (r'    "measurements\.compare": \((?:.*\n)*?    \),\n', ""),
+                r'    "measurements\.tolerance": .*',
+                r"        \(100, lambda n: _measured.*",
+                (r"def _measured(?:.*\n)*?(?=def )", ""),
+            ),
+            "tests/tasks/request/test_sites.py": (
+                _test("test_what_is_no_list_of_sites"),
+                _test("test_what_concerns_rasters_alone_is_refused"),
+                _test("test_overpasses_of_sites_are_always_rows_of_their_own"),
+                _test("test_a_request_comes_back_as_it_was_stored"),
+                _test("test_a_file_is_read_from_the_folder_of_the_request"),
+            ),
+            "tests/tasks/test_plain_text.py": (
+                _test("test_requests_and_tables_are_read_by_their_mark"),
+            ),
         },
     ),
     "uploads": Removal(

@@ -107,7 +107,8 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
         notes.append(
             f"merge: mean applies to continuous layers; merged by nadir: {', '.join(classes)}."
         )
-    return (*notes, *measurement_notes(resolved))
+    notes += measurement_notes(resolved)
+    return tuple(notes)
 
 
 def _named(product: ResolvedProduct, layer: ResolvedLayer) -> str:

@@ -959,8 +959,7 @@ class Request(_Document):
         Region,
         FieldWords(
             what="a region",
-            remedy="Give one of bbox, tiles, geojson, place or sites: "
-            "{bbox: [-8.0, 50.5, 6.0, 58.5]}.",
+            remedy=f"Give one of {listed(REGION_KINDS)}: {{bbox: [-8.0, 50.5, 6.0, 58.5]}}.",
             label="Region",
         ),
     ]

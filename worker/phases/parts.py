@@ -27,7 +27,6 @@ from reprojection.errors import (
 )
 from reprojection.formats.held import PACKED, Held, pack
 from reprojection.reproject import Options, reproject
-from reprojection.warp.sites import touch_sites
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.holdings.parts import PartsFolder
@@ -43,8 +42,8 @@ from worker.phases.collect import (
     record_of,
 )
 from worker.phases.context import Context
-from worker.phases.reproject import grid_of
-from worker.phases.sites.extract import places_of, wanted_of
+from worker.phases.reproject import grid_of, layers_of
+from worker.phases.sites.extract import touch
 
 log = structlog.get_logger("worker.parts")
 
@@ -100,13 +99,13 @@ def read_for(spec: PartsSpec, paths: Sequence[Path], sites: Path | None) -> str:
             return other
     if sites is not None:
         with suppress(*_REFUSED):
-            places = places_of(sites.read_text("utf-8"))
-            touch_sites(paths, wanted_of(spec), places, mask=spec.mask)
-    for grid, wanted in product(map(grid_of, spec.grids or ()), wanted_of(spec)):
+            touch(spec, paths, sites)
+    layers = layers_of(spec.layers, spec.qa, spec.band)
+    for grid, (layer, rule) in product(map(grid_of, spec.grids or ()), layers):
         with suppress(*_REFUSED):
             # Any method reads the same part.
-            options = Options(resampling="nearest", qa=wanted.rule, mask=spec.mask)
-            reproject(paths, wanted.layer, grid, options)
+            options = Options(resampling="nearest", qa=rule, mask=spec.mask)
+            reproject(paths, layer, grid, options)
     return ""
 
 

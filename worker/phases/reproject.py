@@ -24,6 +24,8 @@ from worker.files.held_granules import granules_of
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 
+Rule = str | Mapping[str, Mapping[str, Sequence[int]]] | None
+
 CELL = "cell.tif"
 _PRESETS = ("best", "good")
 _MERGE: TypeAdapter[Merge] = TypeAdapter(Merge)
@@ -157,7 +159,13 @@ def _method(text: str) -> str | None:
     return None if text == "default" else text
 
 
-def qa_rule(text: str) -> str | Mapping[str, Mapping[str, Sequence[int]]] | None:
+def layers_of(layers: Sequence[str], qa: Sequence[str], band: int | None) -> list[tuple[str, Rule]]:
+    """Return layers as they are called in a granule, with their QA rules."""
+    which = "" if band is None else f"[{band}]"
+    return [(f"{layer}{which}", qa_rule(rule)) for layer, rule in zip(layers, qa, strict=True)]
+
+
+def qa_rule(text: str) -> Rule:
     """Read the QA rule of a specification."""
     if not text or text in _PRESETS:
         return text or None

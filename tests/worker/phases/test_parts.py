@@ -48,6 +48,7 @@ from tests.service_manager.shelf import specs
 from tests.worker.mill import Mill
 from worker.phases import parts as phase
 from worker.phases import reproject as cells
+from worker.phases.sites import extract
 from worker.sandbox.messages import Failed, Succeeded
 
 LAYERS = ("Lai", "Fpar", "FparLai_QC", "LaiStdDev", "FparStdDev")
@@ -233,7 +234,7 @@ def test_what_the_parts_lack_is_fetched_and_never_read_as_zeros(
     mill = Mill(tmp_path / "parts", granules)
     found = planned(mill)
     with monkeypatch.context() as patched:
-        patched.setattr(phase, "touch_sites", lambda *_, **__: None)
+        patched.setattr(extract, "touch_sites", lambda *_, **__: None)
         for task in found:
             if not isinstance(task.spec, ExtractSpec | TableSpec):
                 mill.make(task.spec)
@@ -273,7 +274,7 @@ def test_a_granule_that_is_replaced_meanwhile_is_fetched_as_it_is_now(
             os.utime(path, ns=(1, 1))
         read(*given, **more)
 
-    monkeypatch.setattr(phase, "touch_sites", replaced)
+    monkeypatch.setattr(extract, "touch_sites", replaced)
     (file,) = mill.make(spec)
     assert file.name == path.name
     assert mill.fetch(file).read_bytes() == path.read_bytes()

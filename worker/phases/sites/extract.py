@@ -25,6 +25,7 @@ from reprojection.warp.sites import (
     Wanted,
     read_cells,
     read_sites,
+    touch_sites,
 )
 from reprojection.write.write import open_raster
 from tasks.bag.categories import Category
@@ -37,7 +38,7 @@ from worker.files.held_granules import granules_of
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 from worker.phases.flat import physical
-from worker.phases.reproject import grid_of, qa_rule
+from worker.phases.reproject import grid_of, layers_of
 
 SITES, ROWS = "sites.json", "rows.parquet"
 
@@ -60,7 +61,8 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     if granules:
         readings, lacks = read_sites(granules, wanted_of(spec), places, mask=spec.mask)
     path = context.folder("rows") / ROWS
-    named = dict(zip((f"{one}{_band(spec)}" for one in spec.layers), spec.layers, strict=True))
+    names = (name for name, _ in layers_of(spec.layers, spec.qa, spec.band))
+    named = dict(zip(names, spec.layers, strict=True))
     _store(_rows(spec, [(named[one.layer], one) for one in readings]), path)
     context.tell(0.9, f"storing {ROWS}")
     said = found_besides(completeness_of(spec, [WHOLE] * len(granules)), lacks)
@@ -70,10 +72,17 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
 def wanted_of(spec: ExtractSpec | PartsSpec) -> list[Wanted]:
     """Return the layers that an extraction reads."""
     times = spec.solar_times or ("",) * len(spec.layers)
+    layers = layers_of(spec.layers, spec.qa, spec.band)
     return [
-        Wanted(layer=f"{layer}{_band(spec)}", rule=qa_rule(rule), solar_time=time)
-        for layer, rule, time in zip(spec.layers, spec.qa, times, strict=True)
+        Wanted(layer=layer, rule=rule, solar_time=time)
+        for (layer, rule), time in zip(layers, times, strict=True)
     ]
+
+
+def touch(spec: PartsSpec, paths: Sequence[Path], sites: Path) -> None:
+    """Read of granules that are held in part what an extraction at a file's sites will."""
+    places = places_of(sites.read_text("utf-8"))
+    touch_sites(paths, wanted_of(spec), places, mask=spec.mask)
 
 
 def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -259,7 +268,3 @@ def _qualities(parts: Sequence[Readings]) -> tuple[Any, Any]:
             pa.array(np.concatenate(codes)), pa.array([*known], pa.string())
         ),
     )
-
-
-def _band(spec: ExtractSpec | PartsSpec) -> str:
-    return "" if spec.band is None else f"[{spec.band}]"
