@@ -43,7 +43,10 @@ def make_web_source(
     is_web = urlsplit(address).scheme in _HTTP
     if name == "cmr" or (kind == "cmr" and is_web):
         url = address.partition("#")[0]
-        direct = _direct(text.partition("#")[2], name, credentials, limits, timing)
+        manners = Manners(
+            credentials=credentials, limits=limits, timing=timing, context=None, sleep=time.sleep
+        )
+        direct = _direct(text.partition("#")[2], name, downloader, manners)
         return CmrArchive(web, downloader, url=url or CMR_URL, name=name, direct=direct)
     if text == "laads" or (kind == "laads" and is_web):
         return LaadsArchive(web, downloader, url=address or LAADS_URL, name=name)
@@ -65,9 +68,7 @@ def make_web_source(
     return None
 
 
-def _direct(
-    said: str, name: str, credentials: Credentials, limits: HostLimits, timing: Timing
-) -> DirectReader | None:
+def _direct(said: str, name: str, downloader: Downloader, manners: Manners) -> DirectReader | None:
     """Make the reader of buckets in the region that a source's name says; None for none."""
     if not said:
         return None
@@ -77,10 +78,7 @@ def _direct(
             f"SWATHMILL_SOURCES names {name} with #{said}: only the region of Amazon in which the "
             "workers run may follow, such as #region=us-west-2"
         )
-    manners = Manners(
-        credentials=credentials, limits=limits, timing=timing, context=None, sleep=time.sleep
-    )
-    return DirectReader(region, manners)
+    return DirectReader(region, downloader, manners)
 
 
 def _stac(web: Web, downloader: Downloader, address: str, name: str) -> ArchiveSource:

@@ -1,10 +1,10 @@
 """Read granules in the bucket of their archive, by temporary keys that the archive gives.
 
-NASA's keys are good within the buckets' own region of Amazon alone. An endpoint takes the Earthdata
-token, may redirect to the sign-in and back, and answers with JSON: `accessKeyId`,
-`secretAccessKey`, `sessionToken`, `expiration`. Keys stay in this process' memory, and are asked
-for again shortly before they expire. Where the bucket or the endpoint refuses, the same file comes
-over HTTPS.
+An address of the bucket is signed by these keys and read like any other one. NASA's keys are good
+within the buckets' own region of Amazon alone. An endpoint takes the Earthdata token, may redirect
+to the sign-in and back, and answers with JSON: `accessKeyId`, `secretAccessKey`, `sessionToken`,
+`expiration`. Keys stay in this process' memory, and are asked for again shortly before they expire.
+Where the bucket or the endpoint refuses, the same file comes over HTTPS.
 """
 
 import json
@@ -22,6 +22,7 @@ import httpx
 from archives.errors import (
     AnswerBrokenError,
     ArchiveError,
+    CredentialsRefusedError,
     DownloadFailedError,
     LicenceNotAcceptedError,
     NotPermittedError,
@@ -29,8 +30,7 @@ from archives.errors import (
     TokenRefusedError,
 )
 from archives.fetch.answers import answer_error, bare_url
-from archives.fetch.copying import copy_granule
-from archives.fetch.files import RemoteFiles
+from archives.fetch.download import Downloader
 from archives.fetch.http import HOPS, Manners, http_client, redirection, some_text
 from archives.fetch.parts import InParts, Range
 from archives.formats.umm import moment
@@ -39,6 +39,7 @@ from archives.model import Fetched, GranuleRecord, Progress
 log = logging.getLogger("archives.direct")
 
 _SPARE_SECONDS = 600.0  # of a key's hour: what is begun with it ends in time
+_SIGNED_SECONDS = 3600
 _PAGES = ("<!doctype html", "<html", "<head")
 
 
@@ -105,18 +106,24 @@ _KEPT = _Kept()
 
 
 class DirectReader:
-    """Reads from buckets of one region of Amazon, in which this process runs."""
+    """Reads from buckets of one region of Amazon, in which this process runs.
 
-    def __init__(self, region: str, manners: Manners) -> None:
-        """Raise SourcesSettingError where the library that speaks to buckets is not installed."""
-        if find_spec("s3fs") is None:
+    `service` is the address of S3, "" for Amazon's own.
+    """
+
+    def __init__(
+        self, region: str, downloader: Downloader, manners: Manners, *, service: str = ""
+    ) -> None:
+        """Raise SourcesSettingError where the library that signs is not installed."""
+        if find_spec("botocore") is None:
             raise SourcesSettingError(
-                f"SWATHMILL_SOURCES has region={region}, which needs s3fs: install swathmill[s3]"
+                f"SWATHMILL_SOURCES has region={region}, which needs botocore: install "
+                "swathmill[s3]"
             )
         self.region = region
+        self._downloader = downloader
         self._manners = manners
-        # Not beside the keys: a file system has connections, which end with this reader.
-        self._opened: dict[str, tuple[_Keys, RemoteFiles]] = {}
+        self._service = service
 
     def link(self, url: str) -> DirectLink | None:
         """Return the place in a bucket that a record names; None where it is not to be read.
@@ -137,11 +144,17 @@ class DirectReader:
     ) -> Fetched:
         """Copy a granule from its bucket, verified as a download; raise ArchiveError."""
         keys = self._keys(link)
-        with self._manners.limits.place(_host(record.url)):
-            try:
-                return copy_granule(self._files(link, keys), link.key, record, to, progress)
-            except NotPermittedError as error:
-                raise self._refusal(link, keys, error) from error
+        try:
+            return self._downloader.get(
+                [self._signed(link, keys)],
+                to,
+                size=record.size,
+                checksum=record.checksum,
+                checksum_type=record.checksum_type,
+                progress=progress,
+            )
+        except CredentialsRefusedError as error:
+            raise self._refusal(link, keys) from error
 
     def in_parts(self, link: DirectLink, size: int, https: InParts) -> InParts:
         """Return a granule's file in its bucket, else `https`, of which parts can be read."""
@@ -152,11 +165,11 @@ class DirectReader:
     ) -> tuple[InParts, list[bytes]]:
         """Open a file in its bucket and read its first parts; raise ArchiveError."""
         keys = self._keys(link)
+        opened = self._downloader.in_parts(self._signed(link, keys), size)
         try:
-            opened = self._files(link, keys).in_parts(link.key, size)
             return opened, opened.read(ranges)
-        except NotPermittedError as error:
-            raise self._refusal(link, keys, error) from error
+        except CredentialsRefusedError as error:
+            raise self._refusal(link, keys) from error
 
     def _permission(self, link: DirectLink) -> str:
         return self._manners.credentials.headers(link.keys_at).get("Authorization", "")
@@ -164,29 +177,26 @@ class DirectReader:
     def _keys(self, link: DirectLink) -> _Keys:
         return _KEPT.keys(link.keys_at, self._permission(link), lambda: self._ask(link.keys_at))
 
-    def _files(self, link: DirectLink, keys: _Keys) -> RemoteFiles:
-        known = self._opened.get(link.bucket)
-        if known is None or known[0] is not keys:
-            known = self._opened[link.bucket] = keys, self._open(link.bucket, keys)
-        return known[1]
+    def _signed(self, link: DirectLink, keys: _Keys) -> str:
+        """Sign an address of the bucket; only its query, which no message has, is of the keys."""
+        # Only where it is used: it takes long to import.
+        from botocore.auth import S3SigV4QueryAuth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
 
-    def _open(self, bucket: str, keys: _Keys) -> RemoteFiles:
-        # fsspec would keep it for whoever asks next: this one has keys in it.
-        options = {
-            **keys.options,
-            "client_kwargs": {"region_name": self.region},
-            "config_kwargs": {"connect_timeout": 10, "read_timeout": 60},
-            "skip_instance_cache": True,
-            "use_listings_cache": False,
-        }
-        return RemoteFiles(f"s3://{bucket}", options, sidecars=False)
+        amazon = f"https://{link.bucket}.s3.{self.region}.amazonaws.com"
+        place = f"{self._service}/{link.bucket}" if self._service else amazon
+        wanted = AWSRequest("GET", f"{place}/{quote(link.key)}")
+        own = Credentials(keys.options["key"], keys.options["secret"], keys.options["token"])
+        S3SigV4QueryAuth(own, "s3", self.region, expires=_SIGNED_SECONDS).add_auth(wanted)
+        return str(wanted.url)
 
-    def _refusal(self, link: DirectLink, keys: _Keys, error: ArchiveError) -> NotPermittedError:
+    def _refusal(self, link: DirectLink, keys: _Keys) -> NotPermittedError:
         _KEPT.refuse(link.bucket, self._permission(link), keys.until)
         return NotPermittedError(
-            f"{error}: the keys of {bare_url(link.keys_at)} are good in {self.region} alone, and "
-            "for what this account may read; where this process runs elsewhere, take "
-            f"#region={self.region} out of SWATHMILL_SOURCES"
+            f"s3://{link.bucket} refuses the keys of {bare_url(link.keys_at)}, which are good in "
+            f"{self.region} alone, and for what this account may read; where this process runs "
+            f"elsewhere, take #region={self.region} out of SWATHMILL_SOURCES"
         )
 
     def _ask(self, endpoint: str) -> _Keys:
@@ -269,7 +279,3 @@ def _given(answer: httpx.Response, url: str, endpoint: str) -> _Keys:
             f"{where} answered without keys that can be read ({type(error).__name__})"
         ) from None
     return _Keys(options=options, until=until)
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[2]

@@ -162,17 +162,13 @@ class RemoteFiles:
     """The files below a URL of fsspec.
 
     An example is `abfs://container@account.dfs.core.windows.net/folder`. `options` are those of the
-    URL's file system; without any, `abfs` uses Azure's default credentials. Without `sidecars` no
-    file is looked for beside another.
+    URL's file system; without any, `abfs` uses Azure's default credentials.
     """
 
     near = False
 
-    def __init__(
-        self, url: str, options: Mapping[str, object] | None = None, *, sidecars: bool = True
-    ) -> None:
+    def __init__(self, url: str, options: Mapping[str, object] | None = None) -> None:
         self.place = bare_url(url)
-        self._sidecars = sidecars
         chosen = dict(options or {})
         if url.startswith(("abfs://", "abfss://", "az://")):
             chosen.setdefault("anon", False)
@@ -216,7 +212,7 @@ class RemoteFiles:
             about = self._system.info(path)
             beside = f"{path}.xml"
             sidecar = ""
-            if self._sidecars and self._system.exists(beside):
+            if self._system.exists(beside):
                 sidecar = str(_change(self._system.info(beside)))
         return int(about["size"]), _change(about), sidecar
 

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
-import fsspec
+import httpx
 import pytest
 
 from archives.errors import LicenceNotAcceptedError
@@ -78,7 +79,9 @@ def collection(keys_at: str, region: str = REGION) -> Json:
     return made
 
 
-def archive(server: FileServer, bucket: str, *, region: str = REGION) -> CmrArchive:
+def archive(
+    server: FileServer, bucket: str, *, region: str = REGION, s3: str = "http://127.0.0.1:9"
+) -> CmrArchive:
     """A CMR of two granules, in the bucket and on the server, whose keys the server gives."""
     its = collection(f"{server.url}/s3credentials", region)
     items = []
@@ -100,7 +103,7 @@ def archive(server: FileServer, bucket: str, *, region: str = REGION) -> CmrArch
         web(own, server),
         downloader(own, server),
         url=Cmr(collections=[its], granules=items).mount(server),
-        direct=DirectReader(REGION, manners),
+        direct=DirectReader(REGION, downloader(own, server), manners, service=s3),
     )
 
 
@@ -112,15 +115,13 @@ def over_https(server: FileServer) -> list[str]:
     return [path for path in server.paths() if path.startswith("/data/")]
 
 
-def bucket_of_moto(port: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def bucket_of_moto(port: int, name: str) -> str:
+    """Fill a bucket of the S3 server, which takes any keys; return the server's address."""
     address = f"http://127.0.0.1:{port}"
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
-    system = fsspec.filesystem(
-        "s3", key="a", secret="b", endpoint_url=address, skip_instance_cache=True
-    )
-    system.mkdir(name)
+    httpx.put(f"{address}/{name}").raise_for_status()
     for each, data in zip(NAMES, DATA, strict=True):
-        system.pipe(f"{name}/MYD04 L2/{each}", data)
+        httpx.put(f"{address}/{name}/MYD04%20L2/{each}", content=data).raise_for_status()
+    return address
 
 
 def by_cookie(request: Request) -> None:
@@ -140,17 +141,16 @@ def test_granules_come_from_the_bucket_by_keys_of_the_endpoint(
     server: FileServer,
     s3_port: int,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="archives")
-    bucket_of_moto(s3_port, "an-archive-direct", monkeypatch)
+    s3 = bucket_of_moto(s3_port, "an-archive-direct")
     server.always["/s3credentials"] = by_cookie
     server.always["/oauth/authorize"] = sign_in
     server.always["/redirect"] = lambda request: request.answer(
         302, Location="/s3credentials", Set_Cookie="accessToken=given"
     )
-    of = archive(server, "an-archive-direct")
+    of = archive(server, "an-archive-direct", s3=s3)
     listed = records(of)
     for record, data in zip(listed, DATA, strict=True):
         # The record is of no secret, and others read it as an address over HTTPS.
@@ -168,11 +168,11 @@ def test_granules_come_from_the_bucket_by_keys_of_the_endpoint(
 
 
 def test_keys_are_asked_for_again_before_they_end(
-    server: FileServer, s3_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FileServer, s3_port: int, tmp_path: Path
 ) -> None:
-    bucket_of_moto(s3_port, "an-archive-anew", monkeypatch)
+    s3 = bucket_of_moto(s3_port, "an-archive-anew")
     server.always["/s3credentials"] = body(keys(timedelta(minutes=9)))
-    of = archive(server, "an-archive-anew")
+    of = archive(server, "an-archive-anew", s3=s3)
     for record in records(of):
         of.fetch(record, tmp_path / record.name)
     assert server.paths().count("/s3credentials") == 2
@@ -209,23 +209,24 @@ def test_what_the_endpoint_refuses_comes_over_https_and_is_told(
 
 
 def test_a_bucket_that_refuses_is_not_asked_for_each_granule(
-    server: FileServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    server: FileServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As S3 answers outside the region: whoever runs there is told, once."""
     server.always["/s3credentials"] = body(keys())
+    denied = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
     with file_server() as s3:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.url)
         for name in NAMES:
-            s3.always[f"/far-away/MYD04%20L2/{name}"] = status(403)  # to HEAD, without a body
-        monkeypatch.setattr(Request, "do_HEAD", Request.do_GET, raising=False)
-        of = archive(server, "far-away")
+            s3.always[f"/far-away/MYD04%20L2/{name}"] = status(403, denied)
+        of = archive(server, "far-away", s3=s3.url)
         for record, data in zip(records(of), DATA, strict=True):
             assert of.fetch(record, tmp_path / record.name).path.read_bytes() == data
             assert of.in_parts(record).read([(0, 9)]) == [data[:9]]
-        assert len(s3.asked) == 1
+        (asked,) = s3.asked
+        said = parse_qs(urlsplit(asked.path).query)
+        assert said["X-Amz-Credential"][0].endswith("/us-west-2/s3/aws4_request")
+        assert said["X-Amz-Security-Token"] == [SECRETS[2]]
+        assert "authorization" not in asked.headers
+    assert not any(secret in caplog.text for secret in SECRETS)
     assert caplog.text.count("take #region=us-west-2 out of SWATHMILL_SOURCES") == 1
 
 
