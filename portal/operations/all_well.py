@@ -33,7 +33,7 @@ def concerns(
     """Collect what needs an operator from what the page shows; nothing: all is well.
 
     `absent` are folders of the archive that are not there; `later` counts the tasks that are to be
-    tried again. `silent`: Redis does not answer.
+    tried again. `silent`: the message server does not answer.
     """
     found = [
         *_service(acting, absent, silent=silent),
@@ -47,7 +47,7 @@ def _service(acting: Acting, absent: Sequence[str], *, silent: bool) -> Iterator
     if not acting.acts:
         yield Concern(text="No service manager acts.", part="manager-title", urgent=True)
     if silent:
-        yield Concern(text="Redis does not answer.", part="manager-title", urgent=True)
+        yield Concern(text="The message server does not answer.", part="manager-title", urgent=True)
     for folder in absent:
         yield Concern(
             text=f"The archive's folder {folder} is not there.", part="manager-title", urgent=True

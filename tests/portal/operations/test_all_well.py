@@ -57,7 +57,7 @@ def test_each_thing_that_needs_an_operator_is_told_the_urgent_first() -> None:
     )
     assert [(one.text, one.urgent) for one in found] == [
         ("No service manager acts.", True),
-        ("Redis does not answer.", True),
+        ("The message server does not answer.", True),
         ("The archive's folder /granules is not there.", True),
         ("2 of 3 workers: drained, lost.", False),
         ("3 tasks wait for a slot, the oldest for 10 min 1 s.", False),

@@ -143,17 +143,17 @@ def test_without_redis_each_page_and_health_say_that_no_work_starts(
         portal.redis.look()
         clock.sleep(14.0)
         with portal.browser(role="operator") as client:
-            assert "Redis answers" in client.get("/operations/live").text
+            assert "Message server answers" in client.get("/operations/live").text
             assert client.get("/healthz").status_code == 200
             clock.sleep(6.0)
             answer = client.get("/healthz")
             assert (answer.status_code, answer.json()["status"]) == (503, "Redis does not answer")
             assert "for 20 s" in answer.json()["reason"]
-            assert "Redis is silent" in client.get("/operations/live").text
+            assert "Message server is silent" in client.get("/operations/live").text
             assert "logs/redis.log" in client.get("/service-notice").text
         with portal.browser() as client:
             told = client.get("/").text
-            assert "No new work starts: Redis does not answer." in told
+            assert "No new work starts: the message server does not answer." in told
             assert "logs/redis.log" not in told
         with portal.client() as client:
             assert client.post("/api/requests", json=DOCUMENT).status_code == 202, "it is kept"
