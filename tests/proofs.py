@@ -63,6 +63,10 @@ PROOFS = {
         commands=((*PYTEST, "-q", "tests/worker/test_every_layer.py"),),
         environment={"SWATHMILL_EVERY_LAYER": "1"},
     ),
+    "other-programs": Proof(
+        what="layers of `swathmill view` as QGIS and GDAL draw them, where these are there",
+        commands=((*PYTEST, "-q", "-m", "proof", "tests/portal/views/test_other_programs.py"),),
+    ),
     "granules": Proof(
         what="damaged granules end in a result or a named error [--count 2000]",
         commands=(_module("bench.fuzz_granules", "--jobs", "2"),),
