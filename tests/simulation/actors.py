@@ -6,14 +6,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.leader import service
 from service_manager.leader.manager import Manager, Recall
 from service_manager.options import ManagerOptions
-from service_manager.storage.retention import Retention
+from service_manager.storage.retention import NOTHING, Retention
+from service_manager.storage.worth import Policy
 from tasks.bag import (
     protocol,
     task_table,
@@ -158,7 +159,7 @@ def manager(
     recall: Recall,
     *,
     slots: int,
-    retention: bool,
+    retention: Policy | None,
     expected: float | None,
     beside: Sequence[Callable[[], None]] = (),
 ) -> None:
@@ -179,7 +180,7 @@ def manager(
         if expected is not None:
             made._dispatch.turns = 0
             made._dispatch.expected = lambda _: expected
-        cleaners[:] = [Retention(runtime, wait=60.0)]
+        cleaners[:] = [Retention(runtime, wait=60.0, policy=retention or NOTHING)]
         starving.begin(made.cache, slots)
         return made
 
@@ -187,7 +188,7 @@ def manager(
         starving.look()
         for call in beside:
             call()
-        if not retention or runtime.clock.monotonic() < due[0]:
+        if retention is None or runtime.clock.monotonic() < due[0]:
             return
         due[0] = runtime.clock.monotonic() + 100.0
         for number in SHARDS:
@@ -634,6 +635,21 @@ class Client:
         for row in rows:
             self.retried.add(request_id)
             self.submitted.setdefault(row.id, self.submitted[request_id])
+
+    def describe(self, request_id: str, labels: tuple[str, ...], group: str) -> None:
+        """Put a request under labels and share it with a group, until that is known to be stored.
+
+        One that is not submitted yet is left.
+        """
+
+        def change(row: request_table.RequestRow) -> request_table.RequestRow:
+            return replace(row, labels=labels, group=group)
+
+        def ask() -> None:
+            with suppress(request_operations.NoSuchRequestError):
+                request_operations.change_request(self.runtime, request_id, change)
+
+        self._insist(ask)
 
     def _insist(self, call: Callable[[], object]) -> None:
         while True:

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
+from service_manager.dispatch import dispatch
+from service_manager.events import completion_events
 from service_manager.mail.notify import Postman
 from service_manager.options import ManagerOptions
 from service_manager.requests import continuing
 from service_manager.requests.continuing import Continuing
+from service_manager.storage.retention import NOTHING
+from service_manager.storage.worth import Policy
 from tasks.bag import history as executions
 from tasks.bag import protocol, workers
 from tasks.bag.categories import Category
@@ -51,7 +55,7 @@ from tests.simulation.network import (
     runtime_of,
 )
 from tests.simulation.noise import Noise
-from tests.simulation.patching import quicken
+from tests.simulation.patching import Undo, patch, quicken
 from tests.simulation.places import Places
 from tests.simulation.reckoning import Reckoning, passing_rows
 from tests.simulation.scenario import CELL, Scenario, one_of_many_rasters
@@ -63,6 +67,7 @@ NEWEST = dt.date(2012, 1, 4)
 """The last day in the archive, two after that of the requests."""
 STORM = 600.0  # seconds of faults
 SETTLED = 100.0  # seconds of calm, after which the manager knows what each worker does
+PASSES = 400.0  # seconds, in which retention looks three times
 CALM = 3600.0  # seconds after them, in which everything must end, also on one slot
 OPTIONS = ManagerOptions(
     tick=1.0,
@@ -137,7 +142,7 @@ class History:
             blobs=self.blobs,
             shortest=OPTIONS.time_limits.floor / 2,
             lease=OPTIONS.lease,
-            losses=OPTIONS.retry.losses,
+            losses=self._retry().losses,
         )
         self.cuts = Cuts(self.world)
         self.broker = Broker(self.world, self.rates, self.cuts)
@@ -149,7 +154,9 @@ class History:
         self.places = Places(self.world, OPTIONS.places, apart)
         host = "archive.example.org" if self.placed else ""
         self.scenario = Scenario.of(random, steps=self.steps, host=host, large=self.noisy)
-        self.retention = random.random() < 0.5
+        self.retention = NOTHING if random.random() < 0.5 else None
+        if self.retention and Random(f"results {self.seed}").random() < 0.5:
+            self.retention = Policy(storage=1e12, results=30.0)  # they go soon after the end
         self.script = Script(
             never=set(self.scenario.never),
             crashes=dict(self.scenario.crashes),
@@ -180,9 +187,9 @@ class History:
         self.disk = SharedDisk.of(self.world, self.seed, 0.0 if faultless else STORM)
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
-        self.options = (
-            replace(OPTIONS, scale_in=15.0, scale_slots=Slots(least=1)) if scales else OPTIONS
-        )
+        self.options = replace(OPTIONS, retry=self._retry())
+        if scales:
+            self.options = replace(self.options, scale_in=15.0, scale_slots=Slots(least=1))
         self.operates = Random(f"operators {self.seed}").random() < 0.25
         self.apart = Random(f"mail {self.seed}")
         self.refuses = self.apart.choice([0.0, 0.1, 0.5])
@@ -190,6 +197,11 @@ class History:
         self.stands = Random(f"standing {self.seed}").random() < 0.25
         self.noise = self._noise()
         self.workers: dict[str, SimWorker] = {}
+
+    def _retry(self) -> RetryPolicy:
+        """In some histories a task that is lost with its worker a few times is given up."""
+        few = Random(f"losses {self.seed}").random() < 0.25
+        return replace(OPTIONS.retry, losses=2) if few else OPTIONS.retry
 
     def _noise(self) -> Noise:
         """Noise on the hosts of each fourth history; a noisy one has no more faults than that."""
@@ -522,6 +534,8 @@ class History:
             return
         eager = replace(self.client, runtime=self.runtime(Process(name="client-eager")))
         scopes = [Scope(), Scope(category=Category.SOURCE_NOT_PUBLISHED), Scope()]
+        hasty = random.random() < 0.5  # and again for each that fails
+        scopes *= 3 if hasty else 1
 
         def ask(request: str, wait: float, scope: Scope) -> None:
             eager.runtime.clock.sleep(wait)
@@ -531,14 +545,35 @@ class History:
             self.asking -= 1
 
         def failing(request: str) -> None:
-            if not scopes or self.world.now > STORM or random.random() < 0.5:
+            if not scopes or self.world.now > STORM or random.random() < 0.5 * (not hasty):
                 return
             self.asking += 1
-            scope, wait = scopes.pop(), random.uniform(0.0, 2.0)
+            scope, wait = scopes.pop(), random.uniform(0.0, 0.5 if hasty else 2.0)
             process = Process(name="client-eager")
             self.world.spawn(process, partial(ask, request, wait, scope))
 
         self.watch.failing = failing
+
+    def librarian(self) -> None:
+        """Somebody who puts requests under labels and shares them with a group, and back again."""
+        random = Random(f"labels {self.seed}")
+        if self.client is None or random.random() >= 0.25:
+            return
+        process = Process(name="client-librarian")
+        tidy = replace(self.client, runtime=self.runtime(process))
+        self.asking += 1
+
+        def run() -> None:
+            for _ in range(8):
+                tidy.runtime.clock.sleep(random.uniform(1, STORM / 4))
+                labels = tuple(one for one in ("a", "b") if random.random() < 0.5)
+                group = random.choice(["", "group"])
+                if tidy.submitted:
+                    self.world.faults["label"] += 1
+                    tidy.describe(random.choice(sorted(tidy.submitted)), labels, group)
+            self.asking -= 1
+
+        self.world.spawn(process, run)
 
     def pair(self) -> None:
         """Two people who want the same; whoever asked first pauses it for a long while."""
@@ -695,6 +730,7 @@ class History:
             self.start_worker(f"worker-{i}")
         self.people()
         self.eager()
+        self.librarian()
         if self.operates:
             self.operators()
         world.at(1.0, self.supervise)
@@ -715,7 +751,21 @@ class History:
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")
         world.run(world.now + 40)
-        Reckoning(self.watch, self.scenario, self.client, self.mailboxes).check()
+        reckoning = self.reckoning()
+        reckoning.check()
+        apart = max(self.skews.values()) - min(self.skews.values())
+        if reckoning.short_lived and apart < PASSES:
+            world.run(world.now + PASSES + apart)
+            reckoning.expired()
+
+    def reckoning(self) -> Reckoning:
+        return Reckoning(
+            watch=self.watch,
+            scenario=self.scenario,
+            client=self.client,
+            mailboxes=self.mailboxes,
+            short_lived=self.retention not in (None, NOTHING),
+        )
 
     def run_noisy(self) -> None:
         """Noise and people alone: nothing fails, and no task waits beside an idle slot."""
@@ -735,7 +785,7 @@ class History:
         self.world.run(STORM + CALM, self.settled)
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")
-        Reckoning(self.watch, self.scenario, self.client, self.mailboxes).check()
+        self.reckoning().check()
 
     def settled(self) -> bool:
         return not self.unsettled()
@@ -772,6 +822,23 @@ def hash_of(text: str) -> int:
     return sum(text.encode())
 
 
+def _small_pages(seed: int) -> Undo:
+    """In some histories managers read and remember little at once, so that more is always left."""
+    if Random(f"pages {seed}").random() >= 0.25:
+        return lambda: None
+    undo = [
+        patch(completion_events, "ROWS", 2),
+        patch(completion_events, "_TOGETHER", 32),
+        patch(dispatch, "_KEPT", 0.25),
+    ]
+
+    def wide() -> None:
+        for each in undo:
+            each()
+
+    return wide
+
+
 def simulate(
     seed: int,
     mutant: Mutant | None = None,
@@ -795,13 +862,14 @@ def simulate(
     if log:
         world.log = []
     day, continuing.DAY = continuing.DAY, -math.inf  # each is due: clocks here may be years off
-    mend, slow = history.mutant.apply(), quicken()
+    mend, slow, wide = history.mutant.apply(), quicken(), _small_pages(seed)
     violation = ""
     try:
         history.run()
     except ViolationError as error:
         violation = str(error)
     finally:
+        wide()
         slow()
         mend()
         continuing.DAY = day

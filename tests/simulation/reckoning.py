@@ -3,7 +3,7 @@
 import datetime as dt
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tasks.bag import history as executions
 from tasks.bag import task_table
@@ -45,23 +45,25 @@ def passing_rows(store: Store) -> list[Row]:
     ]
 
 
+@dataclass
 class Reckoning:
-    """What must hold when all is over."""
+    """What must hold when all is over; results are `short_lived` where retention deletes them."""
 
-    def __init__(
-        self, watch: Watch, scenario: Scenario, client: Client | None, mailboxes: Mailboxes
-    ) -> None:
-        self.watch = watch
-        self.scenario = scenario
-        self.client = client
-        self.mailboxes = mailboxes
-        self.runtime = replace(memory_runtime(), store=watch.store, blobs=watch.blobs)
+    watch: Watch
+    scenario: Scenario
+    client: Client | None
+    mailboxes: Mailboxes
+    short_lived: bool
+
+    def __post_init__(self) -> None:
+        self.runtime = replace(memory_runtime(), store=self.watch.store, blobs=self.watch.blobs)
 
     def check(self) -> None:
         self.tasks()
         self.attempts()
         self.mails()
         self.lines()
+        self.lists()
         for request in sorted(self.watch.ended):
             self.request(self.watch.ended[request])
 
@@ -79,6 +81,12 @@ class Reckoning:
                     self.watch.fail(f"task {task.key}: blob {file.blob} is gone")
                 if self.runtime.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
                     self.watch.fail(f"task {task.key}: other bytes")
+
+    def expired(self) -> None:
+        """What only requests that ended wanted is gone."""
+        for task in self.watch.tasks.values():
+            if task.state is State.DONE:
+                self.watch.fail(f"task {task.key} is kept, and nobody wants it any more")
 
     def attempts(self) -> None:
         """Every attempt is counted once."""
@@ -143,6 +151,19 @@ class Reckoning:
             if row.state is RequestState.CANCELLED and row.continued_as:
                 self.watch.fail(f"request {row.id} was cancelled and goes on")
 
+    def lists(self) -> None:
+        """A request is in the lists that its row names, and in no other."""
+        table = request_table.RequestTable(self.watch.store)
+        rows = [request_table.REQUEST.load(row) for row in table.request_rows()]
+        named = {name for row in rows for name in request_table.list_rows(row)}
+        start, end = prefix_range("i|")
+        found = self.watch.store.scan(request_table.TABLE, request_table.PARTITION, start, end)
+        if unlike := named ^ {row.row for row in found}:
+            self.watch.fail(f"the lists of requests have {sorted(unlike)} too much or too little")
+        standing = {row.id for row in rows if row.standing}
+        if standing != {*table.standing()}:
+            self.watch.fail(f"{sorted(standing)} stand, and the list has {table.standing()}")
+
     def request(self, row: request_table.RequestRow) -> None:
         """A request says exactly what it has and lacks."""
         interests = {w.key: w for w in request_operations.interests(self.runtime, row.id)}
@@ -169,10 +190,11 @@ class Reckoning:
 
     def cancelled(self, row: request_table.RequestRow, interests: dict[str, Interest]) -> None:
         """A cancelled request keeps every result that it had, and counts truly."""
-        for key in self.watch.finished.get(row.id, set()) - self.watch.lost_tasks:
-            if key not in interests or interests[key].outcome != "done":
-                self.watch.fail(f"request {row.id} is cancelled and has lost its result {key}")
         told = {**self.watch.released.get(row.id, {}), **interests}
+        had = told if self.short_lived else interests
+        for key in self.watch.finished.get(row.id, set()) - self.watch.lost_tasks:
+            if key not in had or had[key].outcome != "done":
+                self.watch.fail(f"request {row.id} is cancelled and has lost its result {key}")
         if any(not interest.outcome for interest in told.values()):
             self.watch.fail(f"request {row.id} is cancelled and has unfinished tasks")
         if self.watch.mails(row.id) != 1:

@@ -85,6 +85,7 @@ class Watch:
     """By request and key of the task."""
     asked: dict[str, set[str]] = field(default_factory=dict)
     """By request, all tasks that it ever had an interest in."""
+    stood_in: set[str] = field(default_factory=set)  # tasks that were fallback tasks of others
     crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
     retries: set[str] = field(default_factory=set)  # requests that are another try of an ended one
     ordered: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
@@ -190,7 +191,12 @@ class Watch:
     def _orders(self, worker: str, row: workers.WorkerRow | None) -> None:
         """An attempt is killed for its time only after it has had some."""
         orders = row.orders if row is not None else ()
-        new = {*orders} - {*self.orders.get(worker, ())}
+        before = {*self.orders.get(worker, ())}
+        if row is not None:
+            listed = {*row.waiting, *(attempt.claim for attempt in row.attempts)}
+            if forgotten := (before & listed) - {*orders}:
+                self.fail(f"{worker} has {sorted(forgotten)} still, and is not told to end it")
+        new = {*orders} - before
         self.orders[worker] = orders
         for task in self.tasks.values() if new else ():
             if task.claim in new and task.state is State.RUNNING:
@@ -203,6 +209,7 @@ class Watch:
             interest = task_table.INTEREST.load(row)
             self.interests[interest.request][interest.key] = interest
             self.asked.setdefault(interest.request, set()).add(interest.key)
+            self.stood_in |= {interest.fallback, *interest.fallbacks}
             if interest.outcome is TaskOutcome.FAILED:
                 self.failing(interest.request)
             if interest.phase is Phase.REDUCTION:
@@ -210,8 +217,17 @@ class Watch:
             return
         _, request, key = name.split("|")
         gone = self.interests[request].pop(key, None)
+        self._let_go(request, key)
         if gone is not None and gone.request in self.ended:
             self.released.setdefault(gone.request, {})[gone.key] = gone
+
+    def _let_go(self, request: str, key: str) -> None:
+        """A request that goes on keeps its interests, but in what stood in for another task."""
+        row = self.requests.get(request)
+        if row is None or row.state is not RequestState.RUNNING or key in self.stood_in:
+            return
+        if not self.fails(request):
+            self.fail(f"request {request} goes on, and its interest in {key[-8:]} is taken away")
 
     def _runs(self, request: str) -> None:
         """Note whether all runs of a request's reduction have failed alike, three at least."""
@@ -265,6 +281,8 @@ class Watch:
                 self.fail(f"{_name(new)} begins as {new.state}")
             return
         self._change(old, new)
+        if old.state is State.DONE:
+            self._kept(old, new)
         if new.state is State.READY and new.missing:
             self.fail(f"{_name(new)} is ready with inputs missing")
         if new.state.live and not new.interests:
@@ -294,8 +312,17 @@ class Watch:
             self.fail(f"{_name(new)}: its attempt changes without a claim")
         if old.state is State.RUNNING is new.state and old.claim != new.claim:
             self.fail(f"{_name(new)}: claim {old.claim} is replaced while it runs")
-        if old.state is State.DONE is new.state and old.files != new.files:
+        if free and new.state is State.READY and new.losses >= self.losses:
+            self.fail(f"{_name(new)} was lost {new.losses} times and is tried again")
+
+    def _kept(self, old: Task, new: Task) -> None:
+        """An artifact is given up when a blob of it is lost, or when nobody wants it any more."""
+        if new.state is State.DONE and old.files != new.files:
             self.fail(f"{_name(new)}: its artifact is replaced")
+        wanted = self.requests.keys() & {*old.interests}
+        lost = not self.lost_blobs.isdisjoint(file.blob for file in old.files)
+        if new.state is State.EXPIRED and wanted and not lost:
+            self.fail(f"{_name(new)}: its artifact is thrown away, and {sorted(wanted)} want it")
 
     def _charged(self, old: Task, new: Task) -> None:
         """Only what was in hand costs a retry, or counts as lost: what waits in a batch never, and
