@@ -177,6 +177,7 @@ class History:
         self.client: Client | None = None
         self.asking = 0  # people who are about to ask for a file that was lost
         self.skews: dict[str, float] = {}
+        self.skewed: list[float] = []  # all that a clock was ever wrong by
         self.parts = random.random() < 0.5  # hosts are cut off, their clocks jump
         self.away = Random(f"tables {self.seed}")
         self.splits = self.away.random() < 0.5  # one table is away, and the others are there
@@ -242,6 +243,7 @@ class History:
         self.incarnation[name] += 1
         if name not in self.skews:
             self.skews[name] = random.choice([0.0, random.uniform(-300, 300)])
+            self.skewed.append(self.skews[name])
         fuse = -1
         if not self.world.calm and random.random() < self.fuses:
             fuse = int(2 ** random.uniform(3, 11))
@@ -272,7 +274,20 @@ class History:
 
     def beside(self, process: Process, runtime: Runtime) -> list[Callable[[], None]]:
         """What a manager's process does beside its rounds: mails, and standing requests."""
-        server = SimMailServer(self.world, process, self.mailboxes, self.refuses, self.apart)
+        host = process.name.partition("#")[0]
+
+        def outbox_goes(seconds: float) -> None:
+            until = self.world.now + seconds
+            self.cuts.add(Cut(process=host, party=outbox.TABLE, way="there", until=until))
+
+        server = SimMailServer(
+            world=self.world,
+            process=process,
+            mailboxes=self.mailboxes,
+            trouble=self.refuses,
+            random=self.apart,
+            outbox_goes=outbox_goes,
+        )
         postman = Postman(runtime.store, runtime.clock, server.as_server())
         threads = Beside(self.world, process)
         goes_on = Continuing(runtime, self.newest, threads.submit, period=20.0)
@@ -363,6 +378,7 @@ class History:
             jump = random.choice([-1, 1]) * random.choice([100.0, 1e5])
             world.faults["clock jumps"] += 1
             self.skews[name] += jump
+            self.skewed.append(self.skews[name])
             self.processes[name].skew += jump
         elif chance < 0.4:
             shard = random.choice(sorted({key[0] for key in self.watch.tasks} or {"0"}))
@@ -753,7 +769,7 @@ class History:
         world.run(world.now + 40)
         reckoning = self.reckoning()
         reckoning.check()
-        apart = max(self.skews.values()) - min(self.skews.values())
+        apart = max(self.skewed) - min(self.skewed)
         if reckoning.short_lived and apart < PASSES:
             world.run(world.now + PASSES + apart)
             reckoning.expired()

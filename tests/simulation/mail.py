@@ -2,10 +2,11 @@
 
 import smtplib
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from random import Random
-from typing import cast
+from typing import ClassVar, cast
 
 from service_manager.mail.notify import MailServer
 from tests.simulation.world import Process, ViolationError, World
@@ -27,6 +28,9 @@ class SimMailServer:
     mailboxes: Mailboxes
     trouble: float  # how often a call fails
     random: Random
+    outbox_goes: Callable[[float], None]  # the outbox is away for so many seconds
+    SLOW: ClassVar[float] = 0.3  # how often an answer is late
+
     sender: str = "swathmill@example.org"
     answered: set[str] = field(default_factory=set)  # Message-IDs that the process knows are taken
 
@@ -50,12 +54,12 @@ class SimMailServer:
         name = str(message["Message-ID"])
         if name in self.answered:
             raise ViolationError(f"{self.process.name} sends the mail {name} again")
-        self._travel()
+        self._think()
         if self._fails():
             self.world.faults["mail refused"] += 1
             raise smtplib.SMTPDataError(451, b"later, please")
         self.mailboxes.taken[name].append(bytes(message))
-        self._travel()
+        self._think()
         if self._fails():
             self.world.faults["mail not answered"] += 1
             raise smtplib.SMTPServerDisconnected("no answer")
@@ -66,6 +70,15 @@ class SimMailServer:
 
     def close(self) -> None:
         """End the session without a word."""
+
+    def _think(self) -> None:
+        """Answer, and sometimes late: storage may be away by then, or another manager act."""
+        self._travel()
+        if not self.world.calm and self.random.random() < self.SLOW:
+            self.world.faults["mail answered late"] += 1
+            if self.random.random() < 0.5:
+                self.outbox_goes(self.random.uniform(25.0, 60.0))
+            self.world.pause(self.process, self.random.uniform(1.0, 25.0))
 
     def _travel(self) -> None:
         self.world.point(self.process)
