@@ -34,7 +34,7 @@ from tasks.requests.plan import Plan
 from tasks.storage import blobs
 from tests.simulation.broken import TOOK, BrokenHosts
 from tests.simulation.disks import TOLD, SharedDisk
-from tests.simulation.network import Broker
+from tests.simulation.network import Broker, SimStore
 from tests.simulation.noise import Noise
 from tests.simulation.places import Places
 from tests.simulation.watch import Watch
@@ -388,7 +388,14 @@ class SimWorker:
 
     def _run(self, keys: list[str], sent: float) -> None:
         clock = self.runtime.clock
-        claimed = protocol.claim_batch(self.runtime, keys, self.name, self.options.retry)
+        store = cast(SimStore, self.runtime.store)
+        unanswered, earlier = store.unanswered, self.watch.claims(keys)
+        try:
+            claimed = protocol.claim_batch(self.runtime, keys, self.name, self.options.retry)
+        except StoreError:
+            if store.unanswered == unanswered:
+                self.watch.claims_nothing(self.name, keys, earlier)
+            raise
         if not claimed:
             return
         for given in (given for one in claimed for given in one.spec.inputs):

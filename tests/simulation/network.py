@@ -120,6 +120,7 @@ class SimStore:
         self._cuts = cuts
         self._split = split
         self.lost_answers = True
+        self.unanswered = 0  # writes that took effect, or may yet, and did not answer
 
     def get(self, table: str, partition: str, row: str) -> Row | None:
         self._travel(f"get {table} {row}")
@@ -155,6 +156,7 @@ class SimStore:
             return self._apply(table, partition, operations)
         way = self._cuts.way(self._process, STORE, table, f"{table}/{partition}")
         if way == "back":
+            self.unanswered += 1
             self._apply(table, partition, operations)
         if way:
             self._hang()
@@ -166,6 +168,7 @@ class SimStore:
         chance -= self._rates.write_refused
         if chance < self._rates.answer_lost:
             world.faults["answer lost"] += 1
+            self.unanswered += 1
             self._apply(table, partition, operations)
             self._travel("answer lost")
             if random.random() < 0.3:  # a client library that resends by itself sees a conflict
@@ -174,6 +177,7 @@ class SimStore:
         chance -= self._rates.answer_lost
         if chance < self._rates.lands_late:
             world.faults["write lands late"] += 1
+            self.unanswered += 1
             world.at(random.uniform(0.1, LATEST), lambda: self._land(table, partition, operations))
             raise StoreError("simulated: under way, no answer")
         etags = self._apply(table, partition, operations)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -142,6 +142,16 @@ class Watch:
         if self.world.now - self.beats.get(worker, -math.inf) > self.lease:
             self.fail(f"{worker} begins an attempt without a lease")
 
+    def claims(self, keys: Collection[str]) -> set[str]:
+        """The claims that some tasks are under."""
+        return {self.tasks[key].claim for key in keys if key in self.tasks}
+
+    def claims_nothing(self, worker: str, keys: Collection[str], earlier: set[str]) -> None:
+        """A worker takes its claims for failed, and each of its writes was answered."""
+        for task in filter(None, map(self.tasks.get, keys)):
+            if task.state is State.RUNNING and task.worker == worker and task.claim not in earlier:
+                self.fail(f"{_name(task)} is claimed by {worker}, which does not know it")
+
     def finds_no_place(self, task: Task, sent: float) -> None:
         """A worker finds no place for a task that it was sent: once the faults are over, never.
 
@@ -226,7 +236,7 @@ class Watch:
         row = self.requests.get(request)
         if row is None or row.state is not RequestState.RUNNING or key in self.stood_in:
             return
-        if not self.fails(request):
+        if _policy(row.document) != "fail":  # else it may have failed, and is being withdrawn
             self.fail(f"request {request} goes on, and its interest in {key[-8:]} is taken away")
 
     def _runs(self, request: str) -> None:
