@@ -17,7 +17,7 @@ import httpx
 from archives.errors import ArchiveError
 from archives.fetch.answers import bare_url
 from archives.fetch.proxies import Proxies
-from archives.make_sources import parse_chains, source_name
+from archives.registry import parse_chains, source_name
 from reprojection.errors import KernelsAbsentError
 from reprojection.kernels import kernels
 from swathmill.errors import StackError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from archives.errors import SourcesSettingError
-from archives.make_sources import parse_chains
+from archives.registry import parse_chains
 from swathmill.errors import ArgumentError
 from tasks.settings import Settings
 

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from archives.fetch.credentials import Credentials
 from archives.fetch.limits import HostLimits, LocalLimits
 from archives.kinds.folder import OutlineReader
-from archives.make_sources import ChainSettings, make_sources
+from archives.registry import ChainSettings, make_sources
 from archives.sources import Sources
 from tasks.settings import Settings
 

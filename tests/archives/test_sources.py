@@ -25,8 +25,8 @@ from archives.kinds.ftp import FtpArchive
 from archives.kinds.laads import LaadsArchive
 from archives.kinds.pool import PoolArchive
 from archives.kinds.stac import StacArchive
-from archives.make_sources import ChainSettings, make_sources, parse_chains, source_name
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
+from archives.registry import ChainSettings, make_sources, parse_chains, source_name
 from archives.sources import Sources
 from modis.box import LonLatBox
 from modis.collection import Collection

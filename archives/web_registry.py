@@ -1,4 +1,4 @@
-"""Make sources that are reached over the network from their names in settings."""
+"""The archives that are reached over the network, by name."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Make sources from their names in settings: `folder, cmr; MOD04_L2=laads,cmr`."""
+"""The archives by name, as settings have them: `folder, cmr; MOD04_L2=laads,cmr`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ def _make(text: str, wanted: ChainSettings) -> ArchiveSource:
     if text == "folder":
         return _folder(wanted.archive, wanted, name)
     # Imported where it is used, so that a stack over a folder starts sooner.
-    from archives.make_web_sources import make_web_source
+    from archives.web_registry import make_web_source
 
     made = make_web_source(text, name, wanted.credentials, wanted.limits, wanted.timing)
     if made is None:
