@@ -52,6 +52,8 @@ _GAP = 1 << 14  # bytes between two parts that are fetched with them
 _GAP_IN_HASTE = 1 << 18  # what four connections of 20 MB/s bring while one more call answers
 _BLOCK = 1 << 14  # bytes of structure that are fetched at once; twice as many after each
 _MOST_BLOCK = 1 << 18
+_MOST_IN_HASTE = 1 << 23  # held in memory while it comes
+_MOST_PARTS = 512  # of structure in one round: more of them are scattered over the file
 
 
 @dataclass
@@ -245,6 +247,11 @@ class _Reading:
             self.folder.fetch_whole(record, path)
             return
         ranges = error.ranges if error.values else self._read_ahead(error)
+        if not ranges:
+            return  # another process has fetched it meanwhile
+        if not error.values and len(joined(ranges, _GAP)) > _MOST_PARTS:
+            self.folder.fetch_whole(record, path)
+            return
         try:
             self.folder.keep(path, error.size, parts, ranges)
         except WholeOnlyError:
@@ -264,7 +271,7 @@ class _Reading:
         ((begin, end),) = error.ranges
         last, block = self._ahead.get(error.path, (begin, _BLOCK // 2))
         if self.folder.in_haste:
-            block *= 2
+            block = min(2 * block, _MOST_IN_HASTE)
         else:
             block = min(2 * block, _MOST_BLOCK) if 0 <= begin - last <= block else _BLOCK
         end = min(max(end, begin + block), error.size)

@@ -15,6 +15,7 @@ from archives.errors import UnlikeRecordError
 from archives.fetch.parts import Range, WholeOnlyError
 from archives.model import Fetched, GranuleRecord
 from modis.collection import Collection
+from reprojection.errors import NotHeldError
 from reprojection.formats.held import Held
 from reprojection.isolation import ReadingProcess
 from reprojection.read.granule import open_granule
@@ -192,6 +193,59 @@ def test_a_list_that_leads_on_is_read_ahead(
         assert (held.traffic.whole, held.traffic.bytes <= share * size) == (0, True)
         largest = max(high - low for low, high in source.sent)
         assert in_haste or largest in (parts._BLOCK, parts._MOST_BLOCK)
+
+
+def test_scattered_structure_is_fetched_whole_and_blocks_have_a_most(
+    source: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile file points to thousands of places at once, or leads on without an end."""
+    monkeypatch.setattr(parts, "_MOST_PARTS", 20)
+    monkeypatch.setattr(parts, "_MOST_IN_HASTE", 1 << 16)
+    source.path = tmp_path / "a.hdf"
+    source.path.write_bytes(bytes(2_000_000))
+
+    def far_apart(files: Sequence[Path]) -> bool:
+        if found := Held.of(files[0]):
+            found.want([(at, at + 16) for at in range(600, found.size, 40_000)])
+        return True
+
+    held = folder(source, tmp_path / "scattered")
+    assert held.read([record(source.path)], far_apart)
+    assert (held.traffic.whole, held.traffic.parts) == (1, 2)  # two: its ends
+
+    def one_by_one(files: Sequence[Path]) -> bool:
+        for at in range(600, 1_000_000, 40_000):
+            if found := Held.of(files[0]):
+                found.want([(at, at + 16)])
+        return True
+
+    held = folder(source, tmp_path / "long")
+    held.in_haste = True
+    source.sent = []
+    assert held.read([record(source.path)], one_by_one)
+    assert (held.traffic.whole, max(high - low for low, high in source.sent)) == (0, 1 << 16)
+
+
+def test_what_another_process_has_fetched_meanwhile_is_kept(
+    source: Elsewhere, tmp_path: Path
+) -> None:
+    """A source that was asked for nothing yet knows no edition: that is no other edition."""
+    first = folder(source, tmp_path)
+    assert read(first, record(source.path)) == truth(source.path)
+    second, source.edition, source.calls = folder(source, tmp_path), "", []
+    lacked: list[Path] = []
+
+    def work(files: Sequence[Path]) -> bool:
+        found = Held.of(files[0])
+        assert found is not None
+        if not lacked:
+            lacked.extend(files)
+            begin, end = max(found.parts.tolist(), key=lambda one: one[1] - one[0])
+            raise NotHeldError(files[0], found.size, ((begin, min(end, begin + 16)),), False)
+        return True
+
+    assert second.read([record(source.path)], work)
+    assert source.calls in ([], [0])
 
 
 def test_a_granule_is_opened_once_for_all_its_parts(source: Elsewhere, tmp_path: Path) -> None:
