@@ -35,7 +35,7 @@ from reprojection.errors import ChoiceRefusedError, ReprojectionError, UnknownLa
 from reprojection.isolation import ReadingProcess
 from tasks.holdings.granule_lists import granules_of_day
 from tasks.holdings.parts import PartsFolder
-from tasks.holdings.structures import FOLDER, Structures
+from tasks.holdings.structures import open_structures
 from tasks.service.sources import open_sources
 from tasks.settings import WrongSettingError
 
@@ -247,7 +247,7 @@ class Views:
                     sources,
                     settings.data_dir / "views",
                     _HELD_BYTES,
-                    structures=Structures(settings.data_dir / FOLDER),
+                    structures=open_structures(settings.data_dir, self._portal.runtime.blobs),
                     in_haste=True,
                 )
             return self._folder

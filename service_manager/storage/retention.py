@@ -19,6 +19,7 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.transitions import Change
 from tasks.errors import FencedError
+from tasks.holdings.stored_structures import drop_old
 from tasks.operators.manager_rows import PhaseStore
 from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import outbox, request_operations
@@ -71,7 +72,7 @@ class Retention:
         """Run both passes; yield true for each task expired or blob deleted.
 
         Once in a turn of all shards, old mails and archives of deleted packages are deleted, too;
-        once a day, old details of the history.
+        once a day, old details of the history and old structures of granules.
         """
         yield from self.expiring(shard)
         yield from self.collecting(shard)
@@ -82,7 +83,7 @@ class Retention:
             yield from self._forget()
 
     def _forget(self) -> Iterator[bool]:
-        """Once a day, delete what the history lists and counts of long ago."""
+        """Once a day, delete what the history lists of long ago, and old structures."""
         now = self._runtime.clock.now()
         if now - self._forgot < _DAY:
             return
@@ -92,6 +93,7 @@ class Retention:
             number += deleted
             yield False
         log.debug("old history deleted", count=number)
+        yield from drop_old(self._runtime.blobs, now)
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""

@@ -98,6 +98,8 @@ class PartsFolder:
         """
         for again in (True, False):
             reading = _Reading(self)
+            if again:  # later, what is stored may be of the edition before, too
+                self._bring(records)
             try:
                 reading.begin(records)
                 found = completed(lambda: work(list(reading.records)), reading.fetch)  # noqa: B023
@@ -125,6 +127,19 @@ class PartsFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._begin(record, path, {} if opened is None else opened)
         return path
+
+    def _bring(self, records: Sequence[GranuleRecord]) -> None:
+        """Take the structures that other machines have stored of granules that are not here."""
+        if self.structures is None:
+            return
+        for record in records:
+            name = identity(record)
+            small = 0 < record.size <= WHOLE_BYTES
+            if small or (self.folder / name / record.name).exists():
+                continue
+            if self.copies or self.sources.path_of(record) is None:
+                with suppress(OSError):  # it is learnt again
+                    self.structures.bring(name)
 
     def _forget(self, records: Sequence[GranuleRecord]) -> bool:
         """Forget the structures of granules; tell whether there was one."""

@@ -1,8 +1,9 @@
-"""The structure of granules that were read by parts: where their chunks lie, kept on this machine.
+"""The structure of granules that were read by parts: where their chunks lie, for later readings.
 
 It is what a reader takes of a granule besides values: lists, tables of chunks, attributes. With it
 a later reading fetches values alone, in one call or two. It is of one edition of the granule. What
-is kept holds its own checksum; what is damaged is removed, and made again by the next reading.
+is kept holds its own checksum; what is damaged is removed, and made again by the next reading. It
+lies on this machine, and in storage where that is another: there other machines find it.
 """
 
 import hashlib
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprojection.formats.held import Held, Range, joined, keep, pack, unpack
+from tasks.holdings.stored_structures import StoredStructures
+from tasks.storage.blobs import Blobs
+from tasks.storage.file_blobs import FileBlobs
 
 FOLDER = "structures"
 """The folder below a data folder."""
@@ -25,11 +29,29 @@ MOST_BYTES = 2 * 10**9
 class Structures:
     """A folder of structures; beyond `most` bytes those used longest ago go.
 
-    Several processes may share it: files are written aside and replaced whole.
+    Several processes may share it: files are written aside and replaced whole. What it lacks may be
+    `stored`.
     """
 
     folder: Path
     most: int = MOST_BYTES
+    stored: StoredStructures | None = None
+
+    def bring(self, name: str) -> None:
+        """Take what is stored of a granule, where nothing is kept of it.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        if self.stored is None or not self.lacks(name):
+            return
+        data = self.stored.find(name)
+        if data is None or _opened(data) is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".") as place:
+            self._replace(name, data, Path(place))
+        self._make_room()
 
     def give(self, name: str, path: Path) -> str | None:
         """Begin a file with a granule's structure.
@@ -49,11 +71,11 @@ class Structures:
             data = kept.read_bytes()
         except OSError:
             return None
-        head, _, packed = data.partition(b"\n")
-        digest, _, edition = head.decode("utf-8", "replace").partition(" ")
-        if digest != _digest(edition, packed):
+        opened = _opened(data)
+        if opened is None:
             self.forget(name)
             return None
+        edition, packed = opened
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".structure.") as aside:
             source, to = Path(aside) / "packed", Path(aside) / path.name
             source.write_bytes(packed)
@@ -90,14 +112,19 @@ class Structures:
                 return  # it is the granule itself
             pack(aside / "part", aside / "packed")
             data = (aside / "packed").read_bytes()
-            made = aside / name
-            made.write_bytes(f"{_digest(edition, data)} {edition}\n".encode() + data)
-            made.replace(self.folder / name)
+            data = f"{_digest(edition, data)} {edition}\n".encode() + data
+            self._replace(name, data, aside)
         self._make_room()
+        if self.stored is not None:
+            self.stored.put(name, data)
 
     def forget(self, name: str) -> None:
         """Remove what is kept of a granule."""
         (self.folder / name).unlink(missing_ok=True)
+
+    def _replace(self, name: str, data: bytes, aside: Path) -> None:
+        (aside / name).write_bytes(data)
+        (aside / name).replace(self.folder / name)
 
     def _make_room(self) -> None:
         found = []
@@ -112,6 +139,19 @@ class Structures:
                 break
             path.unlink(missing_ok=True)
             held -= size
+
+
+def open_structures(data_dir: Path, blobs: Blobs) -> Structures:
+    """Open the structures of a data folder; files of this machine are not stored a second time."""
+    stored = None if isinstance(blobs, FileBlobs) else StoredStructures(blobs)
+    return Structures(data_dir / FOLDER, stored=stored)
+
+
+def _opened(data: bytes) -> tuple[str, bytes] | None:
+    """Return the edition and the packed structure; None of what is damaged."""
+    head, _, packed = data.partition(b"\n")
+    digest, _, edition = head.decode("utf-8", "replace").partition(" ")
+    return (edition, packed) if digest == _digest(edition, packed) else None
 
 
 def _digest(edition: str, packed: bytes) -> str:

@@ -30,7 +30,7 @@ from reprojection.reproject import Options, reproject
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.holdings.parts import PartsFolder
-from tasks.holdings.structures import FOLDER, Structures
+from tasks.holdings.structures import open_structures
 from tasks.storage.blobs import GRANULES
 from worker.phases.collect import (
     Check,
@@ -124,7 +124,7 @@ def _parts(
         None,
         copies=True,
         accept=accept,
-        structures=Structures(context.settings.data_dir / FOLDER),
+        structures=open_structures(context.settings.data_dir, context.blobs),
     )
     calls = 0
 

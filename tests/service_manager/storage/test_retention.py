@@ -15,6 +15,7 @@ from tasks.bag.categories import Category
 from tasks.bag.model import Phase, RequestOrder, RequestState, State
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import CompletionEvent
+from tasks.holdings.stored_structures import StoredStructures
 from tasks.operators.manager_rows import PhaseStore
 from tasks.requests import outbox, request_operations
 from tasks.storage.blobs import ARTIFACTS, GRANULES, artifact_name, split_blob
@@ -119,6 +120,8 @@ def test_mails_go_sixty_days_after_they_were_written() -> None:
 def test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays() -> None:
     b = Bench(plans={})
     store, clock = b.runtime.store, b.runtime.clock
+    stored = StoredStructures(b.runtime.blobs, clock.now)
+    stored.put("a", b"old")
     for days in range(3):
         for number in range(0, 120, history.BATCH):
             history.count(
@@ -141,10 +144,12 @@ def test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays() -> N
         )
 
     assert kept() == (360, 3, 3, 3)
+    stored.put("a", b"new")
     keeper = Retention(b.runtime, wait=10, policy=Policy(history=300 * DAY))
     for _ in keeper.passing(SHARDS[-1]):
         pass
     assert kept() == (240, 2, 3, 3)
+    assert len([*b.runtime.blobs.names(GRANULES, "structures/")]) == 1
     clock.sleep(DAY - 1)  # it is looked at once a day
     history.count(store, [failure(1, clock.now() - 301 * DAY)], epoch=1)
     for seconds, left in ((0, 241), (1, 240)):

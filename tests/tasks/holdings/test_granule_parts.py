@@ -20,9 +20,14 @@ from reprojection.formats.held import Held
 from reprojection.isolation import ReadingProcess
 from reprojection.read.granule import open_granule
 from reprojection.sample.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
+from tasks.errors import StoreError
 from tasks.holdings import parts
 from tasks.holdings.parts import PartsFolder
-from tasks.holdings.structures import MOST_BYTES, Structures
+from tasks.holdings.stored_structures import STRETCH, StoredStructures, drop_old
+from tasks.holdings.structures import MOST_BYTES, Structures, open_structures
+from tasks.storage.blobs import GRANULES, Blobs, MemoryBlobs
+from tasks.storage.clock import ManualClock
+from tasks.storage.file_blobs import FileBlobs
 from tests.generated.hdf5_write import write_hdf5_granule
 from tests.reprojection.reading_samples import noisy_tile, small_tile, wrap_up
 
@@ -405,6 +410,82 @@ def test_a_damaged_structure_is_made_again(source: Elsewhere, tmp_path: Path) ->
             assert not (tmp_path / "structures" / name).exists()
     assert read(held, record(source.path)) == truth(source.path)
     assert known(tmp_path) == {name: data}
+
+
+class Machine:
+    """A machine of its own, over storage that others have, too."""
+
+    def __init__(self, source: Elsewhere, place: Path, blobs: Blobs) -> None:
+        self.source, self.place = source, place
+        self.structures = open_structures(place, blobs)
+
+    def sent(self, folder_name: str = "") -> list[Range]:
+        """Read the granule, and return what the source sent for that."""
+        self.source.sent = []
+        held = folder(self.source, self.place / folder_name)
+        held.structures = self.structures
+        assert read(held, record(self.source.path)) == truth(self.source.path)
+        return self.source.sent
+
+
+def test_another_machine_fetches_nothing_of_a_structure_that_is_stored(
+    source: Elsewhere, tmp_path: Path
+) -> None:
+    blobs = MemoryBlobs()
+    first = Machine(source, tmp_path / "first", blobs)
+    learning, values = first.sent("a"), first.sent("b")
+    assert len(values) <= 2 < len(learning)
+    second = Machine(source, tmp_path / "second", blobs)
+    assert second.sent("a") == values
+    assert known(tmp_path / "second") == known(tmp_path / "first")
+
+    # Of another edition it is learnt again, by whoever meets that; the next one finds the new one.
+    (name,) = blobs.names(GRANULES)
+    before = blobs.get_bytes(GRANULES, name)
+    source.edition = "2"
+    assert len(Machine(source, tmp_path / "third", blobs).sent()) > len(values)
+    assert blobs.get_bytes(GRANULES, name) != before
+    assert Machine(source, tmp_path / "fourth", blobs).sent() == values
+
+    # So it is where what is stored is damaged or lost.
+    good = blobs.get_bytes(GRANULES, name)
+    for number, damaged in enumerate((good[:-1] + bytes([good[-1] ^ 1]), good[:100], None)):
+        blobs.delete(GRANULES, name)
+        if damaged is not None:
+            blobs.put_bytes(GRANULES, name, damaged)
+        assert Machine(source, tmp_path / f"damaged {number}", blobs).sent() == learning
+        assert blobs.get_bytes(GRANULES, name) == good
+
+
+def test_storage_that_does_not_answer_changes_no_reading(source: Elsewhere, tmp_path: Path) -> None:
+    class Away(MemoryBlobs):
+        def get_bytes(self, *_: object) -> bytes:
+            raise StoreError("away")
+
+        put_bytes: Any = get_bytes
+
+    assert Machine(source, tmp_path / "first", Away()).sent()
+    local = Machine(source, tmp_path / "second", FileBlobs(tmp_path / "blobs"))
+    assert local.sent()
+    assert local.structures.stored is None  # it would lie on this machine twice
+
+
+def test_what_was_stored_of_structures_long_ago_goes() -> None:
+    blobs, clock = MemoryBlobs(), ManualClock()
+    stored = StoredStructures(blobs, clock.now)
+    index = "index/1/2.sqlite"
+    blobs.put_bytes(GRANULES, index, b"index")
+    stored.put("a", b"a")
+    clock.sleep(STRETCH)
+    stored.put("b", b"b")
+    assert [*drop_old(blobs, clock.now())] == []
+    assert (stored.find("a"), stored.find("b"), stored.find("c")) == (b"a", b"b", None)
+    clock.sleep(STRETCH)
+    assert [*drop_old(blobs, clock.now())] == [True]
+    assert (stored.find("a"), stored.find("b")) == (None, b"b")
+    clock.sleep(STRETCH)
+    assert [*drop_old(blobs, clock.now())] == [True]
+    assert [*blobs.names(GRANULES)] == [index]
 
 
 def test_structures_used_longest_ago_make_room(source: Elsewhere, tmp_path: Path) -> None:

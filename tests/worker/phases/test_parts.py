@@ -40,6 +40,7 @@ from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.requests.plan import Plan
+from tasks.storage.blobs import GRANULES
 from tasks.storage.schema import PARTS_AND_RECORDS
 from tests.generated.hdf5_write import write_hdf5_granule
 from tests.generated.products import write_product
@@ -159,6 +160,7 @@ def test_sites_take_a_part_of_the_granules_and_have_the_same_values(
     read = rows(mill, found)
     assert read == rows(other, whole)
     assert len([one for one in read if one["pixels"] == one["valid"] == 9]) == 7
+    assert len([*mill.world.runtime.blobs.names(GRANULES, "structures/")]) == 2
     stored = [collected(mill, one.key) for one in specs(found, PartsSpec)]
     assert all(len(one) == 1 and one[0].name.endswith(PACKED) for one in stored)
     assert sum(file.size for one in stored for file in one) < 0.5 * sum(
