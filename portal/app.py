@@ -3,8 +3,10 @@
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
@@ -70,6 +72,12 @@ HEADERS = {
 HTTPS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 """Where the portal's address is HTTPS. Other names below its host are not told."""
 _WEEK = 7 * 86400
+_NO_PAGE = Problem(
+    status=HTTPStatus.METHOD_NOT_ALLOWED,
+    title="Not a page",
+    detail="This address takes what a page sends. There is nothing to read at it.",
+    remedy="Nothing was done. Go on from the page above it.",
+)
 
 
 def routes_of(features: Sequence[Feature]) -> tuple[BaseRoute, ...]:
@@ -134,7 +142,9 @@ def create_app(
         problem = problem_of(error)
         if not wants_page(request):
             return problem_json(problem)
-        shown = portal.pages.page("error.html", None, "", problem.status, problem=problem, then="")
+        shown = portal.pages.page(
+            "error.html", None, "", problem.status, problem=problem, then="", above=""
+        )
         shown.headers.update(HEADERS | problem.headers)
         return shown
 
@@ -155,7 +165,12 @@ def create_app(
             me = None
         asked = request.query_params.get("next", "") or request.url.path
         then = session_page.request_page(asked)
-        return portal.pages.page("error.html", me, "", problem.status, problem=problem, then=then)
+        above = ""
+        if problem.status is HTTPStatus.METHOD_NOT_ALLOWED and request.method in ("GET", "HEAD"):
+            problem, above = _NO_PAGE, _page_above(routes, request)
+        return portal.pages.page(
+            "error.html", me, "", problem.status, problem=problem, then=then, above=above
+        )
 
     own = {kind: tell for feature in features for kind, tell in feature.problems.items()}
     register_problems(app, error_page, partial(_methods, routes), own)
@@ -172,6 +187,17 @@ def _methods(routes: Sequence[BaseRoute], request: Request) -> set[str]:
             address = address or route.path_format
             found |= (route.methods or set()) if route.path_format == address else set()
     return found
+
+
+def _page_above(routes: Sequence[BaseRoute], request: Request) -> str:
+    """Return the nearest address above that of a call at which something can be read."""
+    path = request.url.path
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        scope = {**request.scope, "path": path, "method": "GET"}
+        if any(route.matches(scope)[0] is Match.FULL for route in routes):
+            break
+    return quote(path)
 
 
 class _Headers:

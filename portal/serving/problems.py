@@ -349,11 +349,10 @@ def register_problems(
             problem = replace(problem, status=HTTPStatus.BAD_REQUEST)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("call failed", path=request.url.path, exc_info=error)
+        answer: Response = problem_json(problem)
         if wants_page(request):
-            shown = page(request, problem)
-            shown.headers.update(problem.headers)
-            return shown
-        answer = problem_json(problem)
+            answer = page(request, problem)
+            answer.headers.update(problem.headers)
         if problem.status is HTTPStatus.METHOD_NOT_ALLOWED:
             answer.headers["Allow"] = ", ".join(sorted(methods(request)))
         return answer

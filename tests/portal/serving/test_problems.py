@@ -1,15 +1,20 @@
 """What a caller is told of an error, by the kind of the error."""
 
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from portal.app import routes_of
 from portal.features import FEATURES
 from portal.serving.problems import PortalError, problem_of
+from tasks.bag.runtime import Runtime
 from tasks.errors import ConflictError, FencedError, StorageFullError, StoreError
 from tests.portal.scripted import LivePortal
+from tests.portal.submissions import submitted
 
 
 class RefusedTransactionError(ConflictError):
@@ -81,3 +86,27 @@ def test_a_call_that_cannot_be_read_is_refused_with_the_reason(portal: LivePorta
         page = browser.post("/packages", files=two)
     assert page.status_code == 400
     assert "Too many files. Maximum number of files is 1." in page.text
+
+
+def test_an_address_that_only_takes_forms_leads_to_the_page_above(
+    runtime: Runtime, portal: LivePortal
+) -> None:
+    """Typed by hand, or by a browser that goes back to it."""
+    methods: dict[str, set[str]] = {}
+    for route in routes_of(FEATURES):
+        if isinstance(route, APIRoute) and not route.path_format.startswith("/api/"):
+            methods.setdefault(route.path_format, set()).update(route.methods or ())
+    parts = {"request_id": submitted(runtime), "what": "files", "kind": "csv"}
+    led: set[str] = set()
+    with portal.browser() as client:
+        for path in (path for path, taken in methods.items() if "GET" not in taken):
+            answer = client.get(re.sub(r"{(\w+)}", lambda part: parts.get(part[1], "x y"), path))
+            assert (answer.status_code, answer.headers["Allow"]) == (405, "POST"), path
+            assert "There is nothing to read at it." in answer.text, path
+            (above,) = re.findall(r'href="([^"]+)">Go to ', answer.text)
+            assert answer.url.raw_path.startswith(above.encode()), path
+            led.add(above)
+        shown = {"/", "/new", "/tokens", "/groups", f"/requests/{parts['request_id']}"}
+        assert shown <= led
+        assert {client.get(page).status_code for page in shown} == {200}
+        assert {client.get(page).status_code for page in led - shown} == {404}  # no such one
