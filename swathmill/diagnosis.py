@@ -88,7 +88,7 @@ def checks_of(
         ("settings", lambda: settings_finding(os.environ)),
         ("storage", lambda: storage_finding(folder)),
         *((("Node", _node), ("Azurite", _azurite)) if in_azurite else ()),
-        ("Redis", _redis),
+        ("message server", _message_server),
         ("sandbox", lambda: _sandbox(settings)),
         ("granules", reading_finding),
         ("mail", lambda: _mail(settings)),
@@ -190,12 +190,14 @@ def _azurite() -> Finding:
     )
 
 
-def _redis() -> Finding:
+def _message_server() -> Finding:
     with tempfile.TemporaryDirectory(prefix="swathmill-doctor-") as scratch:
         folder = Path(scratch)
         RedisServer.on_free_port(folder=folder / "data", log=folder / "log").start().stop()
-    used = programs.redis_server() or "the message server, for none is on PATH"
-    return Finding(subject="Redis", verdict=Verdict.GOOD, found=f"starts and stops, {used}")
+    used = programs.redis_server() or "Swathmill's own, for no redis-server is on PATH"
+    return Finding(
+        subject="message server", verdict=Verdict.GOOD, found=f"starts and stops, {used}"
+    )
 
 
 def _sandbox(settings: Settings) -> Finding:
@@ -403,7 +405,7 @@ def stack_finding(folder: DataFolder) -> Finding:
         return Finding(
             subject="stack",
             verdict=Verdict.GOOD,
-            found=f"{state.portal_url} answers, a service manager acts, Redis answers",
+            found=f"{state.portal_url} answers, a service manager acts, the message server answers",
         )
     return Finding(
         subject="stack",

@@ -1,8 +1,8 @@
 """Tell whether the service works: for monitoring, for the host, and for people on each page.
 
 `/livez` tells whether this process answers; a host may restart the process if it does not.
-`/healthz` tells whether storage answers, a manager acts, workers come if work waits, and Redis
-answers; restarting the portal would not help if they do not.
+`/healthz` tells whether storage answers, a manager acts, workers come if work waits, and the
+message server answers; restarting the portal would not help if they do not.
 """
 
 from http import HTTPStatus
@@ -23,7 +23,8 @@ pages = APIRouter(include_in_schema=False)
 class HealthAnswer(BaseModel):
     """The state of the service: `ok`, or what is wrong with the reason and a remedy.
 
-    What is wrong is `no manager acts`, `no worker is at work` or `Redis does not answer`.
+    What is wrong is `no manager acts`, `no worker is at work` or `the message server does not
+    answer`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,7 +52,7 @@ def livez() -> LiveAnswer:
 
 @router.get(
     "/healthz",
-    summary="Whether the service works: storage, a manager, workers if work waits, Redis",
+    summary="Whether the service works: storage, a manager, workers if work waits, messages",
     responses={503: {"model": HealthAnswer}},
 )
 def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
@@ -78,12 +79,12 @@ def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
     response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
     if acting.acts:
         return HealthAnswer(
-            status="Redis does not answer",
+            status="the message server does not answer",
             version=version("swathmill"),
             reason=f"{portal.redis.fault}: no message reaches a worker.",
-            remedy="Read the log of Redis (one machine: logs/redis.log in the data folder). If its "
-            "process hangs, kill it; `swathmill up` starts it again. Requests are kept and "
-            "continue when it answers.",
+            remedy="Read the log of the message server, Redis or Swathmill's own (one machine: "
+            "logs/redis.log in the data folder). If its process hangs, kill it; `swathmill up` "
+            "starts it again. Requests are kept and continue when it answers.",
         )
     return HealthAnswer(
         status="no manager acts",

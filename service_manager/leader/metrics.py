@@ -71,7 +71,7 @@ class ManagerMetrics(Watch):
         self._silence.set_function(self._age)
         Gauge(
             "swathmill_manager_redis_silent_seconds",
-            "Time for which Redis has not answered; 0 while it does",
+            "Time for which the message server has not answered; 0 while it does",
             [],
             registry=registry,
         ).set_function(lambda: redis.silence)

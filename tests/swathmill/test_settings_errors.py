@@ -238,19 +238,19 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
         assert httpx.get(f"{stack.portal_url}/livez", trust_env=False).status_code == 200
         os.kill(manager, signal.SIGCONT)
         until(lambda: health().status_code == 200, LIMIT, "the portal sees its manager again")
-        assert "a service manager acts, Redis answers" in stack_finding(folder).found
+        assert "a service manager acts, the message server answers" in stack_finding(folder).found
         redis = stack.supervisor.child("redis").pid
         assert redis is not None
         os.kill(redis, signal.SIGSTOP)
         until(lambda: health().status_code == 503, LIMIT, "the portal misses Redis")
-        assert health().json()["status"] == "Redis does not answer"
+        assert health().json()["status"] == "the message server does not answer"
         finding = stack_finding(folder)
         assert finding.verdict is Verdict.FAULT
         assert "no message reaches a worker" in finding.found
         assert "kill it" in finding.remedy
         os.kill(redis, signal.SIGCONT)
         until(lambda: health().status_code == 200, LIMIT, "the portal sees Redis again")
-        assert "a service manager acts, Redis answers" in stack_finding(folder).found
+        assert "a service manager acts, the message server answers" in stack_finding(folder).found
     finally:
         stack.stop()
 

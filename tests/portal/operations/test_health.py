@@ -147,7 +147,10 @@ def test_without_redis_each_page_and_health_say_that_no_work_starts(
             assert client.get("/healthz").status_code == 200
             clock.sleep(6.0)
             answer = client.get("/healthz")
-            assert (answer.status_code, answer.json()["status"]) == (503, "Redis does not answer")
+            assert (answer.status_code, answer.json()["status"]) == (
+                503,
+                "the message server does not answer",
+            )
             assert "for 20 s" in answer.json()["reason"]
             assert "Message server is silent" in client.get("/operations/live").text
             assert "logs/redis.log" in client.get("/service-notice").text

@@ -88,7 +88,7 @@ def test_doctor_starts_azurite_only_for_a_folder_whose_data_are_in_it(
     with_azurite.azurite.mkdir(parents=True)
     (with_azurite.azurite / "__azurite_db_table__.json").write_text("{}")
     assert servers <= subjects(with_azurite)
-    assert "Redis" in subjects(folder)
+    assert "message server" in subjects(folder)
 
 
 def test_doctor_says_where_the_data_are(folder: DataFolder, tmp_path: Path) -> None:
