@@ -141,10 +141,11 @@ def test_qgis_shows_the_tiles(base: str, tmp_path: Path, at: tuple[int, int, int
             f"WMTS:{{0}}/tiles/{LAYER}/WMTSCapabilities.xml?rescale=0%2C7,tilematrixset=WebMercatorQuad",
             [],
         ),
+        (WEB_MERCATOR, f"WMTS:{{0}}/tiles/{LAYER}/WMTSCapabilities.xml?rescale=0%2C7", []),
         (WORLD_CRS84, f"OGCAPI:{{0}}/{COLLECTION}", ["-oo", "API=TILES"]),
         (WORLD_CRS84, f"OGCAPI:{{0}}/{COLLECTION}", ["-oo", "API=MAP"]),
     ],
-    ids=["WMTS", "tiles", "map"],
+    ids=["WMTS", "WMTS of no set", "tiles", "map"],
 )
 def test_gdal_shows_the_tiles(
     base: str, tmp_path: Path, matrix: TileMatrixSet, source: str, options: list[str]
