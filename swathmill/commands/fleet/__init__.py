@@ -5,6 +5,8 @@ engine.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -47,11 +49,15 @@ def fleet(
     """
     console = PlainConsole(stderr=as_json)
     where = open_place(place, slots)
-    client = client_for(data_folder(data), token)
+    folder = data_folder(data)
+    client_for(folder, token)  # raises at once where there is no portal
     rule = Fleet(slots=slots, most=most)
     while True:
         try:
-            _look(client, where, rule, console, as_json=as_json)
+            # Made anew: the token for this machine's stack is good for an hour.
+            client = client_for(folder, token)
+            with _understood(place):
+                _look(client, where, rule, console, as_json=as_json)
         except StackError as error:
             if once:
                 raise
@@ -60,6 +66,18 @@ def fleet(
         if once:
             return
         time.sleep(every)
+
+
+@contextmanager
+def _understood(place: str) -> Iterator[None]:
+    """Translate what an answer of another form makes Python raise."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StackError(
+            f"{place} or the portal answered what is not understood: {error!r}.",
+            "It is asked again.",
+        ) from error
 
 
 def _look(

@@ -21,7 +21,10 @@ class ChangedError(StackError):
 
 @dataclass(frozen=True, kw_only=True)
 class Rest:
-    """An API at `base`; `permission` returns the value of the header Authorization."""
+    """An API at `base`; `permission` returns the value of the header Authorization.
+
+    It raises StackError or OSError where there is none.
+    """
 
     base: str
     permission: Callable[[], str]
@@ -45,10 +48,11 @@ class Rest:
         if not below.startswith("/"):
             raise StackError(f"{self.base} leads to another address: {path[:200]}.", "Look at it.")
         url = f"{self.base}{below}"
-        said = {"Authorization": self.permission(), "Accept": "application/json", **(headers or {})}
+        said = {"Accept": "application/json", **(headers or {})}
         if document is not None:
             said["Content-Type"] = self.kind
         with self._named_errors():
+            said["Authorization"] = self.permission()
             answer = self._client.request(method, url, json=document, headers=said)
             if answer.status_code in (404, 409, 412):
                 raise ChangedError(*_refused(method, answer))
@@ -81,7 +85,7 @@ class Rest:
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
             raise StackError(
                 f"{self.base} does not answer as expected: {error}.", "It is asked again."
             ) from error
@@ -97,7 +101,18 @@ def _refused(method: str, answer: httpx.Response) -> tuple[str, str]:
 
 def azure_permission(scope: str) -> Callable[[], str]:
     """Return what signs calls for a scope of Azure: by this process' identity, or that of `az`."""
+    from azure.core.exceptions import AzureError
     from azure.identity import DefaultAzureCredential
 
     identity = DefaultAzureCredential()
-    return lambda: f"Bearer {identity.get_token(scope).token}"
+
+    def permission() -> str:
+        try:
+            return f"Bearer {identity.get_token(scope).token}"
+        except AzureError as error:
+            raise StackError(
+                f"Azure gives this process no permission: {str(error)[:300]}",
+                "Run it with a managed identity, or after `az login`.",
+            ) from error
+
+    return permission

@@ -8,7 +8,7 @@ from swathmill.commands.fleet.place import Started
 from swathmill.errors import ArgumentError, StackError
 
 JOB = "swathmill-worker"
-"""The name of the jobs, as in infra/slurm/worker.sbatch."""
+"""The name of the jobs, by which they are found again; whatever the script calls itself."""
 
 _STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED"
 _SECONDS = 60
@@ -26,6 +26,7 @@ class Slurm:
             )
         self._script = script
         self._slots = slots
+        self._ids: dict[str, str] = {}  # by the names of workers, as scancel takes them
 
     def there(self) -> list[Started]:
         """Implement `Place.there`, in the order in which they were submitted."""
@@ -33,20 +34,25 @@ class Slurm:
             "squeue", "--me", "--noheader", "--array", f"--name={JOB}", f"--states={_STATES}",
             "--sort=i", "--format=%F %K %T",
         )  # fmt: skip
-        rows = (line.split() for line in said.splitlines() if line.strip())
-        return [
-            Started(name=f"slurm-{job}-{element}", running=state not in ("PENDING", "CONFIGURING"))
-            for job, element, state in rows
-        ]
+        found = []
+        for line in said.splitlines():
+            job, element, state = line.split()
+            alone = element == "N/A"  # submitted by hand, without an array
+            name = f"slurm-{job}-{'0' if alone else element}"
+            self._ids[name] = job if alone else f"{job}_{element}"
+            found.append(Started(name=name, running=state not in ("PENDING", "CONFIGURING")))
+        return found
 
     def start(self, count: int) -> None:
         """Implement `Place.start`."""
-        _run("sbatch", f"--array=1-{count}", f"--cpus-per-task={self._slots}", self._script)
+        _run(
+            "sbatch", f"--job-name={JOB}", f"--array=1-{count}", f"--cpus-per-task={self._slots}",
+            self._script,
+        )  # fmt: skip
 
     def end(self, names: Sequence[str]) -> None:
         """Implement `Place.end`: Slurm looks at the state itself."""
-        elements = [name.removeprefix("slurm-").replace("-", "_", 1) for name in names]
-        _run("scancel", "--state=PENDING", *elements)
+        _run("scancel", "--state=PENDING", *(self._ids[name] for name in names))
 
 
 def _run(*words: str) -> str:

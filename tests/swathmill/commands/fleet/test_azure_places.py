@@ -10,11 +10,12 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 
 from swathmill.commands.fleet.batch import Batch
 from swathmill.commands.fleet.container_apps import ContainerAppsJob
 from swathmill.commands.fleet.registry import open_place
-from swathmill.commands.fleet.rest import Rest
+from swathmill.commands.fleet.rest import Rest, azure_permission
 from swathmill.errors import ArgumentError, StackError
 from tasks.settings import Settings
 from tests.swathmill.commands.fleet.engine_server import (
@@ -152,6 +153,27 @@ def test_a_list_that_goes_on_elsewhere_is_an_error_and_the_token_stays() -> None
             with pytest.raises(StackError, match="leads to another address"):
                 place.there()
         assert other.calls == []
+
+
+def test_a_permission_that_cannot_be_had_is_an_error_of_the_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Azure's identity fails by its own class, and a pod's token may be away for a moment."""
+
+    class Identity:
+        def get_token(self, scope: str) -> str:
+            raise ClientAuthenticationError(f"none for {scope}")
+
+    def away() -> str:
+        raise FileNotFoundError("token")
+
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", Identity)
+    for permission, said in (
+        (azure_permission("a-scope"), "no permission: none for a-scope"),
+        (away, "does not answer as expected: token"),
+    ):
+        with pytest.raises(StackError, match=said):
+            ContainerAppsJob(JOB, Rest(base="http://127.0.0.1:9", permission=permission)).there()
 
 
 def test_places_that_cannot_be_are_refused(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from swathmill.client import Client
 from swathmill.commands.fleet import fleet
-from swathmill.commands.fleet.slurm import Slurm
-from swathmill.errors import StackError
+from swathmill.commands.fleet.slurm import JOB, Slurm
+from swathmill.errors import ApiError, StackError
 
 SCRIPT = Path(__file__).parents[4] / "infra" / "slurm" / "worker.sbatch"
 PROGRAMS = {
@@ -64,9 +64,24 @@ def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs:
     place.end(["slurm-17-3", "slurm-18-1"])
     assert [one.name for one in place.there()] == ["slurm-17-1", "slurm-17-2", "slurm-17-3"]
     calls = (jobs.parent / "calls").read_text()
-    assert f"sbatch --array=1-3 --cpus-per-task=4 {SCRIPT}" in calls
+    # By the name they are found: a script of another name would be submitted again at each look.
+    named = f"--name={JOB}"
+    assert f"sbatch --job-{named[2:]} --array=1-3 --cpus-per-task=4 {SCRIPT}" in calls
+    assert f"squeue --me --noheader --array {named} " in calls
     # The name that the batch script gives its worker.
     assert 'SWATHMILL_WORKER_NAME="slurm-${SLURM_ARRAY_JOB_ID' in SCRIPT.read_text()
+
+
+def test_a_job_that_was_submitted_by_hand_is_one_of_them(jobs: Path) -> None:
+    (jobs.parent / "squeue").write_text("#!/bin/sh\necho '7 N/A PENDING'; echo '8 0 RUNNING'\n")
+    place = Slurm(str(SCRIPT), 2)
+    names = [one.name for one in place.there()]
+    assert names == ["slurm-7-0", "slurm-8-0"]
+    (jobs / "7").write_text("PENDING")
+    place.end(names[:1])
+    assert [*jobs.iterdir()] == []
+    # As the batch script names its worker.
+    assert "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}-${SLURM_ARRAY_TASK_ID:-0}" in SCRIPT.read_text()
 
 
 def test_a_slurm_that_fails_says_why(jobs: Path) -> None:
@@ -93,21 +108,33 @@ def test_the_command_starts_what_the_manager_wants(
     assert len([*jobs.iterdir()]) == 6
 
 
-def test_the_command_goes_on_while_the_engine_is_away(
+def test_the_command_goes_on_whatever_a_look_meets(
     jobs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = {"manager": {"wanted_slots": 2}, "workers": []}
-    monkeypatch.setattr(Client, "operations", lambda _: answer)
+    """An engine that is away or answers another form, and a portal that comes back elsewhere."""
+    wanted = {"manager": {"wanted_slots": 2}, "workers": []}
+    answers = iter([wanted, wanted, {"manager": None}, ApiError("The portal is away.", ""), wanted])
+    clients: list[Client] = []
+
+    def operations(client: Client) -> object:
+        clients.append(client)
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Client, "operations", operations)
     monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
     there = jobs.parent / "squeue"
-    away = there.rename(jobs.parent / "away")
+    program = there.read_text()
+    there.write_text("#!/bin/sh\nexit 1\n")
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
-        if len(waits) == 2:
+        if len(waits) == 5:
             raise KeyboardInterrupt
-        away.rename(there)
+        there.write_text("#!/bin/sh\necho a notice\n" if len(waits) == 1 else program)
 
     # Not the library's own: other threads of this process may sleep, too.
     own = SimpleNamespace(sleep=wait, monotonic=time.monotonic)
@@ -115,5 +142,9 @@ def test_the_command_goes_on_while_the_engine_is_away(
     with pytest.raises(KeyboardInterrupt):
         fleet(f"slurm:{SCRIPT}", slots=2, most=200, every=9.0, token="t")
     said = capsys.readouterr().out
-    assert said.index("squeue cannot be run") < said.index("started: 1")
-    assert (waits, len([*jobs.iterdir()])) == ([9.0, 9.0], 1)
+    order = ["squeue ended with 1", "not enough values", "NoneType", "is away", "started: 1"]
+    found = [said.index(one) for one in order]
+    assert found == sorted(found)
+    assert (waits, len([*jobs.iterdir()])) == ([9.0] * 5, 1)
+    # A token that a client was made with may be over: each look has its own.
+    assert len({*map(id, clients)}) == 5
