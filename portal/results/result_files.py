@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from portal.serving.caches import Kept
 from portal.serving.problems import GoneError, NotFoundError
 from tasks.bag import protocol
 from tasks.bag.model import ArtifactFile
@@ -24,6 +25,7 @@ from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import Served, SigningBlobs, is_damaged, split_blob
 
 _REMEMBERED = 64  # requests whose results are remembered
+_GAPS_KEPT = 16  # requests whose gaps are remembered
 _NEWEST = 4  # results of a request that are known as the newest
 _SHARE = 20.0  # times the duration of a read for which it serves
 _QUICK = 0.05  # seconds of a read that is repeated each time
@@ -69,6 +71,7 @@ class ResultIndex:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._gaps: Kept[tuple[Gap, ...]] = Kept(_GAPS_KEPT)
         self._lock = threading.Lock()
 
     def is_known(self, row: RequestRow) -> bool:
@@ -114,7 +117,7 @@ class ResultIndex:
         self, runtime: Runtime, row: RequestRow
     ) -> tuple[tuple[Gap, ...], Mapping[str, tuple[str, ...]]]:
         """Return all gaps of a request, and by `Gap.what` the paths of the results that lack it."""
-        gaps = request_operations.gaps(runtime, row)
+        gaps = self._gaps.get(f"{row.id} {row.etag}", lambda: request_operations.gaps(runtime, row))
         if not gaps:
             return (), {}
         files = self.files(runtime, row).values()

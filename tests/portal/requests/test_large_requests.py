@@ -1,5 +1,7 @@
 """Pages of large requests: what they read and send does not grow with tasks and files."""
 
+import gzip
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +20,9 @@ from tasks.bag.task_rows import Interest
 from tasks.canonical import canonical, digest_of
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap
-from tasks.requests.request_table import PhaseCount
+from tasks.requests.request_operations import gaps_blob
+from tasks.requests.request_table import GAPS_ON_ROW, PhaseCount
+from tasks.storage.blobs import RESULTS, MemoryBlobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row, Upsert
@@ -32,22 +36,36 @@ from tests.portal.scripted import (
 )
 from tests.portal.submissions import submitted
 
-TASKS, FILES = 100_000, 5_000
+TASKS, FILES, GAPS = 100_000, 5_000, 1_000
 
 
 class Counted(MemoryStore):
-    """A store that counts the rows read of the table `tasks`."""
+    """A store that counts the rows read: of the table `tasks`, and of all by a scan."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = 0
+        self.rows = self.every = 0
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
     ) -> Iterator[Row]:
         for row in super().scan(table, partition, start, end, limit):
             self.rows += table == task_table.TABLE
+            self.every += 1
             yield row
+
+
+class CountedBlobs(MemoryBlobs):
+    """Blobs that count the bytes read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        data = super().get_bytes(container, name)
+        self.read += len(data)
+        return data
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +74,29 @@ def store() -> Counted:
 
 
 @pytest.fixture(scope="module")
-def portal(store: Counted) -> Iterator[LivePortal]:
-    with live_portal(replace(live_runtime(), store=store), settings()) as running:
+def blobs() -> CountedBlobs:
+    return CountedBlobs()
+
+
+@pytest.fixture(scope="module")
+def portal(store: Counted, blobs: CountedBlobs) -> Iterator[LivePortal]:
+    with live_portal(replace(live_runtime(), store=store, blobs=blobs), settings()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def small(portal: LivePortal) -> str:
     """A request of 10 tasks, which has ended."""
-    return filled(portal.runtime, 10, 5)
+    return filled(portal.runtime, 10, 5, gaps=2)
 
 
 @pytest.fixture(scope="module")
 def large(portal: LivePortal) -> str:
-    """A request of 100,000 tasks and 5,000 files, which has ended."""
-    return filled(portal.runtime, TASKS, FILES)
+    """A request of 100,000 tasks, 5,000 files and 1,000 gaps, which has ended."""
+    return filled(portal.runtime, TASKS, FILES, gaps=GAPS)
 
 
-def filled(runtime: Runtime, tasks: int, files: int, *, ended: bool = True) -> str:
+def filled(runtime: Runtime, tasks: int, files: int, *, ended: bool = True, gaps: int = 0) -> str:
     name = submitted(runtime)
     batches: dict[str, list[Upsert]] = {}
     for number in range(tasks):
@@ -89,6 +112,8 @@ def filled(runtime: Runtime, tasks: int, files: int, *, ended: bool = True) -> s
         Phase.COLLECTION: PhaseCount(total=tasks - files, done=tasks - files),
         Phase.AGGREGATION: PhaseCount(total=files, done=files),
     }
+    lacks = [(f"MCD15A2.005 granule {n}", f"the archive has none of {n}") for n in range(gaps)]
+    runtime.blobs.put_bytes(RESULTS, gaps_blob(name), json.dumps(lacks).encode())
     set_row(
         runtime,
         name,
@@ -97,6 +122,8 @@ def filled(runtime: Runtime, tasks: int, files: int, *, ended: bool = True) -> s
         delivered=files,
         ended=runtime.clock.now() if ended else 0.0,
         phases=phases,
+        gaps=tuple(Gap(what=what, reason=reason) for what, reason in lacks[:GAPS_ON_ROW]),
+        gap_count=gaps,
     )
     return name
 
@@ -148,6 +175,28 @@ def test_the_page_of_a_large_request_comes_before_its_tasks_are_read(
         assert "Being read" not in again[2]
         assert again[2].count("<tr>") <= 2 + 50 + 50  # a page of dates and one of files
         assert again[1] < 250_000  # bytes, unpacked: 50 dates of 10 layers, and 50 files
+
+
+def test_pages_that_were_opened_read_and_send_the_same_of_5000_files_as_of_5(
+    portal: LivePortal, store: Counted, blobs: CountedBlobs, small: str, large: str
+) -> None:
+    """All tabs, with 1,000 gaps, too. What is sent is one page of each list."""
+    parts = ("", "/matrix", "/lacks", "/results", "/map", "/runs")
+    most = 14_000  # bytes, compressed
+
+    def cost(client: httpx.Client, path: str) -> tuple[int, int, int]:
+        store.every = blobs.read = 0
+        content = client.get(path).raise_for_status().content
+        return store.every, blobs.read, len(gzip.compress(content))
+
+    with portal.browser() as client:
+        for request in (small, large):
+            for part in ("/matrix", "/lacks"):
+                client.get(f"/requests/{request}{part}").raise_for_status()
+        for part in parts:
+            few, many = (cost(client, f"/requests/{one}{part}") for one in (small, large))
+            assert many[:2] == few[:2] == (few[0], 0), part
+            assert many[2] < most, (part, few, many)
 
 
 def test_the_api_lists_results_of_a_large_request_in_pages(
