@@ -80,6 +80,8 @@ class Wheel(bdist_wheel):
 
     def run(self) -> None:
         """Pack the wheel."""
+        if for_this_cpu():
+            raise SetupError("A wheel's kernels run on any CPU: unset SWATHMILL_KERNELS_FOR")
         refuse_without_maps()
         super().run()
 

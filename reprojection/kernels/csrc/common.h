@@ -18,16 +18,19 @@ enum { BASE, AVX2, AVX512 };
 
    SWATHMILL_FOR is the number of one instruction set: then all is compiled once, for CPUs that have
    it. That takes half the time, and the same code runs as in a build for any CPU. */
-#ifdef SWATHMILL_FOR
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+#define MANY_SETS 1
+#else
+#define MANY_SETS 0
+#endif
+#if !defined(SWATHMILL_FOR)
+#define MADE_FOR (-1)
+#elif MANY_SETS
 #define MADE_FOR SWATHMILL_FOR
 #else
-#define MADE_FOR (-1)
+#define MADE_FOR 0 /* other compilers make the baseline alone, whatever is asked for */
 #endif
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && MADE_FOR
-#define WIDER_VECTORS 1
-#else
-#define WIDER_VECTORS 0
-#endif
+#define WIDER_VECTORS (MANY_SETS && MADE_FOR)
 #if !WIDER_VECTORS || defined(SWATHMILL_NO_CLONES)
 #define CLONES
 #elif MADE_FOR > 0

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,31 @@ def test_kernels_for_another_cpu_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KernelsAbsentError, match=r"another CPU.*run `make kernels`"):
         kernels.library()
     kernels.library.cache_clear()
+
+
+def test_a_wheel_never_has_kernels_for_one_cpu(tmp_path: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "bdist_wheel", "--dist-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "SWATHMILL_KERNELS_FOR": "here"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (made.returncode, [*tmp_path.iterdir()]) == (1, [])
+    assert "unset SWATHMILL_KERNELS_FOR" in made.stderr
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is absent")
+def test_kernels_of_a_compiler_without_wider_vectors_are_for_the_cpu_at_hand(
+    tmp_path: Path,
+) -> None:
+    """As clang compiles them, whatever instruction set is asked for: they run anywhere."""
+    library = tmp_path / "version.so"
+    version = ROOT / "reprojection" / "kernels" / "csrc" / "version.c"
+    asked = ["-D__clang__", "-DSWATHMILL_FOR=2"]
+    subprocess.run(["gcc", "-shared", "-fPIC", *asked, version, "-o", library], check=True)
+    assert ctypes.CDLL(str(library)).swathmill_kernels_version() == kernels._VERSION
 
 
 @pytest.mark.proof
