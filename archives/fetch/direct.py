@@ -9,6 +9,7 @@ Where the bucket or the endpoint refuses, the same file comes over HTTPS.
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -40,6 +41,8 @@ log = logging.getLogger("archives.direct")
 
 _SPARE_SECONDS = 600.0  # of a key's hour: what is begun with it ends in time
 _SIGNED_SECONDS = 3600
+_PAUSE_SECONDS = 60.0  # after an endpoint that gave no keys
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PAGES = ("<!doctype html", "<html", "<head")
 
 
@@ -64,7 +67,9 @@ def direct_link(url: str) -> DirectLink | None:
     said = parse_qs(urldefrag(url).fragment)
     bucket, _, key = said.get("s3", [""])[0].partition("/")
     keys_at = said.get("keys", [""])[0]
-    return DirectLink(bucket=bucket, key=key, keys_at=keys_at) if key and keys_at else None
+    if not (key and keys_at and _BUCKET.fullmatch(bucket)):
+        return None  # another name could lead a signed address to another host
+    return DirectLink(bucket=bucket, key=key, keys_at=keys_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +81,11 @@ class _Keys:
 
 
 class _Kept:
-    """The keys that this process has been given, by endpoint and permission."""
+    """The keys that this process has been given, by endpoint and permission.
+
+    Buckets that refuse are not asked for a while, nor are those to which no keys were given: an
+    endpoint that is away would be waited for with each granule.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,12 +101,12 @@ class _Kept:
             return known
 
     def refuse(self, bucket: str, permission: str, until: float) -> None:
-        """Note that a bucket refuses the keys that are good until then."""
+        """Note that a bucket is not to be read until then."""
         with self._lock:
             self._refused[bucket, permission] = until
 
     def is_refused(self, bucket: str, permission: str) -> bool:
-        """Tell whether a bucket refused keys that would still be used."""
+        """Tell whether a bucket is not to be read yet."""
         with self._lock:
             return self._refused.get((bucket, permission), 0.0) > time.time()
 
@@ -175,7 +184,12 @@ class DirectReader:
         return self._manners.credentials.headers(link.keys_at).get("Authorization", "")
 
     def _keys(self, link: DirectLink) -> _Keys:
-        return _KEPT.keys(link.keys_at, self._permission(link), lambda: self._ask(link.keys_at))
+        permission = self._permission(link)
+        try:
+            return _KEPT.keys(link.keys_at, permission, lambda: self._ask(link.keys_at))
+        except ArchiveError:
+            _KEPT.refuse(link.bucket, permission, time.time() + _PAUSE_SECONDS)
+            raise
 
     def _signed(self, link: DirectLink, keys: _Keys) -> str:
         """Sign an address of the bucket; only its query, which no message has, is of the keys."""
@@ -274,7 +288,7 @@ def _given(answer: httpx.Response, url: str, endpoint: str) -> _Keys:
             "token": str(said["sessionToken"]),
         }
         until = moment(str(said["expiration"])).timestamp() - _SPARE_SECONDS
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise AnswerBrokenError(
             f"{where} answered without keys that can be read ({type(error).__name__})"
         ) from None
