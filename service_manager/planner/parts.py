@@ -1,7 +1,8 @@
 """Which granules are read in part: those of which sites or a small region take few bytes.
 
-A granule that a region covers for the most part is collected whole: others will take it, too. So is
-a swath for a raster, of which all pixels are located before any is taken.
+A granule that a region covers for the most part is collected whole: others will take it, too. Of a
+swath a raster takes layers whole, with all that says where their pixels lie, so one cell is enough
+to read them. A tile on another grid than MODIS' is collected: its record does not name the grid.
 
 What parts will take is estimated from the granule's size and from the layers that the catalogue
 knows: a layer may lie in one piece, so all of it counts. Chunks make it less.
@@ -25,7 +26,7 @@ from service_manager.planner.draft import Draft
 from service_manager.planner.granules import collected
 from tasks.bag.spec import CollectSpec, GridSpec, Input, PartsSpec
 from tasks.holdings.parts import WHOLE_BYTES
-from tasks.request.resolved import ResolvedProduct
+from tasks.request.resolved import ResolvedLayer, ResolvedProduct
 from tasks.storage.schema import PARTS_AND_RECORDS, written
 
 Why = Literal[
@@ -46,6 +47,7 @@ _MOST_CELLS = 16  # of a request; one of more is no small region
 _OF_AREA = 0.5  # of a granule's pixels: cells that take more have it collected
 _TILE_METRES = 1000  # pixels of tiles, and of the globe in degrees, by which that is told
 _GLOBE_DEGREES = 0.1
+_SWATH_PIXELS = 40_000  # of the globe: about a swath of MODIS at the equator
 _COARSE_PIXELS = 64  # along a cell, by which that is told
 _SAID: Mapping[Why, str] = {
     "part in storage": "{count} already in storage, in part (of {whole})",
@@ -125,11 +127,15 @@ class PartsPlan:
         draft: Draft,
     ) -> list[Input] | None:
         """Add the tasks that fetch a granule for few small cells; None where it is no such case."""
-        if record.companions or not self._is_small(wanted, record, places):
+        if not self._is_small(wanted, record, places):
             return None
+        driver: tuple[ResolvedLayer, ...] = ()
+        if wanted.geometry == "swath":
+            places = places[:1]
+            driver = () if wanted.driver in wanted.layers else (wanted.driver,)
         grids = tuple(grid_spec(self.cells[place].grid) for place in places)
         which = band if wanted.stack > 1 else None
-        spec = _spec(wanted, record, which, self.mask, grids=grids)
+        spec = _spec(wanted, record, which, self.mask, grids=grids, driver=driver)
         return self._planned(wanted, record, spec, draft)
 
     def _is_small(
@@ -140,14 +146,17 @@ class PartsPlan:
             return False
         if 0 < record.size <= WHOLE_BYTES:
             return False
-        if (wanted.geometry, record.tile is None) not in (("tile", False), ("globe", True)):
+        lies = wanted.geometry, record.tile is None
+        if lies not in (("tile", False), ("globe", True), ("swath", True)):
             return False  # it is a cut-out of a tile, or lies otherwise
+        swath = wanted.geometry == "swath"
         about = record.tile, wanted.geometry, tuple(places)
         if about not in self._small:
             source = _pixels_of(record.tile)
             parts = [source_window(source, _coarse(self.cells[n].grid)) for n in places]
             taken = sum(part.rows * part.columns for part in parts)
-            self._small[about] = taken < _OF_AREA * source.height * source.width
+            every = _SWATH_PIXELS if swath else source.height * source.width
+            self._small[about] = taken < _OF_AREA * every
         return self._small[about]
 
     def _planned(
@@ -279,7 +288,9 @@ def _spec(
     inputs: tuple[Input, ...] = (),
     solar_times: tuple[str, ...] = (),
     grids: tuple[GridSpec, ...] | None = None,
+    driver: tuple[ResolvedLayer, ...] = (),
 ) -> PartsSpec:
+    layers = (*wanted.layers, *driver)
     granules = tuple(map(_collect, (record, *record.companions)))
     return PartsSpec(
         inputs=inputs,
@@ -289,8 +300,8 @@ def _spec(
         granules=granules,
         wholes=tuple(one.key for one in granules),
         expected=sum(_expected(wanted, one) for one in (record, *record.companions)),
-        layers=tuple(layer.name for layer in wanted.layers),
-        qa=tuple(layer.qa for layer in wanted.layers),
+        layers=tuple(layer.name for layer in layers),
+        qa=tuple(layer.qa for layer in layers),
         mask=mask,
         band=band,
         solar_times=solar_times,

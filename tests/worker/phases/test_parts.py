@@ -190,6 +190,70 @@ def test_swaths_have_the_same_values(
     assert read
 
 
+SWATH_FIELD = {
+    "region": {"bbox": [-2.0, 52.0, -0.5, 53.0]},
+    "grid": {"crs": "EPSG:3035", "resolution": 1000},
+    "extra_bands": ["reason", "source"],
+}
+
+
+def same_rasters(
+    mill: Mill,
+    other: Mill,
+    what: tuple[dict[str, Any], str],
+    rasters: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Plan:
+    """Make rasters of parts of granules; they are those of whole ones but for their digests."""
+    found = planned(mill, what, rasters=rasters)
+    assert specs(found, PartsSpec)
+    assert not specs(found, CollectSpec)
+    lineage = cells.with_lineage
+    monkeypatch.setattr(
+        cells,
+        "with_lineage",
+        lambda raster, cell, paths, _, said: lineage(raster, cell, paths, {}, said),
+    )
+    made = [file for task in found for file in mill.make(task.spec)]
+    whole = planned(other, what, rasters=rasters, divides=False)
+    assert not specs(whole, PartsSpec)
+    wanted = [file for task in whole for file in other.make(task.spec)]
+
+    def told(files: list[ArtifactFile]) -> list[tuple[object, ...]]:
+        return [
+            (one.name, one.sha256, one.completeness, one.valid_share)
+            for one in files
+            if not is_granule_file(one.name.removesuffix(PACKED))
+        ]
+
+    assert told(made) == told(wanted)
+    return found
+
+
+def test_swaths_give_the_same_rasters(
+    sample_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a layer all is read for any cell, so parts are fetched for one cell alone. The layer that
+    a choice of its own follows comes with its parts."""
+    monkeypatch.setattr(choice, "_LESS", 10.0)
+    mill, other = Mill(tmp_path / "parts", sample_archive), Mill(tmp_path / "whole", sample_archive)
+    layer, *_ = SWATHS[0]["layers"]
+    follows = {**SWATHS[0], "layers": ["Sensor_Zenith"]}
+    two = {**SWATH_FIELD, "products": [SWATHS[0], follows]}
+    found = same_rasters(mill, other, SWATHS, two, monkeypatch)
+    cell, *_ = specs(found, ReprojectSpec)
+    assert {one.grids for one in specs(found, PartsSpec)} == {(cell.grid,)}
+    assert {one.layers for one in specs(found, PartsSpec)} == {(layer,), ("Sensor_Zenith", layer)}
+    assert all(
+        file.name.endswith(PACKED)
+        for one in specs(found, PartsSpec)
+        for file in collected(mill, one.key)
+    )
+    assert any("reads up to about" in note for note in found.notes)
+    large = {**SWATH_FIELD, "grid": {"crs": "EPSG:3035", "resolution": 4000}}  # a cell of 1,024 km
+    assert not specs(planned(mill, SWATHS, rasters=large), PartsSpec)
+
+
 @pytest.mark.proof
 def test_a_swath_comes_with_what_says_where_its_pixels_lie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -211,6 +275,9 @@ def test_a_swath_comes_with_what_says_where_its_pixels_lie(
     assert len(collected(mill, spec.key)) == 2
     assert read == rows(other, planned(other, what, divides=False, sites=sites))
     assert {one["n"] for one in read} == {0, 1}
+    region = {"region": {"bbox": [9.4, 46.4, 10.2, 47.3]}}
+    mills = Mill(tmp_path / "a", place), Mill(tmp_path / "b", place)
+    same_rasters(*mills, what, {**SWATH_FIELD, **region}, monkeypatch)
 
 
 def test_a_plan_says_what_is_read_and_why(granules: Path, tmp_path: Path) -> None:
@@ -288,23 +355,11 @@ def test_a_small_region_takes_a_part_of_the_granules_and_has_the_same_rasters(
     """But for the digests of granules, which nobody has read whole, files are the same byte by
     byte; so are STAC items with their statistics."""
     mill, other = Mill(tmp_path / "parts", granules), Mill(tmp_path / "whole", granules)
-    found = planned(mill, rasters=FIELD)
-    whole = planned(other, rasters=FIELD, divides=False)
-    assert [len(specs(found, kind)) for kind in (PartsSpec, CollectSpec)] == [2, 0]
-    assert [len(specs(whole, kind)) for kind in (PartsSpec, CollectSpec)] == [0, 2]
-    made = [file for task in found for file in mill.make(task.spec)]
-    lineage = cells.with_lineage
-    monkeypatch.setattr(
-        cells,
-        "with_lineage",
-        lambda raster, cell, paths, _, said: lineage(raster, cell, paths, {}, said),
-    )
-    wanted = [file for task in whole for file in other.make(task.spec)]
-    assert [(one.name, one.sha256, one.completeness, one.valid_share) for one in made[2:]] == [
-        (one.name, one.sha256, one.completeness, one.valid_share) for one in wanted[2:]
-    ]
-    assert 0.2 < (made[2].valid_share or 0.0) < 0.8  # half of the pixels fail the rule
+    found = same_rasters(mill, other, TILES, FIELD, monkeypatch)
+    assert len(specs(found, PartsSpec)) == 2
     (cell,) = specs(found, ReprojectSpec)
+    (file,) = collected(mill, cell.key)
+    assert 0.2 < (file.valid_share or 0.0) < 0.8  # half of the pixels fail the rule
     explained = {one.name: one.file for one in granules_of(mill.world.runtime, cell.key)}
     assert explained == {one.granule: None for one in specs(found, PartsSpec)}  # none is whole
     stored = sum(file.size for one in specs(found, PartsSpec) for file in collected(mill, one.key))
