@@ -133,8 +133,8 @@ def control(name: str, form: Form) -> str:
         return "qa" if form.qa != "rule" else "qa_rule" if form.qa_rule else "quality"
     if parts[0] == "reduction":
         if parts[1:2] == ["parameters"]:
-            has_field = parts[-1] in form.parameter_fields
-            return f"parameter-{parts[-1]}" if has_field else "parameters"
+            name = ".".join(parts[2:])
+            return f"parameter-{name}" if name in form.parameter_fields else "parameters"
         return "window" if parts[1:2] == ["group_by"] else "package"
     if parts[0] == "measurements":
         own = {"table": "measured", "sites": "measured_sites"}

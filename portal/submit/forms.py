@@ -334,7 +334,27 @@ def quality_of(form: Form) -> tuple[QualityLayer, ...]:
 
 
 def _lines(values: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in values.items())
+    return "\n".join(_line(name, value) for name, value in values.items())
+
+
+def _line(name: str, value: str) -> str:
+    """Write a parameter as `name: value`, or as JSON has it where that would not come back."""
+    line = f"{name}: {value}"
+    if line.isprintable() and not line.startswith('"') and name_and_value(line) == (name, value):
+        return line
+    return f"{json.dumps(name)}: {json.dumps(value)}"
+
+
+def name_and_value(line: str) -> tuple[str, str]:
+    """Read a line of parameters, `name: value` or both in quotes; "" for what is not there."""
+    line = line.strip()
+    if line.startswith('"'):
+        with suppress(ValueError, RecursionError):
+            ((name, value),) = json.loads(f"{{{line}}}").items()
+            if isinstance(value, str):
+                return str(name), value
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()
 
 
 class NotFilledError(RequestRefusedError):
@@ -648,14 +668,14 @@ def _grid(form: Form) -> Document | None:
 def _pairs(name: str, text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for line in filter(None, (line.strip() for line in text.splitlines())):
-        key, colon, value = line.partition(":")
-        if not colon or not key.strip() or not value.strip():
+        key, value = name_and_value(line)
+        if not key.strip() or not value:
             raise RequestRefusedError(
                 name,
                 f"{line!r} is not a name with a value.",
                 "Write one per line, with a colon between: name: value.",
             )
-        pairs[key.strip()] = value.strip()
+        pairs[key] = value
     return pairs
 
 

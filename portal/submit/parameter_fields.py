@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from portal.serving.portal import Portal
 from portal.serving.tokens import Person
-from portal.submit.forms import STEPS, Form
+from portal.submit.forms import STEPS, Form, name_and_value
 from portal.submit.state import Submit
 from tasks.packages.packages import PackageError
 from tasks.packages.parameters import Parameter
@@ -30,8 +30,17 @@ class ParameterField:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The values to choose among; none where one types."""
-        return BOOLEANS if self.parameter.type == "boolean" else self.parameter.choices
+        """The values to choose among; none where one types.
+
+        A value that is not offered any more is among them: else another one would be chosen unseen.
+        """
+        found = BOOLEANS if self.parameter.type == "boolean" else self.parameter.choices
+        return (*found, self.value) if found and self.value and not self.is_offered else found
+
+    @property
+    def is_offered(self) -> bool:
+        """Tell whether the parameter takes what is filled in."""
+        return self.parameter.fits(self.value)
 
     @property
     def input(self) -> str:
@@ -66,8 +75,8 @@ def parameter_fields(portal: Portal, person: Person, form: Form) -> ParameterFie
     except PackageError:
         known = None
     lines = [line.strip() for line in form.parameters.splitlines() if line.strip()]
-    given = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
-    rest = "\n".join(line for line in lines if line.partition(":")[0].strip() not in (known or {}))
+    given = dict(map(name_and_value, lines))
+    rest = "\n".join(line for line in lines if name_and_value(line)[0] not in (known or {}))
     return ParameterFields(
         fields=_fields(known or {}, given), text=rest, has_text=known is None or bool(rest)
     )

@@ -7,10 +7,21 @@ from dataclasses import replace
 import pytest
 import shapely
 import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from starlette.datastructures import FormData
 
 from portal.serving.documents import decode
-from portal.submit.forms import STEPS, Form, form_of, new_card, read_form, request_of, request_yaml
+from portal.submit.forms import (
+    STEPS,
+    Form,
+    form_of,
+    name_and_value,
+    new_card,
+    read_form,
+    request_of,
+    request_yaml,
+)
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Request, parse_request
 
@@ -116,6 +127,26 @@ FULL = [
     },
     {**PLAIN, "reduction": {"package": "mean", "rehearse": False}, "deliver": "inputs"},
 ]
+
+
+_TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+_HARD = st.sampled_from(["a:b", " a b ", '"', '"a": 1', '"a": "b"', "a\\", "a: ", "\u2028x", "{a}"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        (_HARD | _TEXTS).filter(str.strip), _HARD | _TEXTS.filter(str.strip), max_size=4
+    )
+)
+@example({"a:b": "3", "least share": "4", '"x': '"y"'})
+def test_parameters_of_any_names_come_back_out_of_the_form(given_ones: dict[str, str]) -> None:
+    reduction = {"package": "mean", "group_by": ["cell", "all"], "parameters": given_ones}
+    request = parse_request({**PLAIN, "reduction": reduction})
+    assert request_of(form_of(request)) == request
+    fields = [(f"parameter-{name}", value) for name, value in given_ones.items()]
+    sent = dict(map(name_and_value, read_form(FormData(dict(fields))).parameters.splitlines()))
+    assert sent == {name: " ".join(value.split()) for name, value in given_ones.items()}
 
 
 @pytest.mark.parametrize("made", FULL)

@@ -231,10 +231,23 @@ def test_each_parameter_of_a_package_has_a_field_by_its_type(portal: LivePortal)
         none = client.get("/new/parameters", params={"package": "mean"}).text
         unknown = client.get("/new/parameters", params={"package": "no"}).text
     assert re.search(r'name="parameter-month" type="month".*aria-required="true"', part, re.DOTALL)
-    assert "<option selected>mean</option><option>median</option>" in several
+    choices = '<option value="mean" selected>mean</option><option value="median">median</option>'
+    assert choices in several
     assert re.search(r'type="number" value="90".*min="0" max="100"', bounded, re.DOTALL)
     assert "<textarea" not in part + several + bounded + none
     assert "<textarea" in unknown
+
+
+def test_a_choice_that_is_not_offered_any_more_stays_chosen_and_is_refused(
+    portal: LivePortal,
+) -> None:
+    """Else the browser would choose the first one, and another request would be sent."""
+    with portal.browser() as client:
+        part = client.get("/new/parameters", params={"package": "seasonal-composite"}).text
+        (name,) = re.findall(r'<select id="[^"]+" name="(parameter-[^"]+)"', part)
+        page = client.post("/new", data={"package": "seasonal-composite", name: "mode"}).text
+    assert '<option value="mode" selected>mode (not offered any more)</option>' in page
+    assert page.count(" selected>mode") == 1
 
 
 def test_what_was_set_for_a_parameter_comes_back_with_its_error(portal: LivePortal) -> None:
