@@ -44,6 +44,7 @@ PACKED = ".parts"
 _MAGIC, _PACKED = b"held in part", b"packed parts"
 _TAIL = struct.Struct("<qqI12s")
 _BLOCK = 1 << 14  # bytes of structure that are asked for at once
+_MOST_AHEAD = 1 << 14  # places told ahead between two looks; a hostile file tells millions
 _COPIED = 1 << 22
 _MOST_PARTS = 1 << 20
 
@@ -157,7 +158,8 @@ class HeldFile(io.RawIOBase):
             view[:] = bytes(length)
         elif length:
             length = os.preadv(self.fileno(), [view], self._at)
-            self._following += self._ahead(view)
+            if len(self._following) < _MOST_AHEAD:
+                self._following += self._ahead(view)
         self._at += length
         return length
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from reprojection.errors import NotHeldError
-from reprojection.formats import hdf5_ahead
+from reprojection.formats import hdf5_ahead, held
 from reprojection.formats.hdf5 import Hdf5Container
 from reprojection.formats.hdf5_ahead import open_every, pointed_at
 from reprojection.formats.held import Held, HeldFile, completed, keep
@@ -141,3 +141,22 @@ def test_what_is_read_ahead_alone_is_never_missed(granule: Path, tmp_path: Path)
         file.readinto(bytearray(1))
         with pytest.raises(NotHeldError):
             file.look_up()
+
+
+def test_a_file_that_points_everywhere_fills_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_MOST_AHEAD", 100)
+    path = tmp_path / "a.h5"
+    keep(path, 10**9, {0: bytes(1000)})
+    known = Held.of(path)
+    assert known is not None
+    places = ((at, at + 1) for at in range(10**6, 10**8, 1000))
+    file = HeldFile(known, lambda _: [next(places) for _ in range(64)])
+    for _ in range(100):
+        file.read(10)
+    file.read(1)
+    with pytest.raises(NotHeldError) as raised:
+        file.look_up()
+    file.close()
+    assert len(raised.value.ranges) == 2 * 64 + 1
