@@ -42,11 +42,15 @@ def served_on_own_loop(listen: Callable[[], Coroutine[Any, Any, asyncio.Server]]
             stop()
 
 
+_LEFT = list[asyncio.AbstractEventLoop]()
+"""Loops that stay open: s3fs leaves in them what ends a session, as it does in Playwright's."""
+
+
 @contextmanager
 def loop_in_this_thread() -> Iterator[None]:
     """Have a loop that runs in this thread, as Playwright leaves one in the thread of tests."""
     loop = asyncio.new_event_loop()
+    _LEFT.append(loop)
     asyncio.events._set_running_loop(loop)
     yield
     asyncio.events._set_running_loop(None)
-    loop.close()
