@@ -48,13 +48,18 @@ class Fleet:
     """Decides what a place is to do, look by look.
 
     Nothing that runs is ever ended here: who leaves is the manager's choice. Workers that wait for
-    a machine end when there were too many for `patience` seconds, the last ones first.
+    a machine end when there were too many for `patience` seconds, the last ones first. What was
+    started and is not listed yet counts as there for `settling` seconds: engines list it late.
     """
 
     slots: int
     most: int
     patience: float = 300.0
+    settling: float = 120.0
     _wanted: deque[tuple[float, int]] = field(default_factory=deque)  # falling: the first counts
+    _known: set[str] = field(default_factory=set)  # listed at the latest look
+    _unlisted: int = 0  # started, and in no list yet
+    _started: float = -math.inf  # when some were started last
 
     def moves(
         self, wanted_slots: int, there: Sequence[Started], leaving: Collection[str], now: float
@@ -67,9 +72,20 @@ class Fleet:
         while self._wanted[0][0] < now - self.patience:
             self._wanted.popleft()
         staying = [one for one in there if one.name not in leaving]
-        more = min(wanted - len(staying), self.most - len(there))
+        unlisted = self._look(there, now)
+        more = min(wanted - len(staying), self.most - len(there)) - unlisted
         if more > 0:
+            self._unlisted, self._started = unlisted + more, now
             return Moves(start=more)
         spare = max(0, len(staying) - self._wanted[0][1])
         waiting = [one.name for one in staying if not one.running]
         return Moves(end=tuple(waiting[len(waiting) - min(spare, len(waiting)) :]))
+
+    def _look(self, there: Sequence[Started], now: float) -> int:
+        """Return how many were started lately and are not listed yet."""
+        names = {one.name for one in there}
+        listed = len(names - self._known)
+        self._known = names
+        late = now - self._started > self.settling
+        self._unlisted = 0 if late else max(0, self._unlisted - listed)
+        return self._unlisted

@@ -39,6 +39,16 @@ def test_what_waits_ends_after_patience_and_what_runs_stays() -> None:
     assert rule.moves(0, fleet_of(5, 0), (), 710.0) == Moves()
 
 
+def test_what_an_engine_lists_late_is_not_started_again() -> None:
+    rule = Fleet(slots=2, most=8, settling=120.0)
+    assert rule.moves(10, [], (), 0.0) == Moves(start=5)
+    assert rule.moves(10, [], (), 30.0) == Moves(), "none is listed yet"
+    assert rule.moves(14, fleet_of(2, 0), (), 60.0) == Moves(start=2), "of three that are not"
+    assert rule.moves(14, fleet_of(4, 3), (), 90.0) == Moves()
+    assert rule.moves(14, fleet_of(3, 3), (), 100.0) == Moves(start=1), "one has ended since"
+    assert rule.moves(14, fleet_of(3, 3), (), 221.0) == Moves(start=1), "it never came"
+
+
 def test_a_fleet_grows_and_goes_home_and_cuts_nothing_off() -> None:
     """The closed loop of `make bench ONLY=places`, of less work."""
     durations = [1800.0 + 60 * n for n in range(40)]
