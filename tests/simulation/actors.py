@@ -393,7 +393,7 @@ class SimWorker:
         try:
             claimed = protocol.claim_batch(self.runtime, keys, self.name, self.options.retry)
         except StoreError:
-            if store.unanswered == unanswered:
+            if store.unanswered == unanswered and self.world.now > store.late_until:
                 self.watch.claims_nothing(self.name, keys, earlier)
             raise
         if not claimed:

@@ -121,6 +121,7 @@ class SimStore:
         self._split = split
         self.lost_answers = True
         self.unanswered = 0  # writes that took effect, or may yet, and did not answer
+        self.late_until = 0.0  # when all of them have landed
 
     def get(self, table: str, partition: str, row: str) -> Row | None:
         self._travel(f"get {table} {row}")
@@ -178,6 +179,7 @@ class SimStore:
         if chance < self._rates.lands_late:
             world.faults["write lands late"] += 1
             self.unanswered += 1
+            self.late_until = world.now + LATEST
             world.at(random.uniform(0.1, LATEST), lambda: self._land(table, partition, operations))
             raise StoreError("simulated: under way, no answer")
         etags = self._apply(table, partition, operations)

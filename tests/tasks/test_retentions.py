@@ -18,9 +18,11 @@ from portal.serving import tokens
 from portal.serving.tokens import Use
 from tasks.accounts import reader_links, session_table, sign_in_links
 from tasks.accounts.token_table import Scope, TokenTable, make_token
+from tasks.holdings.stored_structures import STRETCH, StoredStructures, drop_old
 from tasks.requests import outbox
 from tasks.requests.outbox import Mail
 from tasks.storage import file_blobs
+from tasks.storage.blobs import MemoryBlobs
 from tasks.storage.clock import ManualClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.memory_store import MemoryStore
@@ -37,6 +39,8 @@ LISTED = {
     "tasks/accounts/reader_links.py::LIFETIME": HERE + "test_links_are_good_until_their_end",
     "tasks/accounts/reader_links.py::ASKED_LIFETIME": HERE + "test_links_are_good_until_their_end",
     "tasks/accounts/sign_in_links.py::LIFETIME": HERE + "test_links_are_good_until_their_end",
+    "tasks/holdings/stored_structures.py::STRETCH": HERE
+    + "test_what_was_learnt_of_a_granule_stays_for_a_whole_stretch",
     "tasks/storage/file_blobs.py::_ABANDONED": HERE
     + "test_what_a_killed_writer_left_stays_for_an_hour",
     "tasks/operators/manager_rows.py::_DAY": SERVICE
@@ -94,6 +98,16 @@ def test_each_long_time_has_a_test_at_its_boundary() -> None:
         file, _, name = test.partition("::")
         if name:
             assert f"def {name}(" in (ROOT / file).read_text("utf-8"), constant
+
+
+def test_what_was_learnt_of_a_granule_stays_for_a_whole_stretch() -> None:
+    blobs, end = MemoryBlobs(), 700 * STRETCH
+    StoredStructures(blobs, lambda: end - 1).put("granule", b"structure")
+    last = end + STRETCH - 1
+    assert [*drop_old(blobs, last)] == []
+    assert StoredStructures(blobs, lambda: last).find("granule") == b"structure"
+    assert StoredStructures(blobs, lambda: last + 1).find("granule") is None
+    assert [*drop_old(blobs, last + 1)] == [True]
 
 
 def test_a_mail_stays_for_sixty_days() -> None:
