@@ -36,6 +36,8 @@ def for_this_cpu() -> list[tuple[str, str | None]]:
         flags = set(facts.read_text(errors="replace").split()) if facts.is_file() else set()
         least = ("", "avx2", "avx512bw avx512dq avx512vl")
         asked = str(max(n for n, names in enumerate(least) if flags.issuperset(names.split())))
+    if asked not in ("any", "0", "1", "2"):
+        raise SetupError(f"SWATHMILL_KERNELS_FOR is {asked!r}: set it to any or here, or not")
     return [] if asked == "any" else [("SWATHMILL_FOR", asked)]
 
 

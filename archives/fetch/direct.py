@@ -154,14 +154,7 @@ class DirectReader:
         """Copy a granule from its bucket, verified as a download; raise ArchiveError."""
         keys = self._keys(link)
         try:
-            return self._downloader.get(
-                [self._signed(link, keys)],
-                to,
-                size=record.size,
-                checksum=record.checksum,
-                checksum_type=record.checksum_type,
-                progress=progress,
-            )
+            return self._downloader.granule(record, to, progress, url=self._signed(link, keys))
         except CredentialsRefusedError as error:
             raise self._refusal(link, keys) from error
 

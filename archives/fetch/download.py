@@ -41,7 +41,7 @@ from archives.fetch.limits import HostLimits
 from archives.fetch.partial import DownloadOrigin, Partial, check_room
 from archives.fetch.parts import AddressInParts
 from archives.fetch.timing import Timing
-from archives.model import Fetched, Progress
+from archives.model import Fetched, GranuleRecord, Progress
 
 _RESUMES = 20
 _LEAST = 1024  # bytes per second; a slower transfer during the stall time is a stall
@@ -119,6 +119,19 @@ class Downloader:
         if not errors:
             raise NotPublishedError(f"{to.name} has no address to be fetched from")
         raise soonest(errors)
+
+    def granule(
+        self, record: GranuleRecord, to: Path, progress: Progress | None = None, *, url: str = ""
+    ) -> Fetched:
+        """Download a granule as its record says, from its address or another one; as `get`."""
+        return self.get(
+            [url or record.url],
+            to,
+            size=record.size,
+            checksum=record.checksum,
+            checksum_type=record.checksum_type,
+            progress=progress,
+        )
 
     def in_parts(self, url: str, size: int) -> AddressInParts:
         """Return a file of which parts can be read, from one address; `size` as in `get`."""

@@ -166,14 +166,7 @@ class CmrArchive:
                 tell_https(link, error)
                 failures.append(error)
         try:
-            return self._downloader.get(
-                [record.url],
-                to,
-                size=record.size,
-                checksum=record.checksum,
-                checksum_type=record.checksum_type,
-                progress=progress,
-            )
+            return self._downloader.granule(record, to, progress)
         except ArchiveError as error:
             raise soonest([*failures, error]) from error
 

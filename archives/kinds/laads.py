@@ -87,14 +87,7 @@ class LaadsArchive:
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Download the granule."""
-        return self._downloader.get(
-            [record.url],
-            to,
-            size=record.size,
-            checksum=record.checksum,
-            checksum_type=record.checksum_type,
-            progress=progress,
-        )
+        return self._downloader.granule(record, to, progress)
 
     def in_parts(self, record: GranuleRecord) -> InParts:
         """Return the granule's file, of which parts can be read."""

@@ -84,15 +84,7 @@ class PoolArchive:
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Download the granule; verify it by its sidecar if there is one."""
-        known = self._described(record)
-        return self._downloader.get(
-            [record.url],
-            to,
-            size=known.size,
-            checksum=known.checksum,
-            checksum_type=known.checksum_type,
-            progress=progress,
-        )
+        return self._downloader.granule(self._described(record), to, progress)
 
     def in_parts(self, record: GranuleRecord) -> InParts:
         """Return the granule's file, of which parts can be read."""

@@ -127,14 +127,7 @@ class StacArchive:
         name = self._name_of(record.product, record.collection)
 
         def download(url: str) -> Fetched:
-            return self._downloader.get(
-                [url],
-                to,
-                size=record.size,
-                checksum=record.checksum,
-                checksum_type=record.checksum_type,
-                progress=progress,
-            )
+            return self._downloader.granule(record, to, progress, url=url)
 
         try:
             return download(self._signed(record.url, name))

@@ -26,7 +26,7 @@ _TELLS_TREE = 1
 _LEAST_KEY = 8  # bytes
 _HEAD = 1024  # bytes of an object's header that are asked for
 _TABLE = 8 + 8 * 40  # bytes of a table of members, as files have them
-_MOST = 4096  # members or nodes that are followed at once
+_MOST = 4096  # members or nodes that are followed at once, and objects that are opened
 
 
 def pointed_at(data: memoryview) -> list[Range]:
@@ -81,7 +81,8 @@ def _members(table: memoryview) -> Iterator[Range]:
 def open_every(group: h5py.Group, seen: set[int] | None = None) -> None:
     """Open every object below a group with its attributes, and go on where that fails.
 
-    No link is followed that could lead to another file.
+    A few thousand are the most, as a hostile file has millions. No link is followed that could lead
+    to another file.
     """
     seen = set() if seen is None else seen
     names: list[str] = []
@@ -93,7 +94,7 @@ def open_every(group: h5py.Group, seen: set[int] | None = None) -> None:
                 continue
             item = group[name]
             place = h5py.h5o.get_info(item.id).addr
-            if place in seen:
+            if place in seen or len(seen) >= _MOST:
                 continue
             seen.add(place)
             if isinstance(item, h5py.Group):

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from random import Random
-from typing import ClassVar, cast
+from typing import cast
 
 from service_manager.mail.notify import MailServer
 from tests.simulation.world import Process, ViolationError, World
+
+_LATE = 0.3
+"""How often an answer is late."""
 
 
 @dataclass
@@ -29,8 +32,6 @@ class SimMailServer:
     trouble: float  # how often a call fails
     random: Random
     outbox_goes: Callable[[float], None]  # the outbox is away for so many seconds
-    SLOW: ClassVar[float] = 0.3  # how often an answer is late
-
     sender: str = "swathmill@example.org"
     answered: set[str] = field(default_factory=set)  # Message-IDs that the process knows are taken
 
@@ -74,7 +75,7 @@ class SimMailServer:
     def _think(self) -> None:
         """Answer, and sometimes late: storage may be away by then, or another manager act."""
         self._travel()
-        if not self.world.calm and self.random.random() < self.SLOW:
+        if not self.world.calm and self.random.random() < _LATE:
             self.world.faults["mail answered late"] += 1
             if self.random.random() < 0.5:
                 self.outbox_goes(self.random.uniform(25.0, 60.0))

@@ -160,3 +160,13 @@ def test_a_file_that_points_everywhere_fills_no_memory(
         file.look_up()
     file.close()
     assert len(raised.value.ranges) == 2 * 64 + 1
+
+
+def test_so_many_objects_are_opened_and_no_more(
+    granule: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdf5_ahead, "_MOST", 6)
+    opened = set[int]()
+    with h5py.File(granule) as file:
+        open_every(file, opened)
+    assert len(opened) == 6, "four groups and two fields of nine"
