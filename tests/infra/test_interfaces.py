@@ -9,6 +9,7 @@ import importlib
 import json
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -91,3 +92,10 @@ def test_words_are_no_part_and_fields_are() -> None:
     schema = {"properties": {"title": {"type": "string", "description": "a"}}, "title": "T"}
     assert plain(schema) == {"properties": {"title": {"type": "string"}}}
     assert {"task", "request", "token", "package"} <= {kind for kind, _ in codecs()}
+
+
+def test_each_change_is_told_once() -> None:
+    """An entry that was mended, or stands under two versions, is easily kept beside itself."""
+    entries = re.findall(r"^- (.{40})", CHANGES.read_text("utf-8"), re.MULTILINE)
+    told = Counter(one for one in entries if not re.match(r"[A-Z][A-Za-z ]+ `[0-9a-f]{12}`", one))
+    assert [one for one, times in told.items() if times > 1] == []
