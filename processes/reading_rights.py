@@ -49,6 +49,17 @@ def readable() -> list[str]:
     return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
 
 
+def packages() -> list[str]:
+    """List the folders from which this process imports packages; not all are our Python's own.
+
+    Where `pip install --user` or PYTHONPATH puts them, libraries read their data after the process
+    was confined: PROJ ends a process that cannot open its database.
+    """
+    return [
+        place for place in sys.path if Path(place).name in _PACKAGES and os.access(place, os.X_OK)
+    ]
+
+
 def can_shut_in() -> bool:
     """Tell whether this machine has what `shut_in` needs: Landlock, and system calls it knows."""
     return confine.landlock_abi() > 0 and seccomp_known()
@@ -93,8 +104,7 @@ def shut_in_reader(read: Sequence[Path] = (), write: Sequence[Path] = ()) -> boo
     if not can_shut_in():
         return False
     ours = [str(Path(confine.__file__).resolve().parents[1] / name) for name in OURS]
-    packages = [place for place in sys.path if Path(place).name in _PACKAGES]
     given = [str(path) for path in read if os.access(path, os.F_OK)]
     confine.drop_capabilities(but=_DAC_OVERRIDE | _DAC_READ_SEARCH)
-    shut_in([*ours, *packages, *given], [str(path) for path in write], shared=True)
+    shut_in([*ours, *packages(), *given], [str(path) for path in write], shared=True)
     return True

@@ -663,6 +663,26 @@ def test_each_request_has_a_maker_of_its_own(
     assert all(one.endswith(" []") for one in said)
 
 
+def test_a_maker_reads_packages_that_lie_outside_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `pip install --user` puts them: PROJ reads its database when it is first asked."""
+    database = tmp_path / "lib" / "site-packages" / "proj.db"
+    database.parent.mkdir(parents=True)
+    database.write_text("of a library")
+    monkeypatch.syspath_prepend(str(database.parent))
+
+    def read(context: Context) -> None:
+        path = context.scratch / "read.txt"
+        path.write_text(database.read_text())
+        context.upload(path)
+
+    with bench(tmp_path, monkeypatch, read) as made:
+        found = made.attempt("a")
+        assert isinstance(found, Succeeded), found
+        assert made.blobs.get_bytes(*split_blob(found.files[0].blob)) == b"of a library"
+
+
 def test_a_file_that_is_being_written_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with path.open("w"):
