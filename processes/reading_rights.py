@@ -44,20 +44,29 @@ _PASSED_ON = (
 
 
 def readable() -> list[str]:
-    """List the folders of the system and of our Python, which a program may read and run."""
-    python = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1]))
-    return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
+    """List the folders of the system, our Python and its packages, which a program may read."""
+    return list(dict.fromkeys((*_SYSTEM, *_ETC, *_python(), *packages_elsewhere())))
 
 
-def packages() -> list[str]:
-    """List the folders from which this process imports packages; not all are our Python's own.
+def packages_elsewhere() -> list[str]:
+    """List the folders outside our Python from which this process imports packages.
 
     Where `pip install --user` or PYTHONPATH puts them, libraries read their data after the process
     was confined: PROJ ends a process that cannot open its database.
     """
+    inside = (*_SYSTEM, *_python())
     return [
-        place for place in sys.path if Path(place).name in _PACKAGES and os.access(place, os.X_OK)
+        place
+        for place in sys.path
+        if Path(place).name in _PACKAGES
+        and os.access(place, os.X_OK)
+        and not any(Path(place).is_relative_to(one) for one in inside)
     ]
+
+
+def _python() -> tuple[str, str, str]:
+    """Return the folders of our Python: of its environment, and of what that is made from."""
+    return sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1])
 
 
 def can_shut_in() -> bool:
@@ -91,8 +100,8 @@ def reader_environment() -> dict[str, str]:
 def shut_in_reader(read: Sequence[Path] = (), write: Sequence[Path] = ()) -> bool:
     """Confine this process, which reads strangers' files, by `shut_in`; False: it cannot be.
 
-    It may open the system's files, Python's packages, our code, and what is given here. Where it
-    is root, that may belong to other users.
+    It may open what is `readable`, our code, and what is given here. Where it is root, that may
+    belong to other users.
 
     Args:
         read: Files and folders that it may read; one that is not there is left out.
@@ -106,5 +115,5 @@ def shut_in_reader(read: Sequence[Path] = (), write: Sequence[Path] = ()) -> boo
     ours = [str(Path(confine.__file__).resolve().parents[1] / name) for name in OURS]
     given = [str(path) for path in read if os.access(path, os.F_OK)]
     confine.drop_capabilities(but=_DAC_OVERRIDE | _DAC_READ_SEARCH)
-    shut_in([*ours, *packages(), *given], [str(path) for path in write], shared=True)
+    shut_in([*ours, *given], [str(path) for path in write], shared=True)
     return True

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from processes.reading_rights import can_shut_in, shut_in_reader
+from processes.reading_rights import (
+    can_shut_in,
+    packages_elsewhere,
+    shut_in,
+    shut_in_reader,
+)
 
 pytestmark = [
     pytest.mark.skipif(not can_shut_in(), reason="this kernel has no Landlock"),
@@ -92,3 +97,21 @@ def test_what_is_not_there_is_left_out(tmp_path: Path) -> None:
         return file.read_bytes()
 
     assert in_fork(work) == b"file"
+
+
+@pytest.mark.parametrize("name", ["site-packages", "dist-packages"])
+def test_packages_outside_our_python_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As of an installation for one user: without them, libraries of a maker miss their data."""
+    place = tmp_path / name
+    place.mkdir()
+    (place / "data").write_bytes(b"data")
+    monkeypatch.syspath_prepend(str(place))
+
+    def work() -> bytes:
+        shut_in([], [], shared=True)
+        return (place / "data").read_bytes()
+
+    assert packages_elsewhere()[0] == str(place)
+    assert in_fork(work) == b"data"

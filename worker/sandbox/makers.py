@@ -34,7 +34,7 @@ import worker
 from processes import confine
 from processes.folders import remove_folder
 from processes.parents import die_with_parent
-from processes.reading_rights import can_shut_in, packages, shut_in
+from processes.reading_rights import can_shut_in, shut_in
 from worker.sandbox.sandbox import own_user
 
 ReadingTier = Literal["limits", "none"]
@@ -187,8 +187,7 @@ def confine_reader(given: MakerOrder) -> None:
         confine.become(user, search=True)
     confine.limit("RLIMIT_NPROC", _TASKS + (confine.own_tasks() if user is None else 0))
     ours = (str(Path(one.__file__ or "").parent) for one in _OURS)
-    read = [*ours, *packages(), str(given.home / INPUTS)]
-    shut_in(read, [str(work)], shared=user is None)
+    shut_in([*ours, str(given.home / INPUTS)], [str(work)], shared=user is None)
 
 
 def _let_go(null: int, *, but: int) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from processes import confine
-from processes.reading_rights import DEVICES, KERNEL, readable
+from processes.reading_rights import DEVICES, KERNEL, packages_elsewhere, readable
 from processes.refused_calls import filter_of, seccomp_known
 from tasks.network_hosts import AllowedHosts
 from tasks.settings import Settings
@@ -270,7 +270,9 @@ def environment(tier: Tier, places: Places, bounds: SandboxLimits) -> dict[str, 
     """Build the program's whole environment, which has nothing of ours but the path to Python."""
     seen = inside(tier, places)
     path = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
-    python = {} if seen.environment is None else {"PYTHONPATH": str(seen.environment)}
+    own = () if seen.environment is None else (str(seen.environment),)
+    packages = (*own, *packages_elsewhere())
+    python = {"PYTHONPATH": ":".join(packages)} if packages else {}
     names = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy") if bounds.reach else ()
     return (
         python

@@ -464,3 +464,15 @@ def test_a_parameter_of_so_many_bytes_is_a_variable(places: Places) -> None:
     found = sandbox.variables_of(replace(places, parameters=given), BOUNDS)
     assert found["PARAMETER_FITS"] == longest
     assert "PARAMETER_LONGER" not in found
+
+
+def test_a_program_imports_packages_outside_our_python(
+    tier: Tier, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an installation for one user, whose folder of packages the program's user lacks."""
+    packages = tmp_path / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "parcel.py").write_text("SIZE = 42\n", "utf-8")
+    monkeypatch.syspath_prepend(str(packages))
+    script = "import parcel, sys; open(sys.argv[2] + '/out.txt', 'w').write(str(parcel.SIZE))"
+    assert run(tier, places, script) == "42"
