@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from portal.accounts import session_page
 from portal.description.openapi import describe
 from portal.features import FEATURES
+from portal.serving.addresses import page_above
 from portal.serving.caller_limits import CallLimit
 from portal.serving.identity import find_person
 from portal.serving.pages import STATIC, Pages
@@ -167,7 +168,7 @@ def create_app(
         then = session_page.request_page(asked)
         above = ""
         if problem.status is HTTPStatus.METHOD_NOT_ALLOWED and request.method in ("GET", "HEAD"):
-            problem, above = _NO_PAGE, _page_above(routes, request)
+            problem, above = _NO_PAGE, quote(page_above(routes, request.scope))
         return portal.pages.page(
             "error.html", me, "", problem.status, problem=problem, then=then, above=above
         )
@@ -187,17 +188,6 @@ def _methods(routes: Sequence[BaseRoute], request: Request) -> set[str]:
             address = address or route.path_format
             found |= (route.methods or set()) if route.path_format == address else set()
     return found
-
-
-def _page_above(routes: Sequence[BaseRoute], request: Request) -> str:
-    """Return the nearest address above that of a call at which something can be read."""
-    path = request.url.path
-    while path != "/":
-        path = path.rpartition("/")[0] or "/"
-        scope = {**request.scope, "path": path, "method": "GET"}
-        if any(route.matches(scope)[0] is Match.FULL for route in routes):
-            break
-    return quote(path)
 
 
 class _Headers:

@@ -21,7 +21,7 @@ from portal.results.result_files import SHORTLY
 from portal.results.results_api import gaps_of
 from portal.results.state import Results
 from portal.serving.access import load_for, load_to_change, read_for
-from portal.serving.addresses import ListLimit, numbers_of, part_of_list
+from portal.serving.addresses import PAGE, ListLimit, numbers_of, part_of_list
 from portal.serving.audited import audited_for_others
 from portal.serving.documents import decode, read_body
 from portal.serving.identity import Caller, Reader
@@ -368,7 +368,7 @@ def failures(
     response: Response,
     caller: Reader,
     portal: CurrentPortal,
-    limit: ListLimit = None,
+    limit: ListLimit = PAGE,
     after: Annotated[str, Query(description="A task's key: only those after it.")] = "",
 ) -> list[FailureAnswer]:
     """List every task that failed for good, with category, cause and remedy."""
@@ -392,7 +392,7 @@ def gaps(
     response: Response,
     caller: Reader,
     portal: CurrentPortal,
-    limit: ListLimit = None,
+    limit: ListLimit = PAGE,
     after: Annotated[int, Query(ge=0, le=2**53, description="Leave out so many.")] = 0,
 ) -> list[GapAnswer]:
     """List all gaps of a request, each with the results that lack it."""

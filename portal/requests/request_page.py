@@ -225,7 +225,8 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
 def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: int = 1) -> Response:
     """Render the results by date and layer."""
     row = read_for(portal.runtime, caller, request_id)
-    return portal.pages.part("matrix.html", me=caller, row=row, **_matrix(portal, row, page))
+    shown = _matrix(portal, row, page)
+    return portal.pages.part("matrix.html", "#by-date", me=caller, row=row, **shown)
 
 
 @router.get("/requests/{request_id}/events")
@@ -295,6 +296,7 @@ def lacks(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     row = read_for(portal.runtime, caller, request_id)
     return portal.pages.part(
         "lacks.html",
+        "#lacks",
         **_held_to({"row": row, **_lacks(portal, row)}, mine=caller.may_see(row.owner)),
     )
 
@@ -305,7 +307,8 @@ def results(
 ) -> Response:
     """Render one page of the finished results."""
     row = read_for(portal.runtime, caller, request_id)
-    return portal.pages.part("results.html", row=row, **_results(portal, row, page, find))
+    shown = _results(portal, row, page, find)
+    return portal.pages.part("results.html", "#results", row=row, **shown)
 
 
 @router.get("/requests/{request_id}/pictures/{path:path}")

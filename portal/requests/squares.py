@@ -99,6 +99,16 @@ class Matrix:
     pages: int
     counts: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def states(self) -> frozenset[str]:
+        """The states of the squares of this page, which the key explains."""
+        return frozenset(cell.state for row in self.rows for cell in row.cells)
+
+    @property
+    def has_rasters(self) -> bool:
+        """Tell whether any square of this page has a colour."""
+        return any(cell.path for row in self.rows for cell in row.cells)
+
 
 def matrix(
     layers: Sequence[ResultLayer],

@@ -7,7 +7,7 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portal.serving.caches import Kept
@@ -25,6 +25,7 @@ from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import Served, SigningBlobs, is_damaged, split_blob
 
 _REMEMBERED = 64  # requests whose results are remembered
+_LOST = 32  # results of a request that are looked at one by one
 _GAPS_KEPT = 16  # requests whose gaps are remembered
 _NEWEST = 4  # results of a request that are known as the newest
 _SHARE = 20.0  # times the duration of a read for which it serves
@@ -48,7 +49,8 @@ class ResultFile:
 class _Known:
     """What was read of a request, at which state of it, when, and how long that took.
 
-    `newest` are the paths of the results that came last, as far as earlier reads show.
+    `newest` are the paths of the results that came last, as far as earlier reads show. `lost` are
+    keys of tasks of whose files storage has lost one: each may have been made again since.
     """
 
     etag: str  # the row's
@@ -59,6 +61,7 @@ class _Known:
     newest: tuple[str, ...]
     read: float
     took: float
+    lost: frozenset[str] = frozenset()
 
 
 class ResultIndex:
@@ -67,6 +70,7 @@ class ResultIndex:
     A running request's are read again when its row has changed, and after two seconds. While a
     request of very many tasks runs, what was read last serves for 20 times as long as
     reading took: so, however many pages follow it, it takes a twentieth of a processor at most.
+    What storage has lost is read again alone, until it has been made again.
     """
 
     def __init__(self) -> None:
@@ -110,8 +114,11 @@ class ResultIndex:
                 just = known.etag == row.etag and now - known.read < SHORTLY
                 if same if row.state.ended else serves or just:
                     self._known.move_to_end(row.id)
-                    return known
-        return self._read(runtime, row)
+                else:
+                    known = None
+        if known is None:
+            return self._read(runtime, row)
+        return self._made_again(runtime, row, known) if known.lost else known
 
     def gaps(
         self, runtime: Runtime, row: RequestRow
@@ -141,20 +148,39 @@ class ResultIndex:
         """Return a reader of a request's results."""
         return ResultReader(runtime=runtime, index=self, request=row.id)
 
-    def forget(self, request: str) -> None:
-        """Read a request's results again at the next call; a blob was not at its recorded place."""
+    def lose(self, request: str, key: str) -> None:
+        """Look at a task of a request again at each call, until its files have been made again.
+
+        Where very many are lost, everything is read again instead.
+        """
         with self._lock:
-            self._known.pop(request, None)
+            known = self._known.get(request)
+            if known is None or key in known.lost:
+                return
+            if len(known.lost) < _LOST:
+                self._known[request] = replace(known, lost=known.lost | {key})
+            else:
+                del self._known[request]
+
+    def _made_again(self, runtime: Runtime, row: RequestRow, known: _Known) -> _Known:
+        """Read what was lost; return what is known with those that have other files by now."""
+        read = [runtime.tasks.interest(row.id, key) for key in sorted(known.lost)]
+        found = _files_of(request_operations.results_in([one for one in read if one is not None]))
+        changed = {one.key for path, one in found.items() if known.files.get(path) != one}
+        if not changed:
+            return known
+        rest = {path: one for path, one in known.files.items() if one.key not in changed}
+        new = {path: one for path, one in found.items() if one.key in changed}
+        made = replace(known, files=dict(sorted((rest | new).items())), lost=known.lost - changed)
+        with self._lock:
+            if self._known.get(row.id) is known:
+                self._known[row.id] = made
+        return made
 
     def _read(self, runtime: Runtime, row: RequestRow) -> _Known:
         began = runtime.clock.monotonic()
         notable = request_operations.notable(runtime, row.id)
-        listed = {
-            path: ResultFile(path=path, file=file, key=interest.key)
-            for interest in request_operations.results_in(notable)
-            for file in interest.files
-            for path in [f"{interest.output.strip('/')}/{file.name}".lstrip("/")]
-        }
+        listed = _files_of(request_operations.results_in(notable))
         ended = runtime.clock.monotonic()
         files = dict(sorted(listed.items()))
         with self._lock:
@@ -175,6 +201,16 @@ class ResultIndex:
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return known
+
+
+def _files_of(results: Iterable[Interest]) -> dict[str, ResultFile]:
+    """Return the files of results by path."""
+    return {
+        path: ResultFile(path=path, file=file, key=interest.key)
+        for interest in results
+        for file in interest.files
+        for path in [f"{interest.output.strip('/')}/{file.name}".lstrip("/")]
+    }
 
 
 def _newest(files: Mapping[str, ResultFile], before: _Known | None) -> tuple[str, ...]:
@@ -264,7 +300,7 @@ class ResultReader:
         yield tail
 
     def _lost(self, result: ResultFile) -> GoneError:
-        self.index.forget(self.request)
+        self.index.lose(self.request, result.key)
         protocol.lose(self.runtime, result.key, result.file.blob)
         return GoneError(
             f"Storage has lost {result.path}, or damaged it.",

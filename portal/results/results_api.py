@@ -13,7 +13,7 @@ from portal.results.layers import selected
 from portal.results.result_files import SHORTLY, ResultFile
 from portal.results.state import Results
 from portal.serving.access import read_for
-from portal.serving.addresses import ListLimit, numbers_of, part_of_list
+from portal.serving.addresses import PAGE, ListLimit, PartLimit, numbers_of, part_of_list
 from portal.serving.attachments import attachment
 from portal.serving.identity import Reader
 from portal.serving.portal import CurrentPortal, Portal
@@ -32,10 +32,10 @@ def results(
     response: Response,
     caller: Reader,
     portal: CurrentPortal,
-    limit: ListLimit = None,
+    limit: ListLimit = PAGE,
     after: Annotated[str, Query(description="A result's path: only those after it.")] = "",
 ) -> list[ResultAnswer]:
-    """List the files that are finished so far, by path."""
+    """List the files that are finished so far, by path; the manifest lists all in one answer."""
     row = read_for(portal.runtime, caller, request_id)
     made_from_row(request, caller, row, SHORTLY)
     files = portal.state(Results).index.files(portal.runtime, row)
@@ -80,7 +80,7 @@ def manifest(
     caller: Reader,
     portal: CurrentPortal,
     form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
-    limit: ListLimit = None,
+    limit: PartLimit = None,
     after: Annotated[
         str,
         Query(

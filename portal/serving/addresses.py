@@ -5,13 +5,17 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Query, Request, Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
 
 from tasks.settings import Settings
 
-ListLimit = Annotated[
-    int | None,
-    Query(ge=1, le=10_000, description="Only so many; the header `Link` leads to the next ones."),
-]
+_SO_MANY = Query(ge=1, le=10_000, description="So many; the header `Link` leads to the next ones.")
+ListLimit = Annotated[int, _SO_MANY]
+PartLimit = Annotated[int | None, _SO_MANY]
+"""The limit of a list that is whole without one."""
+PAGE = 1000
+"""Entries of a list that is asked for without a limit."""
 
 
 def base_url(request: Request, settings: Settings) -> str:
@@ -31,6 +35,17 @@ def this_url(request: Request, settings: Settings, **changes: str) -> str:
     url = request.url.include_query_params(**changes)
     query = f"?{url.query}" if url.query else ""
     return f"{base_url(request, settings)}{url.path}{query}"
+
+
+def page_above(routes: Sequence[BaseRoute], scope: Scope) -> str:
+    """Return the nearest path above that of a call at which something can be read."""
+    path: str = scope["path"]
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        above = {**scope, "path": path, "method": "GET"}
+        if any(route.matches(above)[0] is Match.FULL for route in routes):
+            break
+    return path
 
 
 def part_of_list(

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import quote, urljoin
 
 import structlog
 from fastapi import Response
+from fastapi.responses import RedirectResponse
 from jinja2 import (
     BytecodeCache,
     Environment,
@@ -20,7 +22,10 @@ from jinja2 import (
 )
 from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
 
+from portal.serving.addresses import page_above
 from portal.serving.expected import Expected
 from portal.serving.quantities import duration_text, named_text, size_text, unit_text
 from portal.serving.tokens import Person
@@ -36,6 +41,7 @@ log = structlog.get_logger(__name__)
 ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "static"
 
+_HTML = "text/html; charset=utf-8"
 _CODE = re.compile(r"`([^`]+)`")
 
 _TONES = {
@@ -165,9 +171,13 @@ class Pages:
         """Render a whole page for a person; `section` is the part of the portal it belongs to."""
         return _html(self.text(template, me=me, section=section, **values), status)
 
-    def part(self, template: str, /, **values: object) -> Response:
-        """Render a part of a page, which htmx puts in its place."""
-        return _html(self.text(template, **values), 200)
+    def part(self, template: str, at: str = "", /, **values: object) -> Response:
+        """Render a part of a page, which htmx puts in its place.
+
+        A browser that goes to its address is sent to the page above it; `at` is another page, or
+        the place in that page.
+        """
+        return _Part(self.text(template, **values), at)
 
     def _moment(self, seconds: float) -> str:
         """Format a time: for an hour as how long ago, later as date and clock time."""
@@ -205,10 +215,34 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
+class _Part(Response):
+    """A part of a page for scripts; for one who typed its address, the way to the page."""
+
+    def __init__(self, content: str, at: str) -> None:
+        super().__init__(content, 200, _kept(content), _HTML)
+        self._at = at
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a script with the part, a browser that shows it alone with a redirection."""
+        if scope["method"] == "GET" and is_shown_alone(Headers(scope=scope)):
+            page = urljoin(quote(page_above(scope["app"].routes, scope)), self._at)
+            found = RedirectResponse(page, 303, {"Cache-Control": "no-store"})
+            await found(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def is_shown_alone(headers: Headers) -> bool:
+    """Tell whether a browser shows the answer as a page, not a script in its place on one."""
+    return "text/html" in headers.get("accept", "") and "hx-request" not in headers
+
+
 def _html(content: str, status: int) -> Response:
     """Build an answer that browsers may keep but must revalidate; they may not keep errors."""
-    headers = {"Cache-Control": "no-store"}
-    if status == 200:
-        digest = hashlib.sha256(content.encode()).hexdigest()[:20]
-        headers = {"Cache-Control": "private, no-cache", "ETag": f'W/"{digest}"', "Vary": "Cookie"}
-    return Response(content, status, headers, "text/html; charset=utf-8")
+    headers = {"Cache-Control": "no-store"} if status != 200 else _kept(content)
+    return Response(content, status, headers, _HTML)
+
+
+def _kept(content: str) -> dict[str, str]:
+    digest = hashlib.sha256(content.encode()).hexdigest()[:20]
+    return {"Cache-Control": "private, no-cache", "ETag": f'W/"{digest}"', "Vary": "Cookie"}

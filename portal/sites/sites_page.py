@@ -33,6 +33,7 @@ def sites_part(
     shown = found[(page - 1) * AT_ONCE : page * AT_ONCE]
     return portal.pages.part(
         "sites.html",
+        "#sites",
         row=row,
         table=files.get(TABLE),
         with_value=len(names),

@@ -193,7 +193,10 @@ def preview_state(request_id: str, caller: Caller, portal: CurrentPortal) -> Res
     form = replace(form_of(request_operations.document_of(row)), products=())
     if row.state is RequestState.REFUSED:
         problems = problems_of(refusal(row), form)
-    return portal.pages.part("preview.html", row=row, problems=problems, slots=slots_of(form))
+    form_again = f"/new?again={row.id}"
+    return portal.pages.part(
+        "preview.html", form_again, row=row, problems=problems, slots=slots_of(form)
+    )
 
 
 @router.post("/new/document")

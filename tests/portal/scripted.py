@@ -49,6 +49,8 @@ from tasks.storage.store import Insert, Row, Upsert
 from tests.serving import serving_app
 
 SECRET = "s" * 40
+FROM_SCRIPT = {"HX-Request": "true"}
+"""What a script sends that asks for a part of a page."""
 PATIENCE = 60.0  # seconds: a busy machine may take longer than the five of httpx
 _POLICY = RetryPolicy()
 
@@ -65,6 +67,11 @@ def event_of(client: httpx.Client, request: str) -> dict[str, Any]:
 def settings(**changes: str) -> Settings:
     """Settings of a portal under test, some of them otherwise."""
     return Settings.model_validate({"secret": SECRET, "portal_url": "http://127.0.0.1", **changes})
+
+
+def part(client: httpx.Client, path: str, query: Mapping[str, str] | None = None) -> str:
+    """Ask for a part of a page, as its scripts do."""
+    return client.get(path, params=query, headers=FROM_SCRIPT).text
 
 
 def client_of(

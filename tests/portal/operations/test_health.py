@@ -17,7 +17,7 @@ from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Replace
-from tests.portal.scripted import LivePortal, event_of, live_portal, set_row, settings
+from tests.portal.scripted import LivePortal, event_of, live_portal, part, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
 
 LONG = 50.0  # more than a lease and a half
@@ -91,13 +91,13 @@ def test_every_page_tells_it_and_stops_when_a_manager_acts(
         clock.sleep(LONG)
         for path in paths:
             assert NOTICE in client.get(path).text, path
-        told = client.get("/service-notice").text
+        told = part(client, "/service-notice")
         assert ("swathmill doctor" in told) == (role == "operator")
         leader.renew()
         clock.sleep(3.0)
         for path in paths:
             assert NOTICE not in client.get(path).text, path
-        assert client.get("/service-notice").text.strip() == ""
+        assert part(client, "/service-notice").strip() == ""
 
 
 def test_each_page_asks_again_by_itself(portal: LivePortal) -> None:
@@ -115,7 +115,7 @@ def test_the_notice_says_the_same_each_time(
         told = set()
         for _ in range(3):
             clock.sleep(LONG)
-            told.add(client.get("/service-notice").text)
+            told.add(part(client, "/service-notice"))
     assert len(told) == 1
     assert "The last one is silent." in told.pop()
 
@@ -143,7 +143,7 @@ def test_without_redis_each_page_and_health_say_that_no_work_starts(
         portal.redis.look()
         clock.sleep(14.0)
         with portal.browser(role="operator") as client:
-            assert "Message server answers" in client.get("/operations/live").text
+            assert "Message server answers" in part(client, "/operations/live")
             assert client.get("/healthz").status_code == 200
             clock.sleep(6.0)
             answer = client.get("/healthz")
@@ -152,8 +152,8 @@ def test_without_redis_each_page_and_health_say_that_no_work_starts(
                 "the message server does not answer",
             )
             assert "for 20 s" in answer.json()["reason"]
-            assert "Message server is silent" in client.get("/operations/live").text
-            assert "logs/redis.log" in client.get("/service-notice").text
+            assert "Message server is silent" in part(client, "/operations/live")
+            assert "logs/redis.log" in part(client, "/service-notice")
         with portal.browser() as client:
             told = client.get("/").text
             assert "No new work starts: the message server does not answer." in told
@@ -167,11 +167,11 @@ def test_operators_see_who_acts(portal: LivePortal, runtime: Runtime, clock: Man
         assert "None has acted yet" in client.get("/operations").text
         assert Leadership(runtime, 30.0).acquire()
         clock.sleep(3.0)
-        assert "number 1 since the first start" in client.get("/operations/live").text
+        assert "number 1 since the first start" in part(client, "/operations/live")
         told = client.get("/api/operations").json()["manager"]
         assert (told["acts"], told["epoch"]) == (True, 1)
         clock.sleep(LONG)
-        assert "none acts" in client.get("/operations/live").text
+        assert "none acts" in part(client, "/operations/live")
         assert client.get("/api/operations").json()["manager"]["acts"] is False
 
 
@@ -266,16 +266,16 @@ def test_work_that_waits_without_any_worker_is_said(
         answer = client.get("/healthz")
         assert (answer.status_code, answer.json()["status"]) == (503, "no worker is at work")
         assert "logs/stack.log" in answer.json()["remedy"]
-        assert "No worker is at work" in client.get("/service-notice").text
+        assert "No worker is at work" in part(client, "/service-notice")
         row = WorkerRow(name="w", host="w", slots=1, started=1.0, beat_at=1.0, sequence=1)
         workers.beat(runtime.store, clock, replace(row, unfit="no scratch folder"))
         acts(20.0, 3)
         assert "w: no scratch folder" in client.get("/healthz").json()["reason"]
-        assert "no worker's machine can begin" in client.get("/service-notice").text
+        assert "no worker's machine can begin" in part(client, "/service-notice")
         workers.beat(runtime.store, clock, row)
         acts(20.0, 3)
         assert client.get("/healthz").json()["status"] == "ok"
-        assert "No worker" not in client.get("/service-notice").text
+        assert "No worker" not in part(client, "/service-notice")
 
 
 def test_a_row_whose_beats_have_ceased_is_no_worker(
@@ -304,7 +304,7 @@ def test_a_row_whose_beats_have_ceased_is_no_worker(
         assert acts(290.0) == 200  # it was killed; a fleet takes its time
         assert acts(30.0) == 503
         assert "no worker gives a sign" in client.get("/healthz").json()["reason"]
-        assert "No worker is at work" in client.get("/service-notice").text
+        assert "No worker is at work" in part(client, "/service-notice")
         assert acts(20.0, beats=True) == 200
         assert acts(20.0) == 200
         assert acts(3600.0, wanted=0) == 200  # killed again, while there is no work

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -204,8 +205,10 @@ def test_the_api_lists_results_of_a_large_request_in_pages(
 ) -> None:
     path = f"/api/requests/{large}/results"
     with portal.client() as client:
-        whole = [one["name"] for one in client.get(path).raise_for_status().json()]
+        manifest = client.get(f"/api/requests/{large}/manifest").raise_for_status().json()
+        whole = [one["name"] for one in manifest["files"]]
         store.rows = 0
+        plain = client.get(path)
         found: list[str] = []
         answer = client.get(path, params={"limit": 2000})
         sizes = [len(answer.json())]
@@ -216,6 +219,8 @@ def test_the_api_lists_results_of_a_large_request_in_pages(
             found += [one["name"] for one in answer.json()]
     assert found == whole
     assert sizes == [2000, 2000, 1000]
+    assert [one["name"] for one in plain.json()] == whole[:1000]
+    assert parse_qs(urlsplit(plain.links["next"]["url"]).query) == {"after": [whole[999]]}
     assert store.rows == 0  # all that is listed was read once
 
 

@@ -14,10 +14,12 @@ from tasks.bag.task_rows import Interest
 from tasks.bag.workers import WorkerRow
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
+from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount, Preparation, Preview
 from tests.portal.scripted import (
     LivePortal,
     event_of,
+    part,
     put_failed_task,
     put_interest,
     put_result,
@@ -62,13 +64,27 @@ def test_what_is_planned_has_a_square_before_it_is_made(
     put_interest(runtime, planned)
     set_row(runtime, name, state=RequestState.RUNNING, outputs=1)
     with portal.browser() as client:
-        running = client.get(f"/requests/{name}/matrix").text
+        running = part(client, f"/requests/{name}/matrix")
         set_row(runtime, name, state=RequestState.CANCELLED, ended=1e9)
-        ended = client.get(f"/requests/{name}/matrix").text
+        ended = part(client, f"/requests/{name}/matrix")
     square = '<span class="to-come" role="img" aria-label="2012-01-09: still to come">09</span>'
     assert square in running
     assert "1 still to come" in running
     assert "still to come" not in ended
+
+
+def test_the_key_of_squares_has_what_is_among_them(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    put_result(runtime, name, "MCD15A2.005/Lai_1km", "MCD15A2.005.Lai_1km.2012-01-01.tif", b"1")
+    set_row(runtime, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
+    signs = ("of pixels with a value, at least", "missing in the archive", "part of its inputs")
+    with portal.browser() as client:
+        whole = client.get(f"/requests/{name}").text
+        gap = Gap(what="MCD15A2.005 2012-01-09", reason="not published")
+        set_row(runtime, name, state=RequestState.GAPS, gaps=(gap,), gap_count=1)
+        lacking = client.get(f"/requests/{name}").text
+    assert [sign in whole for sign in signs] == [True, False, False]
+    assert [sign in lacking for sign in signs] == [True, True, False]
 
 
 def test_what_a_plan_notes_is_told_in_the_preview_and_on_the_page(
@@ -82,7 +98,7 @@ def test_what_a_plan_notes_is_told_in_the_preview_and_on_the_page(
         assert note in event_of(client, name)["html"]
         assert note in client.get(f"/api/requests/{name}/preview").json()["notes"]
         set_row(runtime, name, state=RequestState.PREVIEWED, dry_run=True, ended=1e9)
-        assert note in client.get(f"/previews/{name}").text
+        assert note in part(client, f"/previews/{name}")
 
 
 def test_the_newest_results_are_shown_as_they_come_until_the_end(
@@ -194,8 +210,8 @@ def test_results_are_searched_and_turned_over(portal: LivePortal, runtime: Runti
     set_row(runtime, name, state=RequestState.COMPLETE, outputs=120, delivered=120, ended=1e9)
     with portal.browser() as client:
         first = client.get(f"/requests/{name}/results").text
-        last = client.get(f"/requests/{name}/results?page=99").text
-        found = client.get(f"/requests/{name}/results?find=l+07").text
+        last = part(client, f"/requests/{name}/results?page=99")
+        found = part(client, f"/requests/{name}/results?find=l+07")
     assert "Page 1 of 3" in first
     assert "119.csv" in last
     assert found.count('aria-label="Download') == 12
@@ -300,9 +316,9 @@ def test_what_failed_only_for_its_input_is_folded_under_the_cause(
     counts = PhaseCount(total=6, failed=3)
     set_row(runtime, name, phases={Phase.COLLECTION: counts})
     with portal.browser() as client:
-        unreadable, unknown = client.get(f"/requests/{name}/lacks").text.split(
-            '<div class="group">'
-        )[1:]
+        unreadable, unknown = part(client, f"/requests/{name}/lacks").split('<div class="group">')[
+            1:
+        ]
     assert "2 tasks" in unreadable
     listed, folded = unreadable.split("<details>")
     assert "one.hdf" in listed
@@ -336,7 +352,7 @@ def test_the_page_tells_one_cause_once(portal: LivePortal, runtime: Runtime) -> 
     put_interest(runtime, replace(handed_on, key="f" * 64, name="raster"))
     set_row(runtime, name, phases={Phase.REPROJECTION: PhaseCount(total=4, failed=3)})
     with portal.browser() as client:
-        page = client.get(f"/requests/{name}/lacks").text
+        page = part(client, f"/requests/{name}/lacks")
     assert page.count(said) == 1
     assert page.count("for the same cause") == 3
 
@@ -356,7 +372,7 @@ def test_what_follows_from_failures_elsewhere_is_listed_itself(
     put_interest(runtime, alone)
     set_row(runtime, name, phases={Phase.REPROJECTION: PhaseCount(total=1, failed=1)})
     with portal.browser() as client:
-        text = client.get(f"/requests/{name}/lacks").text
+        text = part(client, f"/requests/{name}/lacks")
     assert ">upstream failed<" in text
     assert "a cell" in text
     assert "<details>" not in text

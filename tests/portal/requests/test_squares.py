@@ -47,6 +47,11 @@ def test_a_matrix_says_what_is_complete_partial_or_missing_and_why() -> None:
         "complete": 2,
         "partial": 1,
     }
+    assert found.states == {"complete", "partial", "missing"}
+    assert matrix(list(result_layers(files).values()), [], (), 1, 50).states == {
+        "complete",
+        "partial",
+    }
 
 
 def test_a_layer_that_failed_on_every_date_has_a_row_too() -> None:

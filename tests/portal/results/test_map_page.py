@@ -15,7 +15,15 @@ from reprojection.write.write import write_cog
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tests.portal.deliveries import LAI, LAYER
-from tests.portal.scripted import LivePortal, put_result, raster_bytes, set_row, take_all
+from tests.portal.scripted import (
+    FROM_SCRIPT,
+    LivePortal,
+    part,
+    put_result,
+    raster_bytes,
+    set_row,
+    take_all,
+)
 from tests.portal.submissions import submitted
 
 
@@ -26,12 +34,15 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
         base = f"/requests/{mapped}/map"
         page = client.get(base, params=at)
         info = client.get(f"{base}/layer", params=at).json()
-        legend = client.get(f"{base}/legend", params=at).text
-        statistics = client.get(f"{base}/statistics", params=at).text
-        point = client.get(f"{base}/point", params={**at, **place}).text
-        outside = client.get(f"{base}/point", params={**at, "lon": "100", "lat": "0"}).text
+        legend = part(client, f"{base}/legend", at)
+        statistics = part(client, f"{base}/statistics", at)
+        point = part(client, f"{base}/point", {**at, **place})
+        outside = part(client, f"{base}/point", {**at, "lon": "100", "lat": "0"})
         table = client.get(f"{base}/series.csv", params={"layer": LAYER, **place}).text
-        assert client.get(f"{base}/legend", params={"layer": "no"}).status_code == 404
+        assert (
+            client.get(f"{base}/legend", params={"layer": "no"}, headers=FROM_SCRIPT).status_code
+            == 404
+        )
         assert other.get(base).status_code == 404
     assert "worker-src blob:" in page.headers["content-security-policy"]
     assert "unsafe" not in page.headers["content-security-policy"]
@@ -57,7 +68,7 @@ def _statistics(portal: LivePortal, runtime: Runtime, data: bytes) -> str:
     set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
     with portal.client() as client:
         at = {"layer": LAYER, "date": "2012-01-01"}
-        return client.get(f"/requests/{name}/map/statistics", params=at).text
+        return part(client, f"/requests/{name}/map/statistics", at)
 
 
 def test_statistics_are_of_all_pixels_not_of_the_picture(
@@ -138,18 +149,18 @@ def test_each_band_has_a_legend_and_statistics_of_its_own(
         assert (first["continuous"], first["band"]) == (True, 0)
         assert (second["continuous"], second["band"]) == (False, 1)
         assert [value for value, _ in second["classes"]] == [0, 1]
-        legend = client.get(f"{base}/legend", params=of_counts).text
+        legend = part(client, f"{base}/legend", of_counts)
         assert "granules with a value" in legend
         assert "m² m⁻²" not in legend
-        said = client.get(f"{base}/statistics", params={**of_counts, "date": "2012-01-01"}).text
+        said = part(client, f"{base}/statistics", {**of_counts, "date": "2012-01-01"})
         shares = re.findall(r"<b>([\d.]+)%</b>", said)
         assert sum(map(float, shares)) == 100.0
         at = {"layer": LAYER, "date": "2012-01-01", "lon": "-7.9", "lat": "58.4"}
-        assert ">sample</li>" in client.get(f"{base}/point", params=at).text
-        said = client.get(f"{base}/explained", params=at).text
+        assert ">sample</li>" in part(client, f"{base}/point", at)
+        said = part(client, f"{base}/explained", at)
         assert "made of few granules" in said  # this one is made of none
     with portal.client("eve@example.org") as client:
-        assert client.get(f"{base}/explained", params=at).status_code == 404
+        assert client.get(f"{base}/explained", params=at, headers=FROM_SCRIPT).status_code == 404
         assert len(shares) == 2
         assert client.get(f"{base}/layer", params={"layer": LAYER, "band": 2}).status_code == 404
 
@@ -160,10 +171,10 @@ def test_few_pixels_are_explained_at_once(portal: LivePortal, mapped: str) -> No
     take_all(turns, MOST_EXPLAINING)
     with portal.client() as client:
         address = f"/requests/{mapped}/map/explained"
-        assert "Other pixels are being explained." in client.get(address, params=at).text
+        assert "Other pixels are being explained." in part(client, address, at)
         turns.release()
         for _ in range(2):  # a turn is given back
-            assert "made of few granules" in client.get(address, params=at).text
+            assert "made of few granules" in part(client, address, at)
 
 
 def test_a_series_that_is_cut_says_so_and_its_file_has_all(
@@ -178,9 +189,9 @@ def test_a_series_that_is_cut_says_so_and_its_file_has_all(
     base = f"/requests/{mapped}/map"
     with portal.client() as client:
         monkeypatch.setattr(map_page, "_MOST_DATES", 3)
-        assert "3 of 3 dates have a value here" in client.get(f"{base}/point", params=at).text
+        assert "3 of 3 dates have a value here" in part(client, f"{base}/point", at)
         monkeypatch.setattr(map_page, "_MOST_DATES", 2)
-        said = client.get(f"{base}/point", params=at).text
+        said = part(client, f"{base}/point", at)
         assert "2 of 2 dates have a value here, of the first 2 dates; the CSV has all" in said
         assert len(client.get(f"{base}/series.csv", params=at).text.splitlines()) == 4
 

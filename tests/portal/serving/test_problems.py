@@ -110,3 +110,26 @@ def test_an_address_that_only_takes_forms_leads_to_the_page_above(
         assert shown <= led
         assert {client.get(page).status_code for page in shown} == {200}
         assert {client.get(page).status_code for page in led - shown} == {404}  # no such one
+
+
+def test_a_part_of_a_page_typed_by_hand_is_the_whole_page(
+    runtime: Runtime, portal: LivePortal
+) -> None:
+    name = submitted(runtime)
+    leads = {
+        f"/requests/{name}/matrix?page=2": f"/requests/{name}#by-date",
+        f"/requests/{name}/lacks": f"/requests/{name}#lacks",
+        f"/requests/{name}/results?find=Lai": f"/requests/{name}#results",
+        f"/requests/{name}/sites": f"/requests/{name}#sites",
+        f"/previews/{name}": f"/new?again={name}",
+        "/new/products?q=leaf": "/new",
+        "/service-notice": "/",
+    }
+    with portal.browser() as client:
+        for path, page in leads.items():
+            typed = client.get(path, follow_redirects=False)
+            assert (typed.status_code, typed.headers.get("location")) == (303, page), path
+            assert "<html" in client.get(page).text, path
+            from_script = client.get(path, headers={"HX-Request": "true"})
+            assert from_script.status_code == 200, path
+            assert "<html" not in from_script.text, path

@@ -9,7 +9,7 @@ from portal.sites import comparison, site_series, sites_page
 from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
-from tests.portal.scripted import LivePortal, put_result, set_row
+from tests.portal.scripted import LivePortal, part, put_result, set_row
 from tests.portal.site_tables import TEXTS, parquet, site_rows
 from tests.portal.submissions import submitted
 
@@ -40,13 +40,13 @@ def test_statistics_and_pairs_are_shown_once_they_are_there(
     ]
     with portal.browser() as client:
         page = client.get(f"/requests/{name}").text
-        before = client.get(f"/requests/{name}/sites").text
+        before = part(client, f"/requests/{name}/sites")
         put_result(runtime, name, "sites", "comparison-statistics.csv", STATISTICS)
         put_result(runtime, name, "sites", "comparison.parquet", parquet(pairs))
         set_row(runtime, name, delivered=2)
-        after = client.get(f"/requests/{name}/sites").text
+        after = part(client, f"/requests/{name}/sites")
         monkeypatch.setattr(comparison, "MOST_MARKS", 2)
-        thinned = client.get(f"/requests/{name}/sites").text
+        thinned = part(client, f"/requests/{name}/sites")
     assert f'hx-get="/requests/{name}/sites"' in page
     assert "Compared" not in before
     assert "MCD15A2 Lai_1km" in after
@@ -75,12 +75,12 @@ def test_series_at_sites_are_drawn_from_their_table(portal: LivePortal, runtime:
     ]
     with portal.browser() as client:
         page = client.get(f"/requests/{name}").text
-        before = client.get(f"/requests/{name}/sites").text
+        before = part(client, f"/requests/{name}/sites")
         put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
         put_result(runtime, name, "sites", "sites.parquet", parquet(rows, 5))
         set_row(runtime, name, delivered=2)
         after, second, found = (
-            client.get(f"/requests/{name}/sites{query}").text
+            part(client, f"/requests/{name}/sites{query}")
             for query in ("", "?page=2", "?find=fen+1")
         )
     assert f'hx-get="/requests/{name}/sites"' in page
@@ -109,7 +109,7 @@ def test_a_chart_has_so_many_marks_of_each_site_alike(
     put_result(runtime, name, "sites", "sites.parquet", parquet(rows))
     set_row(runtime, name, delivered=2)
     with portal.browser() as client:
-        drawn = client.get(f"/requests/{name}/sites").text
+        drawn = part(client, f"/requests/{name}/sites")
     assert (drawn.count("Moor, 2012"), drawn.count("Fen, 2012")) == (3, 3)
     assert "2 later values of these sites are in the CSV" in drawn
 
@@ -126,7 +126,7 @@ def test_a_table_is_looked_at_for_so_many_rows(
     put_result(runtime, name, "sites", "sites.parquet", parquet(rows, 2))
     set_row(runtime, name, delivered=2)
     with portal.browser() as client:
-        assert f"page 1 of {pages}" in client.get(f"/requests/{name}/sites").text
+        assert f"page 1 of {pages}" in part(client, f"/requests/{name}/sites")
 
 
 def test_a_table_without_a_value_says_where_the_reasons_are(
@@ -137,7 +137,7 @@ def test_a_table_without_a_value_says_where_the_reasons_are(
     put_result(runtime, name, "sites", "sites.parquet", parquet(site_rows("Moor", [None])))
     set_row(runtime, name, delivered=2)
     with portal.browser() as client:
-        assert "No site has a value" in client.get(f"/requests/{name}/sites").text
+        assert "No site has a value" in part(client, f"/requests/{name}/sites")
 
 
 def test_a_request_without_sites_and_measurements_asks_for_neither(

@@ -12,7 +12,7 @@ from tasks.errors import RequestRefusedError
 from tasks.request.document import Request
 from tasks.requests import request_operations, request_table
 from tasks.requests.request_table import RequestTable
-from tests.portal.scripted import LivePortal, set_row
+from tests.portal.scripted import LivePortal, part, set_row
 from tests.portal.submissions import FORM, submitted
 
 
@@ -160,10 +160,10 @@ def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, runtime: Ru
         address = re.search(r'hx-get="(/previews/[^"]+)"', started)
         assert address is not None
         name = address[1].rsplit("/", 1)[1]
-        assert "hx-trigger" in client.get(address[1]).text
+        assert "hx-trigger" in part(client, address[1])
         counts = request_table.Preview(granules=32, tasks=107, gaps=0, size=10**9)
         set_row(runtime, name, state=RequestState.PREVIEWED, preview=counts)
-        counted = client.get(address[1]).text
+        counted = part(client, address[1])
         assert "By form" not in client.get("/").text
     assert "hx-get" not in counted
     assert "32, 1 GB to fetch" in counted
@@ -171,8 +171,8 @@ def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, runtime: Ru
 
 def test_places_are_offered_by_the_words_typed(portal: LivePortal) -> None:
     with portal.browser() as client:
-        found = client.get("/new/places?place=bayern").text
-        none = client.get("/new/places?place=").text
+        found = part(client, "/new/places?place=bayern")
+        none = part(client, "/new/places?place=")
     assert '<option value="Bayern, Germany">' in found
     assert "<option" not in none
 
@@ -180,12 +180,12 @@ def test_places_are_offered_by_the_words_typed(portal: LivePortal) -> None:
 def test_a_product_is_searched_and_put_on_the_form(portal: LivePortal) -> None:
     with portal.browser() as client:
         page = client.get("/new").text
-        every = client.get("/new/products?every=true").text
-        cleared = client.get("/new/products?q=").text
-        found = client.get("/new/products?q=leaf").text
-        none = client.get("/new/products?q=zzzz").text
-        card = client.get("/new/product?name=MCD15A2&collection=5").text
-        other = client.get("/new/product?other_name=MOD35_L2&other_collection=6.1").text
+        every = part(client, "/new/products?every=true")
+        cleared = part(client, "/new/products?q=")
+        found = part(client, "/new/products?q=leaf")
+        none = part(client, "/new/products?q=zzzz")
+        card = part(client, "/new/product?name=MCD15A2&collection=5")
+        other = part(client, "/new/product?other_name=MOD35_L2&other_collection=6.1")
     assert len(page) < 40_000
     assert 'aria-label="Add ' not in page + cleared
     assert every.count('aria-label="Add ') == len(catalogue.items())
@@ -225,16 +225,18 @@ def test_the_form_offers_every_unit_that_a_document_may_name(portal: LivePortal)
 
 def test_each_parameter_of_a_package_has_a_field_by_its_type(portal: LivePortal) -> None:
     with portal.browser() as client:
-        part = client.get("/new/parameters", params={"package": "anomaly"}).text
-        several = client.get("/new/parameters", params={"package": "seasonal-composite"}).text
-        bounded = client.get("/new/parameters", params={"package": "percentile"}).text
-        none = client.get("/new/parameters", params={"package": "mean"}).text
-        unknown = client.get("/new/parameters", params={"package": "no"}).text
-    assert re.search(r'name="parameter-month" type="month".*aria-required="true"', part, re.DOTALL)
+        fields = part(client, "/new/parameters", {"package": "anomaly"})
+        several = part(client, "/new/parameters", {"package": "seasonal-composite"})
+        bounded = part(client, "/new/parameters", {"package": "percentile"})
+        none = part(client, "/new/parameters", {"package": "mean"})
+        unknown = part(client, "/new/parameters", {"package": "no"})
+    assert re.search(
+        r'name="parameter-month" type="month".*aria-required="true"', fields, re.DOTALL
+    )
     choices = '<option value="mean" selected>mean</option><option value="median">median</option>'
     assert choices in several
     assert re.search(r'type="number" value="90".*min="0" max="100"', bounded, re.DOTALL)
-    assert "<textarea" not in part + several + bounded + none
+    assert "<textarea" not in fields + several + bounded + none
     assert "<textarea" in unknown
 
 
@@ -243,8 +245,8 @@ def test_a_choice_that_is_not_offered_any_more_stays_chosen_and_is_refused(
 ) -> None:
     """Else the browser would choose the first one, and another request would be sent."""
     with portal.browser() as client:
-        part = client.get("/new/parameters", params={"package": "seasonal-composite"}).text
-        (name,) = re.findall(r'<select id="[^"]+" name="(parameter-[^"]+)"', part)
+        fields = part(client, "/new/parameters", {"package": "seasonal-composite"})
+        (name,) = re.findall(r'<select id="[^"]+" name="(parameter-[^"]+)"', fields)
         page = client.post("/new", data={"package": "seasonal-composite", name: "mode"}).text
     assert '<option value="mode" selected>mode (not offered any more)</option>' in page
     assert page.count(" selected>mode") == 1
