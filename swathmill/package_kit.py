@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -39,6 +40,7 @@ from worker.phases.reduce import (
     give_parameters,
     run_package,
 )
+from worker.sandbox.accounts import state_files
 from worker.sandbox.sandbox import Places, report
 
 SKELETONS = Path(__file__).with_name("skeletons")
@@ -119,12 +121,17 @@ def _wheels() -> Path:
 
 
 def try_package(
-    package: Path, inputs: Path | None, parameters: Mapping[str, str], out: Path
+    package: Path,
+    inputs: Path | None,
+    parameters: Mapping[str, str],
+    out: Path,
+    checkpoint: Path | None = None,
 ) -> tuple[Output, ...]:
     """Run a package over a group's inputs as a worker does, and put its outputs into a folder.
 
     `inputs` is a folder or a zip as `swathmill inputs` writes it; None takes a made-up group. What
-    the program prints goes to standard output.
+    the program prints goes to standard output. A package with a checkpoint goes on from the folder
+    `checkpoint`, and leaves there what it has reached, however it ends.
 
     Raises:
         PackageError: the package cannot be uploaded either.
@@ -146,6 +153,8 @@ def try_package(
             outputs=here.folder("output"),
             temporary=here.folder("temporary"),
         )
+        if upload.package.checkpoint:
+            places = replace(places, checkpoint=here.folder("checkpoint"))
         with _group(inputs) as group:
             given = {path.name: path for path in group.iterdir() if path.is_file()}
             own = json.loads(given[PARAMETERS].read_text("utf-8")) if PARAMETERS in given else {}
@@ -161,12 +170,29 @@ def try_package(
             outputs=upload.package.expand(labels),
             parameters=wanted,
         )
-        made = run_package(spec, upload.package, places, here)
+        with _kept(checkpoint, places.checkpoint):
+            made = run_package(spec, upload.package, places, here)
         out.mkdir(parents=True, exist_ok=True)
         return tuple(
             Output(path=Path(shutil.copy(one.path, out)), valid_share=one.valid_share)
             for one in made
         )
+
+
+@contextmanager
+def _kept(own: Path | None, seen: Path | None) -> Iterator[None]:
+    """Copy the user's folder of a checkpoint to where the program has it, and back at the end."""
+    if own is None or seen is None:
+        yield
+        return
+    own.mkdir(parents=True, exist_ok=True)
+    for name in state_files(own):
+        shutil.copyfile(own / name, seen / name)
+    try:
+        yield
+    finally:
+        for name in state_files(seen):
+            shutil.copyfile(seen / name, own / name, follow_symlinks=False)
 
 
 def _taken(package: Path, here: Surroundings) -> tuple[Upload, Path | None]:

@@ -141,6 +141,11 @@ class Settings(BaseSettings):
     attempt_disk_gb: Positive = Field(
         16.0, description="Disk that a run of a package may use, in GB."
     )
+    checkpoint_seconds: Positive = Field(
+        60.0,
+        description="Time in which the newest checkpoint of a run is stored once; a sixth of it "
+        "is between two looks whether there is a newer one.",
+    )
     grace_seconds: float = Field(
         30.0, ge=0, description="Time running attempts have to end when a worker is asked to stop."
     )

@@ -1,8 +1,8 @@
 """Deleting what is not worth keeping: artifacts, and blobs of attempts that came to nothing.
 
-A task is EXPIRED before any of its blobs goes: a request that comes meanwhile finds it either DONE
-with its blobs, or EXPIRED and to be made again. Blobs are judged by name and task row alone, and
-artifacts by `worth`.
+So are checkpoints of tasks that have ended. A task is EXPIRED before any of its blobs goes: a
+request that comes meanwhile finds it either DONE with its blobs, or EXPIRED and to be made again.
+Blobs are judged by name and task row alone, and artifacts by `worth`.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import structlog
 
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
-from tasks.bag import history, transitions
+from tasks.bag import checkpoints, history, transitions
 from tasks.bag.expectation import Times
 from tasks.bag.model import Phase, State, Task
 from tasks.bag.protocol import change_task
@@ -23,7 +23,7 @@ from tasks.holdings.stored_structures import drop_old
 from tasks.operators.manager_rows import PhaseStore
 from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import outbox, request_operations
-from tasks.storage.blobs import ARTIFACTS, GRANULES
+from tasks.storage.blobs import ARTIFACTS, CHECKPOINTS, GRANULES
 
 log = structlog.get_logger("manager.retention")
 
@@ -143,9 +143,7 @@ class Retention:
         for number, (container, name) in enumerate(self._names(shard)):
             if number % _PAUSE == 0:
                 yield False
-            key, claim, *_ = name.split("/")
-            task = self._runtime.tasks.task(key)
-            if _of_use(task, claim, f"{container}/{name}"):
+            if self._of_use(container, name):
                 continue
             seen.add((container, name))
             if now - self._useless.setdefault((container, name), now) < self._wait:
@@ -193,8 +191,15 @@ class Retention:
             return False
         return task is not None and task.state is State.EXPIRED
 
+    def _of_use(self, container: str, name: str) -> bool:
+        key, claim, *_ = name.split("/")
+        task = self._runtime.tasks.task(key)
+        if container == CHECKPOINTS:
+            return checkpoints.is_of_use(task, name)
+        return _of_use(task, claim, f"{container}/{name}")
+
     def _names(self, shard: str) -> Iterator[tuple[str, str]]:
-        for container in (ARTIFACTS, GRANULES):
+        for container in (ARTIFACTS, GRANULES, CHECKPOINTS):
             for name in self._runtime.blobs.names(container, shard):
                 if name.count("/") >= 2:
                     yield container, name

@@ -112,6 +112,14 @@ def try_package(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the outputs; by default PACKAGE-out.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder from whose checkpoint the program goes on and where it leaves its own; "
+            "by default it begins anew.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a package over a group's inputs on this machine as a worker does: sandbox and limits."""
@@ -119,7 +127,9 @@ def try_package(
     folder = out or Path(f"{package.name.partition('.')[0]}-out")
     try:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what the program prints
-            made = refusing(lambda: package_kit.try_package(package, on, parameters, folder))
+            made = refusing(
+                lambda: package_kit.try_package(package, on, parameters, folder, checkpoint)
+            )
     except AttemptError as error:
         if as_json:
             print_json({"outcome": error.category, "message": str(error), "outputs": ()})

@@ -187,6 +187,8 @@ class Package(_Model):
     parameters: dict[Annotated[str, Field(max_length=100)], Declared] | None = Field(
         None, max_length=64
     )
+    checkpoint: bool = False
+    """Whether a run goes on from what an earlier attempt left in `$SWATHMILL_CHECKPOINT`."""
 
     @field_validator("network")
     @classmethod

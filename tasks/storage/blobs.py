@@ -1,4 +1,4 @@
-"""Blobs: artifacts, granules, stored plans, packages and rasters of users.
+"""Blobs: artifacts, granules, stored plans, packages and rasters of users, checkpoints of runs.
 
 A blob is written once and never overwritten, except a damaged package, which is stored again. The
 artifact of an attempt is named by its task key and fencing token (`artifact_name`). So two attempts
@@ -15,8 +15,8 @@ from typing import Protocol, runtime_checkable
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
 
 GRANULES, ARTIFACTS, PLANS = "granules", "artifacts", "plans"
-PACKAGES, RESULTS, RASTERS = "packages", "results", "rasters"
-CONTAINERS = (GRANULES, ARTIFACTS, PLANS, PACKAGES, RESULTS, RASTERS)
+PACKAGES, RESULTS, RASTERS, CHECKPOINTS = "packages", "results", "rasters", "checkpoints"
+CONTAINERS = (GRANULES, ARTIFACTS, PLANS, PACKAGES, RESULTS, RASTERS, CHECKPOINTS)
 CHUNK = 4 * 2**20
 
 

@@ -167,3 +167,29 @@ def test_python_dependencies_are_there_when_it_runs(
     monkeypatch.setenv("SWATHMILL_PYTHON_INDEX", "")
     refused = command("check", str(tmp_path / "own"))
     assert "resolves no Python dependencies" in str(refused.exception)
+
+
+def test_the_example_goes_on_behind_the_rows_of_its_checkpoint_to_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    package = Path(__file__).parents[2] / "examples/checkpoint/packages/theil-sen"
+    kept = tmp_path / "kept"
+    for out in ("whole", "continued"):
+        tried = command(
+            *("try", str(package), "--out", str(tmp_path / out), "--checkpoint", str(kept))
+        )
+        assert tried.exit_code == 0, tried.output
+        if out == "whole":
+            (state,) = kept.iterdir()
+            np.save(state, np.load(state)[:16])  # as after the first block
+    whole, continued = (tmp_path / out / "Lai_1km_slope.tif" for out in ("whole", "continued"))
+    assert whole.read_bytes() == continued.read_bytes()
+    assert "16 of 40 rows were done" in tried.output
+    group = tmp_path / "group"
+    group.mkdir()
+    write_group(group)
+    with rasterio.open(group / "Lai_1km.tif") as stack, rasterio.open(whole) as out:
+        series = np.ma.masked_equal(stack.read(), 255)[:, 20, 30] * 0.1
+        pairs = [(a, b) for a in range(4) for b in range(a) if series[a] and series[b]]
+        slopes = [(series[a] - series[b]) / (8 * (a - b)) for a, b in pairs]
+        assert out.read(1)[20, 30] == pytest.approx(np.median(slopes), rel=1e-6)

@@ -103,12 +103,15 @@ def make_stack(storage: str, redis_url: str, folder: Path) -> Stack:
     return Stack(world=World(runtime=connect(settings)), settings=settings, folder=folder)
 
 
-def reduction(stack: Stack, name: str, script: str, **resources: object) -> str:
+def reduction(
+    stack: Stack, name: str, script: str, *, checkpoint: bool = False, **resources: object
+) -> str:
     """A planned reduction whose package is this Python script; its group is made up."""
     folder = stack.folder / "packages" / name
     folder.mkdir(parents=True)
     text = json.dumps(resources)
     manifest = f"name: {name}\ncommand: [python, run.py]\noutputs: [out.txt]\nresources: {text}\n"
+    manifest += "checkpoint: true\n" if checkpoint else ""
     (folder / "package.yaml").write_text(manifest, "utf-8")
     (folder / "run.py").write_text(script, "utf-8")
     archive = pack(folder)

@@ -76,13 +76,15 @@ class Spent:
 class Surroundings:
     """What running a package needs: `scratch` is a folder of its own.
 
-    There is no `sandbox` where none works that the settings allow.
+    There is no `sandbox` where none works that the settings allow. `save` is told the size of each
+    state of the run's checkpoint; None: nobody keeps any.
     """
 
     scratch: Path
     settings: Settings
     tell: Tell
     sandbox: Tier | None
+    save: Callable[[int], None] | None = None
     used: RunUse | None = None  # what a package's run has used, once it is over
 
     @property
@@ -108,7 +110,8 @@ class Context(Surroundings):
     `struck` has the SHA-256 of copies of the artifact that turned out to be damaged. `after_crash`:
     the attempt has crashed once, so each granule is first read in a process that may die.
     There is no `cache` where the blobs themselves are files of this machine. `given` is the folder
-    for inputs if it is not in `scratch`: then a maker opens them.
+    for inputs if it is not in `scratch`: then a maker opens them. `state` is the blob of the
+    checkpoint from which the attempt goes on, if any.
     """
 
     key: str
@@ -119,6 +122,7 @@ class Context(Surroundings):
     struck: tuple[str, ...] = ()
     after_crash: bool = False
     given: Path | None = None
+    state: str = ""
     spent: Spent = field(default_factory=Spent)
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:

@@ -20,6 +20,7 @@ from tasks.service.classify import AttemptError
 from tasks.settings import Settings
 from tasks.shown_text import shown
 from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here
+from worker.phases.checkpoint import kept, restore
 from worker.phases.context import Context, Surroundings
 from worker.phases.flat import SUFFIX, take_flat, write_flat
 from worker.phases.group import LINEAGE, MANIFEST, PROVENANCE, Manifest, ManifestBand
@@ -48,10 +49,14 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
         )
         given = {path.name: path for files in fetched.values() for path in files}
         package = load_package(package_folder)
+        if package.checkpoint:
+            places = replace(places, checkpoint=context.folder("checkpoint"))
         if spec.least_valid:
             check_pixels(spec.least_valid, package, given)
         give_parameters(spec.parameters, places.inputs)
         give_inputs(package, given, places.inputs, copied=context.sandbox != "bubblewrap")
+        if places.checkpoint is not None:
+            restore(context, places.checkpoint)
         outputs = run_package(spec, package, places, context, given.get(LINEAGE))
         said = read_manifest(places).said
     context.tell(0.9, "storing outputs")
@@ -81,11 +86,13 @@ def run_package(
     ours = spec.digest in shipped_packages()
     tier = None if ours else _tier(package, around)
     bounds = replace(bounds, reach=_reach(package, tier, around.settings))
+    # The states of a checkpoint: one is put together, one waits, one is stored.
+    copies = 0 if places.checkpoint is None else 3 * bounds.state
     # A shipped package uses far less than it may: it looks at blocks of rows.
     share = Share(
         cores=package.resources.cores,
         memory=0 if ours else bounds.memory,
-        disk=0 if ours else bounds.output,
+        disk=0 if ours else bounds.output + copies,
         disk_declared=package.resources.declares_disk,
     )
     around.tell(0.1, f"waiting for room on this machine: {share.cores} processors")
@@ -94,7 +101,10 @@ def run_package(
         bounds = replace(bounds, processors=own)
         around.tell(0.1, f"running {package.name}")
         waited = time.monotonic() - since
-        with reported_use(places, bounds, tier, around.note_use, waited):
+        with (
+            reported_use(places, bounds, tier, around.note_use, waited),
+            kept(places.checkpoint, bounds, around),
+        ):
             if tier is None:
                 run_shipped(package.command, places, bounds)
             else:

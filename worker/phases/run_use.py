@@ -57,9 +57,9 @@ def _cpu() -> float:
 
 
 def _written(places: Places) -> int:
-    """Return the bytes in a program's folders of outputs and temporary files."""
+    """Return the bytes in the folders in which a program writes."""
     found = 0
-    for top in (places.outputs, places.temporary):
+    for top in places.written:
         for place, _, files in os.walk(top):
             for file in files:
                 with suppress(OSError):

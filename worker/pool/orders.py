@@ -5,7 +5,8 @@ A connection is one attempt:
 1. the runner sends PLACE when it has a free slot;
 2. the worker sends an `Order` as a line of JSON, then the bytes of its files without a link;
 3. the runner sends messages, each a line of JSON, and an empty line now and then while it works.
-   After `succeeded` come the bytes of its files in their order. `ended` is the last line.
+   After `saved` come the bytes of the checkpoint, after `succeeded` those of its files in their
+   order. `ended` is the last line.
 
 Whoever wants to end the attempt closes the connection.
 """
@@ -38,6 +39,7 @@ class Order(BaseModel):
     spec: ReduceSpec
     inputs: dict[int, tuple[ArtifactFile, ...]]
     lent: tuple[LentFile, ...]
+    state: str = ""
 
 
 class Readable(Protocol):

@@ -23,6 +23,7 @@ from tasks.packages.python_dependencies import environment_blob
 from tasks.service.classify import AttemptError
 from tasks.storage.blobs import (
     ARTIFACTS,
+    CHECKPOINTS,
     PACKAGES,
     Blobs,
     Served,
@@ -46,8 +47,10 @@ from worker.sandbox.messages import (
     LentFile,
     Message,
     Postponed,
+    Saved,
     Succeeded,
     decode,
+    state_path,
 )
 
 LINK_SECONDS = 1800.0
@@ -83,6 +86,7 @@ class Pool:
         """
         names = [split_blob(one.blob) for files in job.inputs.values() for one in files]
         names += [(PACKAGES, blob_of(spec.digest)), (PACKAGES, environment_blob(spec.digest))]
+        names += [(CHECKPOINTS, job.state)] if job.state else []
         return tuple(self._lent(*one) for one in dict.fromkeys(names) if self.blobs.exists(*one))
 
     def _lent(self, container: str, name: str) -> LentFile:
@@ -149,6 +153,8 @@ class RemoteAttempt:
                 message = decode(read_line(stream))
                 if isinstance(message, Ended):
                     return message
+                if isinstance(message, Saved):
+                    self._take_state(stream, message)
                 if isinstance(message, Succeeded):
                     message = self._stored(stream, message)
                 elif isinstance(message, Failed):
@@ -173,13 +179,25 @@ class RemoteAttempt:
             spec=spec,
             inputs=dict(job.inputs),
             lent=lent,
+            state=job.state,
         )
-        stream.write(order.model_dump_json().encode() + b"\n")
+        absent = set() if job.state else {"state"}  # which a runner of an earlier build knows not
+        stream.write(order.model_dump_json(exclude=absent).encode() + b"\n")
         for one in lent:
             if not one.link:
                 for part in _exactly(one, self._pool.blobs.stream(*split_blob(one.blob))):
                     stream.write(part)
         stream.flush()
+
+    def _take_state(self, stream: BufferedRWPair, said: Saved) -> None:
+        """Take over the state of a checkpoint that follows, as a child of this worker leaves it."""
+        if said.size > self._pool.most_bytes:
+            raise BrokenOffError(f"its checkpoint has more than {self._pool.most_bytes} bytes")
+        path = state_path(self._job.scratch)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("wb") as file:
+            for part in read_parts(stream, said.size):
+                file.write(part)
 
     def _stored(self, stream: BufferedRWPair, said: Succeeded) -> Succeeded:
         """Store the files that follow, under this attempt's names; of each its bytes count."""

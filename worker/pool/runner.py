@@ -33,7 +33,18 @@ from worker.pool.orders import (
     read_line,
     read_parts,
 )
-from worker.sandbox.messages import Begun, Ended, Failed, Job, Message, Postponed, Succeeded, encode
+from worker.sandbox.messages import (
+    Begun,
+    Ended,
+    Failed,
+    Job,
+    Message,
+    Postponed,
+    Saved,
+    Succeeded,
+    encode,
+    state_path,
+)
 from worker.slots.fitness import Fitness
 from worker.slots.lent_blobs import MADE, lent_path
 from worker.slots.supervisor import RunningProcess
@@ -161,6 +172,7 @@ class _Course:
             inputs=order.inputs,
             scratch=self._folder.resolve(),
             lent=order.lent,
+            state=order.state,
         )
         process = runner.begin(job)
         with ExitStack() as stack:
@@ -184,9 +196,21 @@ class _Course:
             return
         self.begun = self.begun or isinstance(message, Begun)
         try:
-            self._send(encode(message) + b"\n")
+            if isinstance(message, Saved):
+                self._send_state(message)
+            else:
+                self._send(encode(message) + b"\n")
         except OSError:
             process.kill()
+
+    def _send_state(self, message: Saved) -> None:
+        path = state_path(self._folder)
+        with self._sending, path.open("rb") as file:
+            self._stream.write(encode(message) + b"\n")
+            for part in read_parts(file, message.size):
+                self._stream.write(part)
+            self._stream.flush()
+        path.unlink()
 
     def _watch(self, process: RunningProcess, over: socket.socket) -> None:
         """Show the worker that this runner lives; kill the attempt when the worker is gone."""

@@ -4,17 +4,27 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from processes import proctree
 from tasks.bag.categories import Category
 from tasks.service.classify import AttemptError
-from worker.sandbox.sandbox import OWN_PROCESSES, SHARED_MEMORY, Places, SandboxLimits
+from tasks.shown_text import shown
+from worker.sandbox.sandbox import (
+    CHECKPOINT,
+    OWN_PROCESSES,
+    SHARED_MEMORY,
+    Places,
+    SandboxLimits,
+)
 
 MOST_FILES = 20_000
 """Files and folders that a program may have at once in OUTPUT_DIR and TMPDIR."""
 MOST_LEVELS = 64
 """Levels of folders that a program may nest there."""
+MOST_STATE_FILES = 100
+"""Files of a checkpoint."""
 
 _BLOCK = 512  # bytes, the unit of st_blocks
 _SOCKET_BYTES = 2 * 212_992  # what the kernel buffers for one, in both directions, by default
@@ -74,7 +84,7 @@ def check_disk(places: Places, bounds: SandboxLimits, *, removed: int = 0, files
         AttemptError: user code failed; says how to remain within the bounds.
     """
     written = removed
-    for folder in (places.outputs, places.temporary):
+    for folder in places.written:
         for size in _sizes(folder, MOST_LEVELS):
             files += 1
             written += size
@@ -90,6 +100,34 @@ def check_disk(places: Places, bounds: SandboxLimits, *, removed: int = 0, files
             f"the package has written {written / 1e9:.2f} GB, its limit is "
             f"{bounds.output / 1e9:g} GB: raise `output_gb` under `resources`"
         )
+    if places.checkpoint is not None:
+        _check_state(places.checkpoint, bounds)
+
+
+def _check_state(folder: Path, bounds: SandboxLimits) -> None:
+    """Raise AttemptError if a program's checkpoint cannot be kept as it is."""
+    found = state_files(folder)
+    if wrong := [name for name, file in found.items() if not stat.S_ISREG(file.st_mode)]:
+        raise _failed(
+            f"a checkpoint has plain files alone, and {shown(wrong[0])!r} in ${CHECKPOINT} is none"
+        )
+    size = sum(file.st_size for file in found.values())
+    if len(found) > MOST_STATE_FILES or size > bounds.state:
+        raise _failed(
+            f"the checkpoint has {len(found)} files of {size / 1e9:.2f} GB together, its limit is "
+            f"{MOST_STATE_FILES} files and {bounds.state / 1e9:g} GB, a quarter of `output_gb`"
+        )
+
+
+def state_files(folder: Path | int) -> dict[str, os.stat_result]:
+    """Return what is in the folder of a checkpoint, but for names that begin with a dot."""
+    found = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith("."):
+                with suppress(FileNotFoundError):
+                    found[entry.name] = entry.stat(follow_symlinks=False)
+    return found
 
 
 def _sizes(folder: Path | str, levels: int) -> Iterator[int]:
@@ -126,7 +164,7 @@ class _Opened:
         self.files = 0  # in the file system in memory
         self.hides = False  # whether a process cannot be looked at
         self._seen: set[tuple[int, int]] = set()
-        self._disks = {folder.stat().st_dev for folder in (places.outputs, places.temporary)}
+        self._disks = {folder.stat().st_dev for folder in places.written}
         looks = (self._look_at_descriptors, self._look_at_maps, self._look_at_shared_memory)
         for look in looks:
             for pid in tree:

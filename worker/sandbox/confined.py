@@ -163,7 +163,7 @@ def run_confined(
     """
 
     def start() -> subprocess.Popen[bytes]:
-        give_folders(tier, places.outputs, places.temporary)
+        give_folders(tier, places)
         try:
             return begin()
         except OSError as error:

@@ -45,7 +45,7 @@ class Job:
     `request` is the one on whose account it runs, which calls of storage name. With `lent` files
     the child has no other storage than these. `struck` has the SHA-256 of copies of the artifact
     that turned out to be damaged. `after_crash`: the attempt has crashed once already, so granules
-    are first read apart.
+    are first read apart. `state` is the blob of the checkpoint from which it goes on, if any.
     """
 
     request: str = ""
@@ -57,6 +57,7 @@ class Job:
     struck: tuple[str, ...] = ()
     lent: tuple[LentFile, ...] = ()
     after_crash: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,18 @@ class Progress(_Message):
     kind: Literal["progress"] = "progress"
     fraction: float = Field(ge=0, le=1)
     note: str = ""
+
+
+class Saved(_Message):
+    """A newer state of the run's checkpoint lies in the attempt's folder: `size` are its bytes."""
+
+    kind: Literal["saved"] = "saved"
+    size: int = Field(ge=0)
+
+
+def state_path(scratch: Path) -> Path:
+    """Return where the newest state of a run lies, in its attempt's folder, until it is taken."""
+    return scratch / "states" / "state.tar"
 
 
 class _Outcome(_Message):
@@ -147,7 +160,8 @@ class Ended(_Message):
 
 
 Message = Annotated[
-    Begun | Progress | Succeeded | Failed | Postponed | Ended, Field(discriminator="kind")
+    Begun | Progress | Saved | Succeeded | Failed | Postponed | Ended,
+    Field(discriminator="kind"),
 ]
 _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 

@@ -6,7 +6,7 @@ Their paths differ from attempt to attempt and mean nothing to the package's aut
 import os
 import re
 
-from worker.sandbox.sandbox import Places
+from worker.sandbox.sandbox import CHECKPOINT, Places
 
 
 class PlainPaths:
@@ -23,6 +23,8 @@ class PlainPaths:
             os.fsencode(seen.outputs): b"OUTPUT_DIR",
             os.fsencode(seen.temporary): b"TMPDIR",
         }
+        if seen.checkpoint is not None:
+            self._words[os.fsencode(seen.checkpoint)] = CHECKPOINT.encode()
         self._path = re.compile(b"|".join(map(re.escape, self._words)))
         self._longest = max(map(len, self._words))
         self._begun = b""

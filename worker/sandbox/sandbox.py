@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -39,6 +39,10 @@ _CERTIFICATES = (
     "/etc/pki/ca-trust/extracted",
     "/etc/ca-certificates/extracted",
 )
+CHECKPOINT = "SWATHMILL_CHECKPOINT"
+"""The variable that names the folder which is kept for a run's next attempt."""
+STATE_SHARE = 4
+"""A checkpoint has at most a quarter of what a program may write."""
 SHARED_MEMORY = "/dev/shm"
 """Where a program in bubblewrap has a small file system in memory, for semaphores."""
 _SHARED_MEMORY = 256 * 2**20
@@ -72,13 +76,19 @@ class SandboxLimits:
     processors: tuple[int, ...] = ()
     reach: AllowedHosts | None = None
 
+    @property
+    def state(self) -> int:
+        """The bytes that the files of a checkpoint may have together."""
+        return self.output // STATE_SHARE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """The folders of a program: its package, inputs (read-only), outputs and a temporary one.
 
     `environment` has the Python packages that it depends on (read-only), if it depends on any.
-    `parameters` are variables of its environment.
+    `checkpoint` is the folder that is kept for its next attempt, if it keeps one. `parameters` are
+    variables of its environment.
     """
 
     package: Path
@@ -86,7 +96,14 @@ class Places:
     outputs: Path
     temporary: Path
     environment: Path | None = None
+    checkpoint: Path | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """The folders in which the program may write."""
+        kept = () if self.checkpoint is None else (self.checkpoint,)
+        return (self.outputs, self.temporary, *kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,20 +263,25 @@ def own_user(tier: Tier) -> int | None:
     return _FIRST_USER + os.getpid() if held & needed == needed else None
 
 
-def give_folders(tier: Tier, *folders: Path) -> None:
-    """Make the folders the property of the user that programs run as."""
+def give_folders(tier: Tier, places: Places) -> None:
+    """Make the folders in which a program may write, and the files there, its user's property."""
     if (user := own_user(tier)) is not None:
-        for folder in folders:
+        for folder in places.written:
             os.chown(folder, user, user)
+            for file in folder.iterdir():
+                os.chown(file, user, user, follow_symlinks=False)
 
 
 def variables_of(places: Places, bounds: SandboxLimits) -> dict[str, str]:
     """Return the variables that differ from run to run: parameters, and how many threads to start.
 
     The parameter `least-share` is `PARAMETER_LEAST_SHARE`. One that is very long is left out.
+    `places` are the folders as the program sees them.
     """
     threads = str(max(1, len(bounds.processors)))
     found = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    if places.checkpoint is not None:
+        found[CHECKPOINT] = str(places.checkpoint)
     for name, value in places.parameters.items():
         if len(value.encode()) <= _LONGEST_VARIABLE and "\0" not in value:
             found[f"PARAMETER_{_NOT_IN_NAMES.sub('_', name.upper())}"] = value
@@ -277,7 +299,7 @@ def environment(tier: Tier, places: Places, bounds: SandboxLimits) -> dict[str, 
     return (
         python
         | dict.fromkeys(names, f"http://127.0.0.1:{confine.PROXY_PORT}")
-        | variables_of(places, bounds)
+        | variables_of(seen, bounds)
         | {
             "PATH": ":".join(path),
             "HOME": str(seen.temporary),
@@ -321,7 +343,7 @@ def command_line(
     folders = (places.package, places.inputs, places.environment)
     read = (*readable(), *(str(folder) for folder in folders if folder is not None), *KERNEL)
     policy += [f"read={path}" for path in read]
-    policy += [f"write={path}" for path in (places.outputs, places.temporary, *DEVICES)]
+    policy += [f"write={path}" for path in (*places.written, *DEVICES)]
     policy += ["shared" if user is None else "search"]
     return [sys.executable, "-I", "-S", str(_CONFINE), *policy, "--", *program]
 
@@ -331,12 +353,14 @@ def inside(tier: Tier, places: Places) -> Places:
     if tier == "limits":
         return places
     root = Path("/swathmill")
-    return Places(
+    return replace(
+        places,
         package=root / "package",
         inputs=root / "input",
         outputs=root / "output",
         temporary=Path("/tmp"),  # the attempt's own temporary folder is mounted there
         environment=root / "environment" if places.environment is not None else None,
+        checkpoint=root / "checkpoint" if places.checkpoint is not None else None,
     )
 
 
@@ -396,6 +420,8 @@ def _bubblewrap(places: Places, bounds: SandboxLimits) -> list[str]:
     if places.environment is not None:
         command += ["--ro-bind", str(places.environment), str(seen.environment)]
     command += ["--bind", str(places.outputs), str(seen.outputs)]
+    if places.checkpoint is not None:
+        command += ["--bind", str(places.checkpoint), str(seen.checkpoint)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*command, "--chdir", str(seen.package)]
 

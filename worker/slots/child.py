@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import resource
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,6 +34,7 @@ from worker.sandbox.messages import (
     Message,
     Postponed,
     Progress,
+    Saved,
     SelfTest,
     Succeeded,
     encode,
@@ -83,8 +85,14 @@ class WarmChild:
         Where a maker ended without a report nothing is reported, and its code is returned.
         """
 
+        turn = threading.Lock()  # a checkpoint is told by a thread of its own
+
         def send(message: Message) -> None:
-            reports.send_bytes(encode(message))
+            with turn:
+                reports.send_bytes(encode(message))
+
+        def save(size: int) -> None:
+            send(Saved(size=size))
 
         def tell(fraction: float, note: str) -> None:
             send(Progress(fraction=min(1.0, max(0.0, fraction)), note=note))
@@ -102,7 +110,7 @@ class WarmChild:
         apart = None if job.lent else self._apart
         blobs = partial(self._storage, job)
         try:
-            message = perform(job, self._given, tell, blobs, begun, apart)
+            message = perform(job, self._given, tell, blobs, begun, apart, save)
         except MakerEndedError as ended:
             return ended.code or 1
         send(message)
@@ -116,11 +124,12 @@ def perform(
     blobs: Callable[[], Blobs],
     begun: Callable[[], None] = lambda: None,
     apart: Apart | None = None,
+    save: Callable[[int], None] | None = None,
 ) -> Succeeded | Failed | Postponed:
     """Do the job and return its outcome; every exception becomes a failure with its category.
 
     What fails before `begun` is called is the machine's. Files are made in this process, or
-    `apart`.
+    `apart`. `save` is told the size of each state of a checkpoint; None: nobody keeps any.
 
     Raises:
         MakerEndedError: a maker ended without a report.
@@ -145,6 +154,8 @@ def perform(
             tell=tell,
             sandbox=given.sandbox,
             struck=job.struck,
+            state=job.state,
+            save=save,
             after_crash=job.after_crash and apart is None,
             given=None if apart is None or isinstance(job.spec, ReduceSpec) else apart.inputs,
             spent=spent,

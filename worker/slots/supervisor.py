@@ -39,8 +39,11 @@ from worker.sandbox.messages import (
     Message,
     Postponed,
     Progress,
+    Saved,
     Succeeded,
+    state_path,
 )
+from worker.slots.checkpoints import Checkpoints
 from worker.slots.crash import may_be_a_granules
 from worker.slots.fitness import Fitness
 from worker.slots.lease import Lease
@@ -101,10 +104,15 @@ class _Slot:
     report: Succeeded | Failed | None = None
     postponed: str = ""  # why the attempt was not begun
     crashed: bool = False  # once already: it is being done again
+    checkpoints: Checkpoints | None = None  # of a reduction
+    folder: Path | None = None  # the attempt's own, while it runs
 
     def hear(self, message: Message) -> None:
         if isinstance(message, Begun):
             self.begun = True
+        elif isinstance(message, Saved):
+            if self.checkpoints is not None and self.folder is not None:
+                self.checkpoints.take(state_path(self.folder))
         elif isinstance(message, Progress):
             self.progress, self.note = message.fraction, message.note
         elif isinstance(message, Succeeded | Failed):
@@ -135,6 +143,7 @@ class _Ended:
     parts: Mapping[str, float]
     course: Course
     log: structlog.stdlib.BoundLogger
+    checkpoints: Checkpoints | None
 
 
 @dataclass(kw_only=True)
@@ -246,6 +255,7 @@ class Supervisor:
                 asked=batch.asked,
                 waited=now - batch.since,
                 started=clock.now(),
+                checkpoints=self._checkpoints(claimed),
             )
             batch.in_hand = slot
             batch.begun += 1
@@ -420,15 +430,31 @@ class Supervisor:
             struck=claimed.task.struck,
             scratch=folder.resolve(),
             after_crash=slot.crashed,
+            state=slot.checkpoints.found() if slot.checkpoints else "",
         )
-        slot.begun = False
+        slot.begun, slot.folder = False, folder
         child = self.start(job)
         with self._lock:
             slot.child = child
             killed = slot.order is not None
         if killed:
             child.kill()
-        return child.follow(slot.hear)
+        if slot.checkpoints is None:
+            return child.follow(slot.hear)
+        with slot.checkpoints.during(lambda: isinstance(slot.report, Succeeded)):
+            return child.follow(slot.hear)
+
+    def _checkpoints(self, claimed: Claimed) -> Checkpoints | None:
+        """Return what stores the states of an attempt that runs a package."""
+        if claimed.task.phase is not Phase.REDUCTION:
+            return None
+        return Checkpoints(
+            self.runtime.blobs,
+            claimed.task,
+            self.settings.checkpoint_seconds,
+            self.runtime.clock,
+            lambda: self.draining,
+        )
 
     def _judge(self, slot: _Slot, ended: Ended) -> _End:
         """Decide how the attempt ended: by the child's report, by an order, or by how it died."""
@@ -545,6 +571,7 @@ class Supervisor:
                 steps=slot.report.steps if slot.report is not None else (),
             ),
             log=log,
+            checkpoints=slot.checkpoints,
         )
 
     def _write(self, batch: _Batch) -> None:
@@ -564,6 +591,8 @@ class Supervisor:
                 commit = began, self.runtime.clock.now()
                 for one, own in zip(some, ours, strict=True):
                     _report(one, commit, own=own)
+                    if own and one.checkpoints and one.end.attempt.category is None:
+                        one.checkpoints.forget()
                 break
             else:
                 self._log.error(

@@ -12,13 +12,14 @@ from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
 from tasks.bag import history, protocol, transitions
 from tasks.bag.categories import Category
+from tasks.bag.checkpoints import state_name
 from tasks.bag.model import Phase, RequestOrder, RequestState, State
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import CompletionEvent
 from tasks.holdings.stored_structures import StoredStructures
 from tasks.operators.manager_rows import PhaseStore
 from tasks.requests import outbox, request_operations
-from tasks.storage.blobs import ARTIFACTS, GRANULES, artifact_name, split_blob
+from tasks.storage.blobs import ARTIFACTS, CHECKPOINTS, GRANULES, artifact_name, split_blob
 from tasks.storage.store import Operation
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
@@ -53,6 +54,24 @@ def test_the_blobs_of_a_running_attempt_stay() -> None:
     b.runtime.blobs.put_bytes(ARTIFACTS, artifact_name(G.key, claimed.claim, "a"), b"half")
     keeper = Retention(b.runtime, wait=0)
     assert [keeper.collect(shard) for _ in range(3) for shard in SHARDS] == [0] * 48
+
+
+def test_the_states_of_a_run_stay_while_its_task_lives_and_go_when_it_has_ended() -> None:
+    b = Bench(plans={"p": plan_of(G, TOP)})
+    request = b.submit("p")
+    b.manager.tick()
+    b.manager.tick()
+    claimed = protocol.claim(b.runtime, G.key, "w", b.options.retry)
+    assert claimed is not None
+    b.runtime.blobs.put_bytes(CHECKPOINTS, state_name(claimed.task, 1, "c" * 64), b"state")
+    keeper = Retention(b.runtime, wait=0)
+    assert sum(keeper.collect(shard) for _ in range(3) for shard in SHARDS) == 0
+    protocol.give_back(b.runtime, {G.key: claimed.claim})
+    assert sum(keeper.collect(shard) for _ in range(3) for shard in SHARDS) == 0
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
+    b.until_ended(request)
+    assert sum(keeper.collect(shard) for _ in range(3) for shard in SHARDS) == 1
+    assert not [*b.runtime.blobs.names(CHECKPOINTS)]
 
 
 def test_what_no_request_wants_expires_and_is_made_again_when_wanted() -> None:
