@@ -475,9 +475,10 @@ class SimWorker:
         slot.length = PATIENCE
         while archive_host(task.task_class) and slot.order is None:
             if self.places.take(task.claim, self.process):
+                self.watch.finds_place(task, sent)
                 break
             if clock.monotonic() > until:
-                self.watch.finds_no_place(task, sent)
+                self.watch.finds_no_place(task, sent, self.places.held)
                 return False
             clock.sleep(0.5)
         return True

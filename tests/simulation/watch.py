@@ -102,6 +102,8 @@ class Watch:
     beats: dict[str, float] = field(default_factory=dict)  # when the latest took effect
     steady: dict[str, float] = field(default_factory=dict)  # since when none came late
     unplaced: set[str] = field(default_factory=set)  # claims for which there was no place
+    ran: dict[str, float] = field(default_factory=dict)  # when a task ran last, by key
+    uncounted: set[str] = field(default_factory=set)  # claims by messages of an earlier attempt
     one_host: bool = False  # all workers are on it: none of them is drained for slowness
     settled: float = math.inf  # when the manager must know again what each worker does
 
@@ -152,15 +154,24 @@ class Watch:
             if task.state is State.RUNNING and task.worker == worker and task.claim not in earlier:
                 self.fail(f"{_name(task)} is claimed by {worker}, which does not know it")
 
-    def finds_no_place(self, task: Task, sent: float) -> None:
+    def finds_place(self, task: Task, sent: float) -> None:
+        """A worker begins a task that needs a place; the message was sent at that time.
+
+        What is sent again may be delivered twice. The second message may come when the task is
+        ready again: the manager does not count a place for it any more.
+        """
+        if sent < self.ran.get(task.key, -math.inf):
+            self.uncounted.add(task.claim)
+
+    def finds_no_place(self, task: Task, sent: float, holders: Collection[str]) -> None:
         """A worker finds no place for a task that it was sent: once the faults are over, never.
 
         A message from the time of the faults may lie for longer than they are over: its sender
-        is gone, and each slot was busy.
+        is gone, and each slot was busy. `holders` are the claims that have the places.
         """
         self.world.faults["no place"] += 1
         self.unplaced.add(task.claim)
-        if sent > self.settled:
+        if sent > self.settled and self.uncounted.isdisjoint(holders):
             self.fail(f"{_name(task)} waits in a slot for a place at its archive's host")
 
     def _beat(self, worker: str, new: workers.WorkerRow | None) -> None:
@@ -290,6 +301,8 @@ class Watch:
             if new.state not in (State.WAITING, State.READY):
                 self.fail(f"{_name(new)} begins as {new.state}")
             return
+        if old.state is State.RUNNING and new.state is not State.RUNNING:
+            self.ran[new.key] = self.world.now
         self._change(old, new)
         if old.state is State.DONE:
             self._kept(old, new)
