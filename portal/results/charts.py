@@ -53,13 +53,14 @@ class Line:
 class Bar:
     """One bar: its name, its parts from below (a class of the page's styles, a value), its text.
 
-    `address` is where it leads.
+    `address` is where it leads; `behind` is the value of a paler bar behind it.
     """
 
     name: str
     parts: Sequence[tuple[str, float]]
     text: str
     address: str = ""
+    behind: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,15 +188,18 @@ def bars(
 
     The axis below has the bars' names, or numbers if the bars together go from one to the other.
     """
-    most = max([least, *(sum(value for _, value in bar.parts) for bar in every)])
+    tops = [sum(value for _, value in bar.parts) for bar in every]
+    most = max([least, *tops, *(bar.behind or 0.0 for bar in every)])
     ticks = _ticks(0.0, most)
     up = _Axis.of((ticks[0], ticks[-1]), (_BOTTOM, _TOP))
     width = (_RIGHT - _LEFT) / max(1, len(every))
     columns = []
     for number, bar in enumerate(every):
-        if len(every) > _MANY and not any(value for _, value in bar.parts):
+        if len(every) > _MANY and not (bar.behind or any(value for _, value in bar.parts)):
             continue
         parts, top = [], 0.0
+        if bar.behind is not None:
+            parts.append(("behind", up(bar.behind), up(0.0) - up(bar.behind)))
         for kind, value in bar.parts:
             parts.append((kind, up(top + value), up(top) - up(top + value)))
             top += value

@@ -80,8 +80,8 @@ def statistics_of(raster: Raster, whole: BandStatistics | None, legend: Legend) 
         )
         return Statistics(valid=valid, classes=classes)
     facts = _whole_facts(whole, legend) if whole is not None else _facts(values)
-    histogram = _histogram(values, raster, legend.low, legend.high) if values.size else None
-    return Statistics(valid=valid, facts=_in_text(facts), histogram=histogram)
+    counted = histogram(values, raster, legend.low, legend.high) if values.size else None
+    return Statistics(valid=valid, facts=_in_text(facts), histogram=counted)
 
 
 def _classes(whole: BandStatistics, legend: Legend) -> tuple[tuple[str, float], ...]:
@@ -119,7 +119,7 @@ def _in_text(facts: Iterable[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, f"{value:.5g}") for name, value in facts)
 
 
-def _histogram(
+def histogram(
     values: npt.NDArray[np.float64], raster: Raster, low: float, high: float
 ) -> Histogram:
     """Count values in bins; of stored whole numbers each bin holds equally many."""

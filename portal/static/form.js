@@ -113,8 +113,9 @@
   // A product that has been added: go on with its layers.
   document.body.addEventListener("htmx:afterSwap", (event) => {
     // The region as a file or a drawing gives it.
-    if (event.detail.target.id === "region-fields") { show(); changed(); }
-    if (event.detail.target.id !== "chosen") return;
+    const id = event.detail.target?.id;
+    if (id === "region-fields") { show(); changed(); }
+    if (id !== "chosen") return;
     const cards = event.detail.target.querySelectorAll("[data-card]");
     cards[cards.length - 1]?.querySelector("input[type=checkbox], input[type=text]")?.focus();
     show();

@@ -82,33 +82,10 @@
   const share = (value) => `${(100 * value).toFixed(value > 0.1 ? 0 : 1)}%`;
   const short = (value) => String(Number(value.toPrecision(4)));
   const measure = (value, units) => [short(value), units === "1" ? "" : units].join(" ").trim();
-  const legend = (said) => {
-    const place = part("legend");
-    place.replaceChildren();
-    place.hidden = false;
-    const make = (kind, text, attributes = {}) => {
-      const made = kind === "svg" || kind === "rect" ? document.createElementNS("http://www.w3.org/2000/svg", kind) : document.createElement(kind);
-      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-      made.append(text ?? "");
-      return made;
-    };
-    if (said.classes.length) {
-      const list = make("ul", "", { class: "legend", tabindex: "0", "aria-label": "Classes, their colours and shares" });
-      for (const [value, meaning, of, colour] of said.classes) {
-        const line = make("li");
-        const patch = make("svg", "", { viewBox: "0 0 1 1", "aria-hidden": "true" });
-        patch.append(make("rect", "", { width: "1", height: "1", fill: colour }));
-        line.append(patch, make("span", `${value} ${meaning} `), make("span", share(of), { class: "soft" }));
-        list.append(line);
-      }
-      place.append(list);
-    } else if (said.low !== null) {
-      const drawn = make("svg", "", { class: "histogram", preserveAspectRatio: "none", viewBox: `0 0 ${said.bins.length * 10} 40`, role: "img", "aria-label": `Histogram from ${short(said.low)} to ${measure(said.high, said.units)}, mean ${short(said.mean)}` });
-      said.bins.forEach((one, at) => drawn.append(make("rect", "", { x: at * 10, y: 40 - 40 * one, width: 9, height: 40 * one })));
-      const scale = make("p", "", { class: "scale small" });
-      scale.append(make("span", short(said.low)), make("img", "", { src: root.dataset.scale, alt: "from dark for low to yellow for high values" }), make("span", measure(said.high, said.units)));
-      place.append(drawn, scale);
-    } else place.hidden = true;
+  // A histogram or classes, which the portal draws as on its other pages.
+  const legend = async (query) => {
+    const answer = await fetch(`${address()}/legend?${query}`, { headers: { "HX-Request": "true" } });
+    return answer.ok ? answer.text() : "";
   };
 
   let turn = 0;
@@ -128,6 +105,7 @@
     try {
       const qa = rule();
       const said = await ask(`${address()}/survey.json?${options(qa)}&bbox=${region}`);
+      const counted = await legend(`${options(qa)}&bbox=${region}`);
       if (now !== turn) return;
       const query = options("");
       query.set("tms", "WorldCRS84Quad");
@@ -147,7 +125,8 @@
       map.dataset.seen = "yes";
       map.regionMap.paint();
       part("said").textContent = `${share(said.covered)} of the pixels in the region have a value${qa ? `; ${share(said.valid)} with the quality rule` : ""}. ${said.granules} granule${said.granules === 1 ? "" : "s"}.`;
-      legend(said);
+      htmx.swap(part("legend"), counted, { swapStyle: "innerHTML" });
+      part("legend").hidden = !counted.trim();
       const far = options(qa);
       if (said.low !== null) far.set("rescale", `${said.low},${said.high}`);
       part("address").href = `${address()}/WMTSCapabilities.xml?${far}`;

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.axes import Pixel
+from portal.results.statistics import histogram, known_of
 from reprojection.errors import UnreadableGranuleError
 from reprojection.explain.explain import Explanation, explain_pixel
 from reprojection.grid.grids import Grid
@@ -26,7 +27,6 @@ from reprojection.write.picture import encode_png
 Form = Literal["png", "npy", "tif"]
 
 _SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as in pictures of results
-_BINS = 32
 _MOST_CLASSES = 64
 _NICE = 10  # workers come before maps
 _KEPT = 400_000_000  # bytes of decoded layers
@@ -49,23 +49,28 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What a layer holds on a grid.
+    """What a layer holds on a grid, with its quality rule and before it.
 
     `low` and `high` are the ends of a colour scale, None where there is no value or values are not
     continuous. `valid` is the share of pixels with a value, `covered` the share that any granule
-    reaches with a value before quality rules. `classes` are (value, meaning, share of what has a
-    value, colour as #rrggbb). `bins` are shares of the largest one, between `low` and `high`.
+    reaches with a value before quality rules; `mean` and `mean_before` are their means.
+    `bins` and `bins_before` are shares of all pixels, between the values `edges`; what lies beyond
+    is counted in the outer ones. `classes` are (value, meaning, share of what has a value, colour
+    as #rrggbb, share before the rule).
     """
 
     kind: str
     units: str
-    low: float | None
-    high: float | None
     valid: float
     covered: float
-    mean: float | None
-    bins: tuple[float, ...]
-    classes: tuple[tuple[int, str, float, str], ...]
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    mean_before: float | None = None
+    edges: tuple[float, float] = (0.0, 1.0)
+    bins: tuple[float, ...] = ()
+    bins_before: tuple[float, ...] = ()
+    classes: tuple[tuple[int, str, float, str, float], ...] = ()
 
 
 def draw(
@@ -94,40 +99,53 @@ def drawn(raster: Raster, form: Form, low: float | None, high: float | None, sca
 def survey(asked: Asked) -> Survey:
     """Count what a layer holds on a grid. Raises what `reproject` raises."""
     raster = _raster(asked)
-    values = raster.values(0)
-    known = values[np.isfinite(values)]
-    valid = known.size / values.size
-    covered = valid
+    plain = raster
     if asked.options.qa is not None:
         plain = _raster(replace(asked, options=replace(asked.options, qa=None)))
-        covered = float(np.isfinite(plain.values(0)).mean())
+    pixels = raster.data[0].size
+    known, before = known_of(raster), known_of(plain)
     said = Survey(
         kind=raster.kind,
         units=raster.units,
-        low=None,
-        high=None,
-        valid=valid,
-        covered=covered,
-        mean=None,
-        bins=(),
-        classes=(),
+        valid=known.size / pixels,
+        covered=before.size / pixels,
     )
-    if not known.size:
+    if not before.size:
         return said
-    if raster.kind == "continuous":
-        low, high = (float(end) for end in np.percentile(known, _SHOWN))
-        high = high if high > low else low + 1.0
-        counts, _ = np.histogram(np.clip(known, low, high), _BINS, (low, high))
-        shares = (counts / max(int(counts.max()), 1)).tolist()
-        return replace(said, low=low, high=high, mean=float(known.mean()), bins=tuple(shares))
-    codes, counts = np.unique(known.astype(np.int64), return_counts=True)
+    if raster.kind != "continuous":
+        return replace(said, classes=_classes(raster, known, before))
+    low, high = (float(end) for end in np.percentile(known if known.size else before, _SHOWN))
+    high = high if high > low else low + 1.0
+    kept, every = (histogram(values, raster, low, high) for values in (known, before))
+    return replace(
+        said,
+        low=low,
+        high=high,
+        mean=float(known.mean()) if known.size else None,
+        mean_before=float(before.mean()),
+        edges=every.edges,
+        bins=tuple(count / pixels for count in kept.counts),
+        bins_before=tuple(count / pixels for count in every.counts),
+    )
+
+
+def _classes(
+    raster: Raster, known: npt.NDArray[np.float64], before: npt.NDArray[np.float64]
+) -> tuple[tuple[int, str, float, str, float], ...]:
+    """Return the most frequent classes, in order of their numbers."""
+    codes, counts = np.unique(before.astype(np.int64), return_counts=True)
+    kept = dict(zip(*np.unique(known.astype(np.int64), return_counts=True), strict=True))
     most = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CLASSES])
-    classes = tuple(
-        (int(codes[at]), raster.codes.get(int(codes[at]), ""), float(counts[at] / known.size),
-         "#{:02x}{:02x}{:02x}".format(*_colour(raster, int(codes[at]))[:3]))
+    return tuple(
+        (
+            int(codes[at]),
+            raster.codes.get(int(codes[at]), ""),
+            float(kept.get(codes[at], 0) / max(known.size, 1)),
+            "#{:02x}{:02x}{:02x}".format(*_colour(raster, int(codes[at]))[:3]),
+            float(counts[at] / before.size),
+        )
         for at in most
-    )  # fmt: skip
-    return replace(said, classes=classes)
+    )
 
 
 def value(asked: Asked) -> Explanation:

@@ -39,6 +39,7 @@ from portal.views.state import (
     Views,
     extent_of,
 )
+from portal.views.survey_chart import survey_chart
 from portal.views.tile_matrix import DEEPEST, SIDE
 from portal.views.wmts import WHOLE_EARTH, Layer, capabilities
 from reprojection import catalogue
@@ -147,6 +148,21 @@ async def survey(request: Request, look: Asked, bbox: Box) -> JSONResponse:
     records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
     found = await _surveyed(request, look, records, box)
     return JSONResponse({**found, "granules": len(records)}, headers={"Cache-Control": FRESH})
+
+
+@router.get("/{product}/{layer}/{day}/legend", include_in_schema=False)
+async def legend_part(request: Request, look: Asked, bbox: Box) -> Response:
+    """Render what the survey of a box counts: a histogram, or classes with their shares."""
+    box = box_named(bbox)
+    records = await run_in_threadpool(look.views.granules, look.chosen, box, _MOST_OF_A_SURVEY)
+    said = await _surveyed(request, look, records, box)
+    has_rule = "qa" in look.options
+    drawn = None
+    if said["bins"]:
+        drawn = survey_chart(said["edges"], said["bins"], said["bins_before"], has_rule=has_rule)
+    return look.portal.pages.part(
+        "survey.html", "/new", said=said, layer=look.layer, has_rule=has_rule, chart=drawn
+    )
 
 
 @router.get(

@@ -59,12 +59,19 @@ def test_a_layer_is_seen_before_it_is_requested(page: Page) -> None:
     # The picture, its numbers, and the days of the span with pictures.
     expect(page.locator("[data-layer-view][data-shown*='2012-03-05'][data-loaded]")).to_be_visible()
     said(page, "with the quality rule. 2 granules.")
-    expect(page.get_by_role("img", name="Histogram from")).to_be_visible()
+    chart = page.get_by_role(
+        "application", name="Histogram of Lai_1km, before the quality rule and with it"
+    )
+    expect(chart.locator(".behind").first).to_be_visible()
+    expect(page.locator('[data-view="legend"]')).to_contain_text("The rule leaves out")
+    chart.focus()
+    chart.press("End")
+    expect(page.locator('[data-view="legend"] .chart-read')).to_contain_text("before")
     days = page.get_by_role("group", name="Days with data").get_by_role("button")
     expect(days).to_have_count(4)
     expect(days.first).to_have_attribute("aria-pressed", "true")
     # The rule applies to the right of the divider, which keys move.
-    divider = page.get_by_label("Before the quality rule")
+    divider = page.get_by_role("slider", name="Before the quality rule")
     divider.press("Home")
     assert divider.input_value() == "0"
     page.get_by_role("button", name="Tell the one in the middle").press("Enter")

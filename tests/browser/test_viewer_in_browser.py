@@ -40,7 +40,7 @@ def test_a_folder_is_seen_and_read_by_keys(context: BrowserContext, address: str
         expect(said).to_contain_text("of the pixels in the region have a value. 2 granules.")
         whole = said.inner_text()
         page.get_by_label("Quality", exact=True).select_option("good")
-        expect(page.get_by_label("Before the quality rule")).to_be_visible()
+        expect(page.get_by_role("slider", name="Before the quality rule")).to_be_visible()
         days = page.get_by_role("group", name="Days with data").get_by_role("button")
         expect(days).to_have_count(8)
         days.nth(7).press("Enter")

@@ -5,7 +5,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from portal.results.statistics import _histogram
+from portal.results.statistics import histogram
 from reprojection.read.raster import Raster
 
 
@@ -17,6 +17,6 @@ class OfFloats:
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -1e20])
 def test_values_that_are_all_one_are_in_one_bin(value: float) -> None:
-    found = _histogram(np.full(4, value), cast("Raster", OfFloats()), value, value)
+    found = histogram(np.full(4, value), cast("Raster", OfFloats()), value, value)
     assert sum(found.counts) == max(found.counts) == 4
     assert found.edges[0] < value < found.edges[1]

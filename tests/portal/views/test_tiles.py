@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -125,6 +126,30 @@ def test_a_survey_counts_with_and_without_the_rule(client: httpx.Client) -> None
     assert plain["valid"] == plain["covered"] == ruled["covered"]
     assert 0 < ruled["valid"] < ruled["covered"]
     assert plain["granules"] == 2
+    assert ruled["mean_before"] == plain["mean"] == plain["mean_before"]
+    assert plain["bins"] == plain["bins_before"]
+    assert sum(ruled["bins"]) == pytest.approx(ruled["valid"])
+    assert sum(ruled["bins_before"]) == pytest.approx(ruled["covered"])
+
+
+def test_a_legend_shows_values_before_the_rule_and_with_it(client: httpx.Client) -> None:
+    box = {"bbox": "-10,50,10,60"}
+    plain = client.get(f"{LAYER}/legend", params=box).text
+    ruled = client.get(f"{LAYER}/legend", params={**box, "qa": json.dumps(RULE)}).text
+    none = client.get(
+        f"{LAYER}/legend", params={**box, "qa": json.dumps({"FparLai_QC": {"SCF_QC": [4]}})}
+    ).text
+    classes = client.get(
+        f"{LAYER.replace('Lai_1km', 'FparLai_QC')}/legend",
+        params={**box, "qa": json.dumps(RULE)},
+    ).text
+    assert "of pixels with the rule," in ruled
+    assert "with the rule" not in plain
+    assert re.search(r"Mean [\d.]+ m²/m² with the rule, [\d.]+ m²/m² before it", ruled)
+    assert re.search(r"The rule leaves out [\d.]+% of the values", ruled)
+    assert "The rule leaves out every value" in none
+    assert 'class="part behind"' in none
+    assert re.search(r"100\.0%, before the rule|, before the rule [\d.]+%", classes)
 
 
 def test_a_place_has_its_value_and_its_quality(client: httpx.Client) -> None:
