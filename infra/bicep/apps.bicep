@@ -23,6 +23,7 @@ param archiveUrl string
 param sources string
 param leastWorkers int
 param mostWorkers int
+param workersAsJobs bool
 param leastRunners int
 param mostRunners int
 param managers int
@@ -193,6 +194,7 @@ var defaults = {
   SWATHMILL_ATTEMPT_DISK_GB: '1.8'
   SWATHMILL_CACHE_GB: '2'
   SWATHMILL_GRACE_SECONDS: '540'
+  SWATHMILL_SCALE_IN_SECONDS: workersAsJobs ? '300' : '0' // replicas of an app are ended by the platform
   SWATHMILL_MAX_TASKS: '2000000'
   SWATHMILL_LOG_LEVEL: 'info'
   SWATHMILL_SANDBOX: 'limits' // a container of Container Apps can make no namespaces
@@ -454,6 +456,27 @@ resource manager 'Microsoft.App/containerApps@2025-01-01' = {
   ]
 }
 
+var wantedSlots = [
+  {
+    name: 'wanted-slots'
+    custom: {
+      type: 'redis'
+      metadata: {
+        address: '${redisHost}:${redisPort}'
+        listName: 'swathmill:wanted-slots'
+        listLength: string(slots)
+        enableTLS: 'true'
+      }
+      auth: [
+        {
+          triggerParameter: 'password'
+          secretRef: 'redis-key'
+        }
+      ]
+    }
+  }
+]
+
 resource worker 'Microsoft.App/containerApps@2025-01-01' = {
   name: '${name}-worker'
   location: location
@@ -488,30 +511,59 @@ resource worker 'Microsoft.App/containerApps@2025-01-01' = {
           probes: probes
         }
       ]
+      // Without a rule and a least number there is no replica: workers are executions of the job then.
       scale: {
-        minReplicas: leastWorkers
-        maxReplicas: mostWorkers
-        rules: [
-          {
-            name: 'wanted-slots'
-            custom: {
-              type: 'redis'
-              metadata: {
-                address: '${redisHost}:${redisPort}'
-                listName: 'swathmill:wanted-slots'
-                listLength: string(slots)
-                enableTLS: 'true'
-              }
-              auth: [
-                {
-                  triggerParameter: 'password'
-                  secretRef: 'redis-key'
-                }
-              ]
-            }
-          }
-        ]
+        minReplicas: workersAsJobs ? 0 : leastWorkers
+        maxReplicas: workersAsJobs ? 1 : mostWorkers
+        rules: workersAsJobs ? [] : wantedSlots
       }
+      volumes: volumes
+    }
+  }
+  dependsOn: [
+    archive
+  ]
+}
+
+// Workers that no platform scales in: `swathmill fleet container-apps:ID` starts one execution for each that is
+// wanted, and it ends when the manager has told it to, however long its attempts take.
+resource workerJob 'Microsoft.App/jobs@2025-01-01' = if (workersAsJobs) {
+  name: '${name}-worker-job'
+  location: location
+  identity: workerIdentity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      triggerType: 'Manual'
+      manualTriggerConfig: {
+        parallelism: 1
+        replicaCompletionCount: 1
+      }
+      replicaRetryLimit: 0
+      replicaTimeout: 604800 // a week, which no attempt reaches
+      secrets: workerSecrets
+      registries: workerRegistries
+    }
+    template: {
+      containers: [
+        {
+          name: 'worker'
+          image: image
+          // The manager's choice of who leaves goes by this name.
+          command: [
+            'sh'
+            '-c'
+            'SWATHMILL_WORKER_NAME=$CONTAINER_APP_JOB_EXECUTION_NAME exec python -P -m worker'
+          ]
+          env: workerEnvironment
+          resources: {
+            cpu: json(string(slots))
+            memory: '${slots * 2}Gi'
+          }
+          volumeMounts: mounts
+        }
+      ]
       volumes: volumes
     }
   }
@@ -594,4 +646,5 @@ output portalName string = portalName
 output portalId string = portal.id
 output managerId string = manager.id
 output workerId string = worker.id
+output workerJobId string = workersAsJobs ? workerJob.id : ''
 output poolId string = hasPool ? reductions.id : ''

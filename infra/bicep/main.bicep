@@ -79,6 +79,9 @@ param mostWorkers int = 20
 @minValue(0)
 param leastWorkers int = 1
 
+@description('Workers are executions of a job that `swathmill fleet container-apps:WORKERJOBID` starts and nobody scales in, in place of replicas of an app: for attempts over nine minutes.')
+param workersAsJobs bool = false
+
 @description('Most replicas of the reduction pool, which runs uploaded packages apart from all data; 0: workers run them themselves.')
 @minValue(0)
 @maxValue(1000)
@@ -279,6 +282,7 @@ module apps 'apps.bicep' = {
     sources: sources
     leastWorkers: leastWorkers
     mostWorkers: mostWorkers
+    workersAsJobs: workersAsJobs
     leastRunners: leastRunners
     mostRunners: mostRunners
     managers: managers
@@ -309,3 +313,4 @@ module alerts 'alerts.bicep' = if (!empty(alertMail)) {
 
 output portalUrl string = apps.outputs.portalUrl
 output portalName string = apps.outputs.portalName
+output workerJobId string = apps.outputs.workerJobId

@@ -13,8 +13,8 @@ from tasks.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {f"SWATHMILL_{name.upper()}" for name in Settings.model_fields}
-# What Azure's own SDKs read; not a setting of Swathmill.
-AZURE_ONLY = {"AZURE_CLIENT_ID"}
+# What Azure's own SDKs read, and what only workers that are executions of a job need.
+AZURE_ONLY = {"AZURE_CLIENT_ID", "SWATHMILL_SCALE_IN_SECONDS"}
 Files = dict[str, dict[str, Any]]
 PROCESSES = ("portal", "manager", "worker", "reductions")
 
