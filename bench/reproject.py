@@ -30,7 +30,8 @@ from rasterio.warp import reproject as peer_reproject
 from bench.turns import Took, peak_mib, take_turns
 from reprojection.grid.blocks import plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
-from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.grid.pixel_coordinates import Chunk, centres
 from reprojection.resampling import Method
 from reprojection.warp.warp import SourceTile, warp

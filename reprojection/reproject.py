@@ -316,7 +316,7 @@ def _driving(
     if driver is None or options.merge == "mean":
         return None
     entry = catalogue.product(places[0].product, places[0].collection)
-    needed = entry.geolocation_of(driver.layer) if entry is not None else ""
+    needed = entry.facts(driver.layer).geolocation if entry is not None else ""
     theirs = [
         found and replace(found, companion=guides.get((needed, found.start)))
         for place in places
@@ -373,8 +373,9 @@ def _resampling(place: GranuleHeader, entry: Product | None, grid: Grid, options
         return options.resampling
     if place.grid is None:
         return "nearest"
-    if entry is not None and entry.layer(place.layer.name) is not None:
-        return entry.default_resampling(place.layer.name, _coarser_by(place, grid))
+    facts = entry.facts(place.layer.name) if entry is not None else None
+    if facts is not None and facts.entry is not None:
+        return facts.default_resampling(_coarser_by(place, grid))
     return catalogue.default_resampling(place.layer.kind, _coarser_by(place, grid))
 
 

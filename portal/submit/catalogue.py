@@ -167,25 +167,26 @@ def _layers(product: Product) -> Iterator[LayerItem]:
     """List the layers of a product; of a layer with several bands each, but for bands of days."""
     about_pixels = layers_about_pixels(product)
     for name in product.layer_names:
-        entry = product.layer(name) or LayerEntry()
+        facts = product.facts(name)
+        entry = facts.entry or LayerEntry()
         whole = LayerItem(
             name=name,
             kind=entry.kind.value,
             title=entry.title,
             units=entry.units or "",
-            resolution=entry.resolution or product.resolution,
+            resolution=facts.resolution or product.resolution,
             is_quality=name in about_pixels,
         )
-        bands = product.bands_of(name)
-        if product.days_in(name) > 1:
+        count = math.prod(facts.bands)
+        if facts.days > 1:
             yield replace(whole, band="each day")
-        elif product.orbits_of(name):
+        elif facts.orbits:
             yield replace(whole, band="all orbits of a day")
-        elif math.prod(bands) == 1 or math.prod(bands) > _MOST_BANDS:
+        elif count == 1 or count > _MOST_BANDS:
             yield whole
         else:
-            for one in product.band_names(name):
-                yield replace(whole, name=one, band=product.band_named(one))
+            for one in facts.band_names:
+                yield replace(whole, name=one, band=product.facts(one).band)
 
 
 def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, ...]]:

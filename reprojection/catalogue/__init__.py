@@ -5,6 +5,8 @@ attributes of its files; an entry adds what the attributes omit or state wrongly
 """
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.resources import files
@@ -143,6 +145,83 @@ class LayerEntry(_Entry):
         return self
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerFacts:
+    """All that the catalogue says of a layer, or of one band of it.
+
+    `name` is that of the whole layer, `index` the band's, empty for the whole. `entry` is None
+    where nothing describes the layer; if `is_listed`, its product has it. `resolution` is in
+    metres, None: not known. `axes` are those besides rows and columns, empty if none is known.
+    `presets` are the rules in words over the layer that holds its quality. `geolocation` names the
+    product whose granules say where its pixels lie, "" if none is needed. `solar_time` names the
+    layer that says when its pixels were seen, "" where there is none: composites of several days
+    say a mean time, which is no moment.
+    """
+
+    name: str
+    index: tuple[int, ...] = ()
+    entry: LayerEntry | None = None
+    is_listed: bool = False
+    resolution: float | None = None
+    axes: tuple[Axis, ...] = ()
+    presets: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    geolocation: str = ""
+    solar_time: str = ""
+
+    @property
+    def is_quality(self) -> bool:
+        """Say whether it is itself a quality layer, which a preset leaves as it is."""
+        entry = self.entry
+        return entry is not None and (
+            entry.kind is LayerKind.BITFIELD or bool(entry.presets) or bool(entry.bits)
+        )
+
+    @property
+    def bands(self) -> tuple[int, ...]:
+        """The lengths of the layer's further axes; empty if one is unknown."""
+        lengths = tuple(axis.length for axis in self.axes)
+        return tuple(length for length in lengths if length) if all(lengths) else ()
+
+    @property
+    def days(self) -> int:
+        """How many days it holds, each in a band of its own; 1 for a named band."""
+        axis = self._of("day")
+        return (axis.length or 1) if axis is not None else 1
+
+    @property
+    def orbits(self) -> Axis | None:
+        """The axis of orbits of a layer whose name names none of them, else None."""
+        return self._of("orbit")
+
+    def _of(self, what: str) -> Axis | None:
+        whole = len(self.axes) == 1 and not self.index
+        return self.axes[0] if whole and self.axes[0].of == what else None
+
+    @property
+    def band_names(self) -> tuple[str, ...]:
+        """The bands of the layer as layers of their own, `Name[0]`; empty if none is known."""
+        every = product_of(*(range(length) for length in self.bands))
+        return tuple(f"{self.name}[{','.join(map(str, index))}]" for index in every if index)
+
+    @property
+    def band(self) -> str:
+        """What the band is that `index` names; "" for a layer without known bands."""
+        if len(self.index) != len(self.axes):
+            return ""
+        return ", ".join(axis.band(at) for axis, at in zip(self.axes, self.index, strict=True))
+
+    def default_resampling(self, coarser_by: float = 1.0) -> Method:
+        """Choose the method for a layer whose request names none.
+
+        `coarser_by` is the target's pixel size divided by the layer's own. A layer that the
+        catalogue does not list counts as continuous; where its kind matters, call the module's
+        `default_resampling`.
+        """
+        if self.entry is None:
+            return default_resampling(LayerKind.CONTINUOUS, coarser_by)
+        return self.entry.resampling or default_resampling(self.entry.kind, coarser_by)
+
+
 class Product(_Entry):
     """A data product: one short name and the collections that share this description.
 
@@ -205,73 +284,30 @@ class Product(_Entry):
                 return _with_qa_filled(entry, pattern, base)
         return None
 
-    def solar_time_of(self, name: str) -> str:
-        """Name the layer that says when a layer's pixels were seen; "" where there is none.
-
-        Composites of several days say a mean time, which is no moment.
-        """
-        entry = self.layer(name)
-        return entry.solar_time if entry is not None and self.period == 1 else ""
-
-    def geolocation_of(self, name: str) -> str:
-        """Name the product whose granules say where a layer's pixels lie; "" if none is needed."""
-        entry = self.layer(name)
+    def facts(self, name: str) -> LayerFacts:
+        """Look up all that is known of a layer, or of the band that `Name[index]` names."""
+        base, index = split_index(name)
+        entry = self.layer(base)
+        quality = self.layer(entry.qa) if entry is not None and entry.qa is not None else None
+        axes = next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
         own = entry.geolocation if entry is not None else ""
-        return own.replace("?", self.name[:3]) or self.geolocation
+        return LayerFacts(
+            name=base,
+            index=index,
+            entry=entry,
+            is_listed=entry is not None or base in self.listed,
+            resolution=(entry.resolution if entry is not None else None) or self.resolution,
+            axes=self.bands.get(base, axes),
+            presets=quality.presets if quality is not None else {},
+            geolocation=own.replace("?", self.name[:3]) or self.geolocation,
+            solar_time=entry.solar_time if entry is not None and self.period == 1 else "",
+        )
 
     @property
     def geolocations(self) -> tuple[str, ...]:
         """The products whose granules say where the pixels of one layer or another lie."""
-        every = [self.geolocation, *(self.geolocation_of(name) for name in self.layers)]
+        every = [self.geolocation, *(self.facts(name).geolocation for name in self.layers)]
         return tuple(name for name in dict.fromkeys(every) if name)
-
-    def axes_of(self, name: str) -> tuple[Axis, ...]:
-        """Return a layer's axes besides rows and columns; empty if none is known."""
-        base = split_index(name)[0]
-        if base in self.bands:
-            return self.bands[base]
-        return next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
-
-    def bands_of(self, name: str) -> tuple[int, ...]:
-        """Return the lengths of a layer's further axes; empty if one is unknown."""
-        lengths = tuple(axis.length for axis in self.axes_of(name))
-        return tuple(length for length in lengths if length) if all(lengths) else ()
-
-    def days_in(self, name: str) -> int:
-        """Return how many days a layer holds, each in a band of its own; 1 for a named band."""
-        axes = self.axes_of(name)
-        is_stack = len(axes) == 1 and axes[0].of == "day" and not split_index(name)[1]
-        return (axes[0].length or 1) if is_stack else 1
-
-    def orbits_of(self, name: str) -> Axis | None:
-        """Return the axis of orbits of a layer whose name names none of them, else None."""
-        axes = self.axes_of(name)
-        is_daily = len(axes) == 1 and axes[0].of == "orbit" and not split_index(name)[1]
-        return axes[0] if is_daily else None
-
-    def band_names(self, name: str) -> tuple[str, ...]:
-        """List the bands of a layer as layers of their own, `Name[0]`; empty if none is known."""
-        every = product_of(*(range(length) for length in self.bands_of(name)))
-        return tuple(f"{name}[{','.join(map(str, index))}]" for index in every if index)
-
-    def band_named(self, name: str) -> str:
-        """Say what the band is that `Name[index]` names; "" for a layer without known bands."""
-        index, axes = split_index(name)[1], self.axes_of(name)
-        if len(index) != len(axes):
-            return ""
-        return ", ".join(axis.band(at) for axis, at in zip(axes, index, strict=True))
-
-    def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Method:
-        """Choose the method for a layer whose request names none.
-
-        `coarser_by` is the target's pixel size divided by the layer's own. A layer that the
-        catalogue does not list counts as continuous; where its kind matters, call the module's
-        `default_resampling`.
-        """
-        entry = self.layer(layer)
-        if entry is None:
-            return default_resampling(LayerKind.CONTINUOUS, coarser_by)
-        return entry.resampling or default_resampling(entry.kind, coarser_by)
 
 
 def _with_qa_filled(entry: LayerEntry, pattern: str, name: str) -> LayerEntry:

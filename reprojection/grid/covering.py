@@ -1,20 +1,25 @@
 """The grid of a lattice that covers a region of the Earth."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import shapely
+from numpy.typing import NDArray
 from shapely import MultiPolygon, Polygon
 
-from modis.tile import Tile
+from modis.box import LonLatBox
 from reprojection.errors import GridError
-from reprojection.grid.crs import Crs
-from reprojection.grid.grids import Extent, Grid, Lattice, points_on_map, project_bounds
+from reprojection.grid.crs import Crs, Floats
+from reprojection.grid.grids import Cell, Extent, Grid, Lattice
 
 Area = Polygon | MultiPolygon
 
 _MOST = 2.0**40  # pixels that a grid may have at all
+_FARTHEST = 1e8
+"""Metres from a CRS's origin beyond which no map has valid points: over two circumferences."""
+
 _FAR = 20.0
 """Degrees beyond a CRS's area of use at which its coordinates mean little."""
 
@@ -41,7 +46,7 @@ def cover(
     area: Area,
     *,
     box: Sequence[float] | None = None,
-    tiles: Sequence[Tile] = (),
+    cells: Sequence[Cell] = (),
     block: int,
     everywhere: bool = False,
 ) -> Covering:
@@ -51,7 +56,7 @@ def cover(
         lattice: That of the grids.
         area: The region.
         box: The region as west, south, east and north, if it is a box.
-        tiles: The region as tiles of the lattice's cells, if it is tiles.
+        cells: The region as cells of the lattice, if it is cells.
         block: Side of a block in pixels.
         everywhere: Whether the CRS serves wherever the region lies.
 
@@ -59,23 +64,15 @@ def cover(
         TooManyPixelsError: the region has more pixels than can be counted.
         GridError: the region lies off the CRS's domain, or in part where it becomes infinite.
     """
-    bounds = tile_bounds(lattice, tiles) if tiles else _bounds(lattice, area, box)
+    bounds = lattice.cell_bounds(cells) if cells else _bounds(lattice, area, box)
     west, south, east, north = bounds
     wide, high = (east - west) / lattice.resolution, (north - south) / lattice.resolution
     if wide * high > _MOST:
         raise TooManyPixelsError(wide, high)
-    grid = lattice.snap(bounds)
-    found = Covering(grid=grid, widened=_widened(lattice, grid, block))
     if not everywhere:
         _check_domain(lattice.system, area)
-    return found
-
-
-def tile_bounds(lattice: Lattice, tiles: Iterable[Tile]) -> Extent:
-    """Return the box that holds tiles, which are cells of the lattice."""
-    boxes = [lattice.cell_grid(tile.col, tile.row).bounds for tile in tiles]
-    west, south, east, north = zip(*boxes, strict=True)
-    return Extent(min(west), min(south), max(east), max(north))
+    grid = lattice.snap(bounds)
+    return Covering(grid=grid, widened=lattice.widened(grid, block))
 
 
 def _check_domain(crs: Crs, area: Area) -> None:
@@ -135,10 +132,66 @@ def _area_bounds(area: Area, crs: Crs) -> Extent:
     return Extent(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
 
 
-def _widened(lattice: Lattice, grid: Grid, block: int) -> Grid:
-    """Return the smallest grid of whole blocks of the lattice that holds a grid."""
-    col, row = lattice.index(grid)
-    left, top = col // block * block, row // block * block
-    right = -(-(col + grid.width) // block) * block
-    bottom = -(-(row + grid.height) // block) * block
-    return lattice.window(left, top, right - left, bottom - top)
+def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Extent:
+    """Compute the box in a CRS that holds a longitude-latitude box (west, south, east, north).
+
+    The box is sampled densely, at its edges and inside, and padded by the curvature between
+    samples; the part outside the CRS's domain is left out. West > east crosses the antimeridian.
+    Raises GridError for a box off the Earth, an unusable CRS, or a box that lies wholly outside its
+    domain or reaches where map coordinates become infinite, such as the far pole of a polar CRS.
+    """
+    west, south, east, north = _check_lonlat(lonlat_bbox)
+    system = Crs.of(crs)
+    system.check()
+    lon, lat = np.meshgrid(np.linspace(west, east, 257), np.linspace(south, north, 257))
+    if system.parsed.is_projected:
+        lon = np.where(lon > 180.0, lon - 360.0, lon)
+    x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), system)
+    west_x, east_x = _padded_span(x.reshape(lon.shape))
+    south_y, north_y = _padded_span(y.reshape(lon.shape))
+    return Extent(west_x, south_y, east_x, north_y)
+
+
+def points_on_map(what: str, lon: Floats, lat: Floats, crs: Crs) -> tuple[Floats, Floats]:
+    """Convert points (n,) of a region to a CRS; points off its domain are NaN.
+
+    Raises GridError, which names the region by `what`, if all points are off the domain, or if one
+    lies where map coordinates become infinite.
+    """
+    x, y = crs.from_lonlat(lon, lat)
+    remedy = "choose a CRS made for that region"
+    name = crs.parsed.name
+    if not np.isfinite(x).any():
+        raise GridError(f"{what} lies outside the domain of CRS {name!r}; {remedy}")
+    away = np.hypot(x, y) * crs.metres
+    farthest = int(np.nanargmax(away))
+    if away[farthest] > _FARTHEST:
+        raise GridError(
+            f"a part of {what}, at longitude {lon[farthest]:g} and latitude {lat[farthest]:g}, "
+            f"lies outside the domain of CRS {name!r}; {remedy}, or narrow it"
+        )
+    return x, y
+
+
+def _check_lonlat(box: Sequence[float]) -> LonLatBox:
+    west, south, east, north = box
+    on_earth = -90.0 <= south <= north <= 90.0 and -180.0 <= west <= 180.0
+    if not (all(map(math.isfinite, box)) and on_earth and -180.0 <= east <= 540.0):
+        raise GridError(
+            f"box {tuple(box)} is not on the Earth; give west, south, east, north in degrees, "
+            "south <= north, longitudes from -180 to 180"
+        )
+    return LonLatBox(west, south, LonLatBox(west, south, east, north).unwrapped_east, north)
+
+
+def _padded_span(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    step = (high - low) / 64
+    bends = [0.0]
+    for axis in (0, 1):
+        bend = np.abs(np.diff(values, n=2, axis=axis))
+        bend = bend[np.isfinite(bend) & (bend < step)]
+        bends.append(float(bend.max(initial=0.0)) / 4)
+    noise = 1e-9 * max(abs(low), abs(high))
+    pad = max(bends)
+    return (low - pad, high + pad) if pad > noise else (low, high)

@@ -1,7 +1,7 @@
 """Grids: a CRS, an affine transform and a shape; lattices, and the cells of a lattice."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modis.axes import Shape
-from modis.box import LonLatBox
 from modis.tile import TILE_PIXELS, TILE_SIZE, Tile
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
     Crs,
-    Floats,
 )
 from reprojection.grid.sinusoidal import tiles_touching
 
@@ -32,7 +30,6 @@ __all__ = [
     "Lattice",
     "modis_lattice",
     "modis_tile_grid",
-    "project_bounds",
     "tiles_touching",
 ]
 
@@ -43,9 +40,6 @@ _SNAP = 1e-6
 """Largest distance, in pixels, at which bounds count as lying on a lattice line."""
 
 _MAX_PIXELS = 2**40
-
-_FARTHEST = 1e8
-"""Metres from a CRS's origin beyond which no map has valid points: over two circumferences."""
 
 
 class Extent(NamedTuple):
@@ -247,6 +241,22 @@ class Lattice:
         top, bottom = self._span(-north, -south)
         return self.window(left, top, right - left, bottom - top)
 
+    def widened(self, grid: Grid, block: int) -> Grid:
+        """Return the smallest grid of whole blocks that holds a grid.
+
+        Args:
+            grid: A grid of this lattice.
+            block: Side of a block in pixels, counted from CRS (0, 0).
+
+        Raises:
+            GridError: the grid is not on the lattice.
+        """
+        col, row = self.index(grid)
+        left, top = col // block * block, row // block * block
+        right = -(-(col + grid.width) // block) * block
+        bottom = -(-(row + grid.height) // block) * block
+        return self.window(left, top, right - left, bottom - top)
+
     def geobox(self, bounds: Sequence[float]) -> "GeoBox":
         """Return the smallest grid that covers a box, as odc-geo has it.
 
@@ -303,6 +313,16 @@ class Lattice:
         cols = range(col // size, (col + grid.width - 1) // size + 1)
         return [Cell(c, r) for r in rows for c in cols]
 
+    def cell_bounds(self, cells: Iterable[Cell]) -> Extent:
+        """Return the box in CRS units that holds cells.
+
+        Args:
+            cells: One or more.
+        """
+        boxes = [self.cell_grid(*cell).bounds for cell in cells]
+        west, south, east, north = zip(*boxes, strict=True)
+        return Extent(min(west), min(south), max(east), max(north))
+
     def cell_grid(self, col: int, row: int) -> Grid:
         """Return the grid of one whole cell.
 
@@ -339,68 +359,3 @@ def _pixels(resolution_m: int) -> int:
         return TILE_PIXELS[resolution_m]
     except KeyError:
         raise GridError(f"MODIS resolution {resolution_m} m; choose 250, 500 or 1000") from None
-
-
-def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Extent:
-    """Compute the box in a CRS that holds a longitude-latitude box (west, south, east, north).
-
-    The box is sampled densely, at its edges and inside, and padded by the curvature between
-    samples; the part outside the CRS's domain is left out. West > east crosses the antimeridian.
-    Raises GridError for a box off the Earth, an unusable CRS, or a box that lies wholly outside its
-    domain or reaches where map coordinates become infinite, such as the far pole of a polar CRS.
-    """
-    west, south, east, north = _check_lonlat(lonlat_bbox)
-    system = Crs.of(crs)
-    system.check()
-    lon, lat = np.meshgrid(np.linspace(west, east, 257), np.linspace(south, north, 257))
-    if system.parsed.is_projected:
-        lon = np.where(lon > 180.0, lon - 360.0, lon)
-    x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), system)
-    west_x, east_x = _padded_span(x.reshape(lon.shape))
-    south_y, north_y = _padded_span(y.reshape(lon.shape))
-    return Extent(west_x, south_y, east_x, north_y)
-
-
-def points_on_map(what: str, lon: Floats, lat: Floats, crs: Crs) -> tuple[Floats, Floats]:
-    """Convert points (n,) of a region to a CRS; points off its domain are NaN.
-
-    Raises GridError, which names the region by `what`, if all points are off the domain, or if one
-    lies where map coordinates become infinite.
-    """
-    x, y = crs.from_lonlat(lon, lat)
-    remedy = "choose a CRS made for that region"
-    name = crs.parsed.name
-    if not np.isfinite(x).any():
-        raise GridError(f"{what} lies outside the domain of CRS {name!r}; {remedy}")
-    away = np.hypot(x, y) * crs.metres
-    farthest = int(np.nanargmax(away))
-    if away[farthest] > _FARTHEST:
-        raise GridError(
-            f"a part of {what}, at longitude {lon[farthest]:g} and latitude {lat[farthest]:g}, "
-            f"lies outside the domain of CRS {name!r}; {remedy}, or narrow it"
-        )
-    return x, y
-
-
-def _check_lonlat(box: Sequence[float]) -> LonLatBox:
-    west, south, east, north = box
-    on_earth = -90.0 <= south <= north <= 90.0 and -180.0 <= west <= 180.0
-    if not (all(map(math.isfinite, box)) and on_earth and -180.0 <= east <= 540.0):
-        raise GridError(
-            f"box {tuple(box)} is not on the Earth; give west, south, east, north in degrees, "
-            "south <= north, longitudes from -180 to 180"
-        )
-    return LonLatBox(west, south, LonLatBox(west, south, east, north).unwrapped_east, north)
-
-
-def _padded_span(values: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    step = (high - low) / 64
-    bends = [0.0]
-    for axis in (0, 1):
-        bend = np.abs(np.diff(values, n=2, axis=axis))
-        bend = bend[np.isfinite(bend) & (bend < step)]
-        bends.append(float(bend.max(initial=0.0)) / 4)
-    noise = 1e-9 * max(abs(low), abs(high))
-    pad = max(bends)
-    return (low - pad, high + pad) if pad > noise else (low, high)

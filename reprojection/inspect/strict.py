@@ -106,7 +106,7 @@ def _of_entry(granule: Granule, entry: Product) -> Iterator[str]:
                 "other layers, or fetch the whole file"
             )
     for name, layer in granule.layers.items():
-        lengths = entry.bands_of(name)
+        lengths = entry.facts(name).bands
         mine = tuple(size for _, size in layer.bands)
         if lengths and mine and lengths != mine:
             yield (

@@ -107,7 +107,7 @@ def _geo_layers(
             found.setdefault(word, granule.layers[name])
     if swath is None or len(found) != 2 or found["latitude"].shape != found["longitude"].shape:
         entry = granule.entry
-        needed = entry.geolocation_of(layer.name) if entry is not None else ""
+        needed = entry.facts(layer.name).geolocation if entry is not None else ""
         remedy = "it lies on a grid: use the grid"
         if entry is not None and needed:
             remedy = f"{entry.name} needs its {needed} of the same start: give that granule, too"

@@ -125,7 +125,7 @@ def find_places(paths: Sequence[Path], layer: str) -> Found:
             places.append(_place(path, granule, found))
             if granule.entry is not None and not _has_places(granule):
                 guiding.update(granule.entry.geolocations)
-                needs[path] = granule.entry.geolocation_of(layer)
+                needs[path] = granule.entry.facts(layer).geolocation
     # A mask of land and water may be in both, the granule and its companion.
     there: list[_Other | GranuleHeader] = [*others, *places]
     guides = {(one.standard, one.start): one.path for one in there if one.standard in guiding}
@@ -298,7 +298,7 @@ def _times(granule: Granule, layer: Layer) -> tuple[datetime, datetime | None]:
         start = datetime(day.year, day.month, day.day, tzinfo=UTC)
         return start, start + timedelta(days=1, seconds=-1)
     start, end = granule.start or UNDATED, granule.end
-    axes = granule.entry.axes_of(layer.name) if granule.entry and granule.start else ()
+    axes = granule.entry.facts(layer.name).axes if granule.entry and granule.start else ()
     for axis, number in zip(axes, layer.index, strict=False):
         if axis.of == "day":
             start += timedelta(days=number)

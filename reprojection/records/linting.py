@@ -62,7 +62,8 @@ def _layer(record: Record, layer: str, there: list[tuple[Member, Product]]) -> I
         if known is None or own not in entry.layer_names:
             yield f"{member.text} has no layer {own!r}, which should be {layer}"
             continue
-        if entry.bands_of(own) or entry.days_in(own) > 1 or entry.orbits_of(own):
+        facts = entry.facts(own)
+        if facts.bands or facts.days > 1 or facts.orbits:
             yield f"{member.text} {own} has several bands; a record's layer has one"
         if known.bits or known.presets:
             yield f"{member.text} {own} is a quality layer, whose bits are each sensor's own"

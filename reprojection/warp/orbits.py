@@ -16,7 +16,7 @@ def orbits_of(granule: Granule, layer: Layer) -> Axis | None:
     """Return a layer's axis of orbits, None if it has none or its name names one orbit."""
     if granule.entry is None or layer.index or not layer.bands:
         return None
-    return granule.entry.orbits_of(layer.name)
+    return granule.entry.facts(layer.name).orbits
 
 
 def read_tile(

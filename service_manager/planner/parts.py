@@ -18,7 +18,6 @@ from archives.model import GranuleRecord
 from modis.collection import Collection
 from modis.tile import Tile
 from reprojection.catalogue import Product
-from reprojection.catalogue.layers import split_index
 from reprojection.grid.grids import Grid, modis_tile_grid
 from reprojection.warp.source_window import source_window
 from service_manager.planner.cells import WindowCell, grid_spec
@@ -257,10 +256,9 @@ def _share(entry: Product, wanted: ResolvedProduct, *, located: bool) -> float:
         return 1.0
     needed: set[str] = set()
     for layer in wanted.layers:
-        base = split_index(layer.name)[0]
-        known = entry.layer(base)
-        beside = (known.qa if known is not None else None, entry.solar_time_of(base))
-        needed.update(name for name in (base, *beside) if name)
+        facts = layer.facts
+        quality = facts.entry.qa if facts.entry is not None else None
+        needed.update(name for name in (facts.name, quality, facts.solar_time) if name)
         needed.update(name for name in names if f'"{name}"' in layer.qa)
     taken = sum(_values(entry, name) for name in needed)
     if wanted.geometry == "swath" and not located:
@@ -271,12 +269,8 @@ def _share(entry: Product, wanted: ResolvedProduct, *, located: bool) -> float:
 
 def _values(entry: Product, name: str) -> float:
     """Return a number that grows with a layer's values: those on a square of its product."""
-    known = entry.layer(name)
-    pixel = (known.resolution if known is not None else None) or entry.resolution
-    bands = 1
-    for length in entry.bands_of(name):
-        bands *= length
-    return bands * (entry.resolution / pixel) ** 2
+    facts = entry.facts(name)
+    return math.prod(facts.bands) * (entry.resolution / (facts.resolution or 1.0)) ** 2
 
 
 def _spec(

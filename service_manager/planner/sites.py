@@ -236,10 +236,9 @@ class SitesPlan:
 
 def _solar_times(wanted: ProductLayers) -> tuple[str, ...]:
     """Name the layers that say when pixels of tiles were seen; nothing if no layer has one."""
-    entry = wanted.entry
-    if entry is None or wanted.geometry != "tile":
+    if wanted.geometry != "tile":
         return ()
-    names = tuple(entry.solar_time_of(layer.name) for layer in wanted.layers)
+    names = tuple(layer.facts.solar_time for layer in wanted.layers)
     return names if any(names) else ()
 
 

@@ -336,7 +336,7 @@ class _Description:
         found: dict[str, set[tuple[str, ...]]] = {}
         entry = self._granule.entry
         for layer in layers:
-            axes = entry.axes_of(layer.name) if entry and not layer.index else ()
+            axes = entry.facts(layer.name).axes if entry and not layer.index else ()
             for name, axis in zip(self._band_dims(layer), axes, strict=False):
                 found.setdefault(name, set()).add(axis.names)
         return {

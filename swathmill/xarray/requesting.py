@@ -16,7 +16,6 @@ from swathmill.xarray.explaining import GRANULES, OPTIONS, grid_of
 from tasks.errors import RequestRefusedError
 from tasks.request.document import Request, parse_request
 from tasks.request.resolved import resolve
-from tasks.request.target import target
 
 Document = dict[str, object]
 
@@ -123,7 +122,7 @@ def _region(document: Document, grid: Grid) -> Document:
     tried: Sequence[Document] = [_box(grid)] if grid.system.is_plain_lonlat else _polygons(grid)
     for region in tried:
         try:
-            made = target(parse_request({**document, "region": region})).grid
+            made = resolve(parse_request({**document, "region": region})).target.grid
         except (RequestRefusedError, GridError):
             continue
         if (made.transform, made.shape) == (grid.transform, grid.shape):

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprojection.errors import GridError
-from reprojection.grid.grids import Grid, Lattice, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import Grid, Lattice
 from swathmill.regions import region_box
 
 if TYPE_CHECKING:

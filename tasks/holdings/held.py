@@ -20,7 +20,7 @@ from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
 from tasks.refusal_wording import listed, nearest, nearest_names
-from tasks.request.checks import check_bands, is_listed
+from tasks.request.checks import check_bands
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 from tasks.request.target import Target
@@ -218,20 +218,20 @@ def _served(held: Holdings) -> str:
 
 def _check_layers(product: ResolvedProduct, held: Holdings) -> None:
     """Hold layers to those of a few granules; what the catalogue lists may be in others."""
-    choice, known = product.choice, product.entry
+    choice = product.choice
     found = _of(choice, held)
     if found is None or not found.layers:
         return
-    for place, layer in enumerate(choice.layers):
-        field = f"{product.field}.layers.{place}"
+    for place, one in enumerate(product.layers):
+        field, layer = f"{product.field}.layers.{place}", one.name
         base, index = split_index(layer)
         if layer in found.layers:
             base, index = layer, ()
-        if known is not None and (known.days_in(layer) > 1 or known.orbits_of(layer)):
+        if one.facts.days > 1 or one.facts.orbits:
             continue
         if base in found.layers:
             check_bands(field, choice.name, base, index, found.layers[base])
-        elif known is None or not is_listed(known, layer):
+        elif not one.facts.is_listed:
             raise RequestRefusedError(
                 field,
                 f"{named(found)} has no layer {layer!r}.",

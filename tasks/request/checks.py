@@ -21,7 +21,6 @@ from tasks.request.resolved import (
     ResolvedLayer,
     ResolvedProduct,
     ResolvedRequest,
-    says_quality,
     suits,
 )
 from tasks.request.target import finer_than_modis, pixel_text
@@ -65,7 +64,7 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
     strange = [
         f"{_named(product, layer)} (like {' or '.join(like)})" if like else _named(product, layer)
         for product, layer in layers
-        if product.entry is not None and not is_listed(product.entry, layer.name)
+        if product.entry is not None and not layer.facts.is_listed
         for like in [difflib.get_close_matches(layer.name, product.entry.layer_names, 2, 0.6)]
     ]
     if strange:
@@ -150,16 +149,15 @@ def _check_product(product: ResolvedProduct) -> None:
     if known is None:
         return
     check_overpasses(product)
-    for place, layer in enumerate(choice.layers):
-        field = f"{product.field}.layers.{place}"
-        if not is_listed(known, layer):
-            _check_unlisted(field, choice, known, layer)
-            continue
-        if known.days_in(layer) > 1:
+    for place, layer in enumerate(product.layers):
+        field, facts = f"{product.field}.layers.{place}", layer.facts
+        if not facts.is_listed:
+            _check_unlisted(field, choice, known, layer.name)
+        elif facts.days > 1:
             _check_days(field, product)
-        elif lengths := known.bands_of(layer):
-            what = " by ".join(axis.of for axis in known.axes_of(layer))
-            check_bands(field, choice.name, *split_index(layer), lengths, what)
+        elif lengths := facts.bands:
+            what = " by ".join(axis.of for axis in facts.axes)
+            check_bands(field, choice.name, facts.name, facts.index, lengths, what)
 
 
 def check_overpasses(product: ResolvedProduct) -> None:
@@ -167,9 +165,7 @@ def check_overpasses(product: ResolvedProduct) -> None:
     choice = product.choice
     if choice.overpasses == "merged" or product.geometry == "swath":
         return
-    orbits = product.entry is not None and any(
-        product.entry.orbits_of(layer) is not None for layer in choice.layers
-    )
+    orbits = any(layer.facts.orbits is not None for layer in product.layers)
     raise RequestRefusedError(
         f"{product.field}.overpasses",
         f"{choice.name} lies on a grid, where a granule is not of one overpass.",
@@ -197,7 +193,7 @@ def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: st
     elsewhere = [
         collection
         for other in products()
-        if other.name == choice.name and is_listed(other, layer)
+        if other.name == choice.name and other.facts(layer).is_listed
         for collection in other.collections
     ]
     if elsewhere:
@@ -243,11 +239,6 @@ def check_bands(
         f"{name} {layer} has no band [{asked}].",
         f"Its bands go from {layer}[{first}] to {layer}[{last}].",
     )
-
-
-def is_listed(known: Product, layer: str) -> bool:
-    """Tell whether the catalogue says of a layer that the product has it."""
-    return known.layer(layer) is not None or split_index(layer)[0] in known.listed
 
 
 def _misspelt(layer: str, known: Iterable[str]) -> str | None:
@@ -360,7 +351,7 @@ def layers_without_rule(resolved: ResolvedRequest) -> list[str]:
         _named(product, layer)
         for product in resolved.products
         for layer in product.layers
-        if not layer.qa and not (layer.entry is not None and says_quality(layer.entry))
+        if not layer.qa and not layer.facts.is_quality
     ]
 
 

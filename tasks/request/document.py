@@ -366,7 +366,7 @@ def _bands(layer: str, name: str, collection: str) -> tuple[str, ...]:
     if not layer.endswith(_EVERY):
         return (layer,)
     known = catalogue.product(name, collection)
-    bands = known.band_names(layer.removesuffix(_EVERY)) if known else ()
+    bands = known.facts(layer.removesuffix(_EVERY)).band_names if known else ()
     if not bands:
         raise ValueError(
             f"the catalogue knows no bands of {layer.removesuffix(_EVERY)!r}, so {_EVERY} cannot "

@@ -9,17 +9,17 @@ from datetime import date, timedelta
 from typing import Literal
 
 from modis.composites import composite_end
-from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling
+from reprojection.catalogue import Geometry, LayerEntry, LayerFacts, Product, product
 from reprojection.catalogue.layers import LayerKind
 from reprojection.resampling import STATISTICS, TRAITS, MethodTraits
 from tasks.canonical import canonical
 from tasks.errors import RequestRefusedError
-from tasks.packages.rasters import ExactRaster
+from tasks.packages.rasters import ExactRaster, is_raster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
 from tasks.request.records.products import with_products
 from tasks.request.steps import Step, steps_of
-from tasks.request.target import Target, entry_of, target
+from tasks.request.target import Target, target
 
 _LEFT_TO_WORKER = MethodTraits(reach=1.0)
 """What a method does at most that a worker chooses, by the granule ("default")."""
@@ -29,14 +29,14 @@ _LEFT_TO_WORKER = MethodTraits(reach=1.0)
 class ResolvedLayer:
     """One layer as it will be reprojected.
 
-    `entry` is what the catalogue says of it, None: nothing. `resampling` is "default" where only
+    `facts` are what the catalogue says of it. `resampling` is "default" where only
     the file can tell. `qa` is the part of the QA rule that concerns its product, as one canonical
     text. `reach` is how far in metres beyond a target pixel the kernel looks; `whole_pixel` whether
     it looks at all of the pixel, not its centre only.
     """
 
     name: str
-    entry: LayerEntry | None = field(repr=False)
+    facts: LayerFacts = field(repr=False)
     resampling: str
     merge: str
     qa: str
@@ -44,6 +44,11 @@ class ResolvedLayer:
     units: Literal["stored", "physical", "brightness"]
     reach: float
     whole_pixel: bool
+
+    @property
+    def entry(self) -> LayerEntry | None:
+        """Return its entry in the catalogue; None: nothing describes it."""
+        return self.facts.entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +86,7 @@ class ResolvedProduct:
     @property
     def companions(self) -> tuple[str, ...]:
         """The products whose granules say where the pixels of its layers lie."""
-        if self.entry is None:
-            return ()
-        names = (*(layer.name for layer in self.layers), self.driver.name)
-        every = dict.fromkeys(self.entry.geolocation_of(name) for name in names)
+        every = dict.fromkeys(one.facts.geolocation for one in (*self.layers, self.driver))
         return tuple(name for name in every if name)
 
     @property
@@ -129,7 +131,7 @@ class ResolvedRequest:
 
         The geometry has been read from the product's granules.
         """
-        return _product(self.request, self.target, number, geometry)
+        return _product(self.request, self.target, number, None, geometry)
 
 
 def resolve(request: Request) -> ResolvedRequest:
@@ -143,15 +145,31 @@ def resolve(request: Request) -> ResolvedRequest:
             step that takes what is not there, or a record that does not have what is asked of it.
     """
     request = with_products(request)
-    goal = target(request)
+    known = [_entry_of(choice) for choice in request.products]
+    goal = target(request, known)
     return ResolvedRequest(
         request=request,
         target=goal,
         products=tuple(
-            _product(request, goal, number, "swath") for number in range(len(request.products))
+            _product(request, goal, number, entry, entry.geometry if entry else "swath")
+            for number, entry in enumerate(known)
         ),
         steps=steps_of(request),
     )
+
+
+def _entry_of(choice: ProductChoice) -> Product | None:
+    """Return what the catalogue, or a user's raster itself, says of a product; None: nothing.
+
+    Raises RequestRefusedError for a raster that has not been looked up.
+    """
+    if choice.exact is not None:
+        return choice.exact.raster.product()
+    if is_raster(choice.name):
+        raise RequestRefusedError(
+            "products", f"the raster {choice.name} is not known here.", "Push it first."
+        )
+    return product(choice.name, choice.collection)
 
 
 def suits(known: Product | None, entry: LayerEntry | None, method: str) -> bool:
@@ -170,17 +188,10 @@ def suits(known: Product | None, entry: LayerEntry | None, method: str) -> bool:
     return not (traits.blends and classes)
 
 
-def says_quality(entry: LayerEntry) -> bool:
-    """Say whether a layer is itself a quality layer, which a preset leaves as it is."""
-    return entry.kind is LayerKind.BITFIELD or bool(entry.presets) or bool(entry.bits)
-
-
 def _product(
-    request: Request, goal: Target, number: int, unless_known: Geometry
+    request: Request, goal: Target, number: int, known: Product | None, geometry: Geometry
 ) -> ResolvedProduct:
     choice = request.products[number]
-    known = entry_of(choice)
-    geometry = known.geometry if known else unless_known
     alike = [one for one in request.products if one.is_same_product(choice)]
     every = {
         name: _layer(request, one, known, name, goal, geometry)
@@ -189,7 +200,8 @@ def _product(
     }
     if geometry == "swath":
         every = _of_equal_reach(every)
-    stack = min((known.days_in(name) for name in choice.layers), default=1) if known else 1
+    layers = tuple(every[name] for name in choice.layers)
+    stack = min(layer.facts.days for layer in layers)
     dated = known if stack == 1 else None
     period, covers = (dated.period, dated.covers) if dated else (1, 1)
     if choice.exact is not None:
@@ -207,7 +219,7 @@ def _product(
         covers=covers,
         phase=phase,
         stack=stack,
-        layers=tuple(every[name] for name in choice.layers),
+        layers=layers,
         driver=every[alike[0].layers[0]],
         join=Join.of(choice, covers, request),
         head=head,
@@ -262,17 +274,17 @@ def _layer(
     goal: Target,
     geometry: Geometry,
 ) -> ResolvedLayer:
-    entry = known.layer(name) if known else None
-    own = (entry.resolution if entry else None) or (known.resolution if known else None)
+    facts = known.facts(name) if known else LayerFacts(name=name)
+    entry, own = facts.entry, facts.resolution
     coarser = goal.pixel_metres / own if own else 1.0
-    method = _method(request, known, entry, name, coarser, geometry)
-    overlaps = geometry == "swath" or (known is not None and known.orbits_of(name) is not None)
+    method = _method(request, known, facts, name, coarser, geometry)
+    overlaps = geometry == "swath" or facts.orbits is not None
     return ResolvedLayer(
         name=name,
-        entry=entry,
+        facts=facts,
         resampling=method,
         merge=_merge(request, entry) if overlaps else "nadir",
-        qa=_qa(request, known, entry),
+        qa=_qa(request, known, facts),
         mask=request.mask,
         units=_units(request, choice, entry),
         reach=_reach(method, own, coarser, goal),
@@ -303,7 +315,7 @@ def _of_equal_reach(layers: Mapping[str, ResolvedLayer]) -> dict[str, ResolvedLa
 def _method(
     request: Request,
     known: Product | None,
-    entry: LayerEntry | None,
+    facts: LayerFacts,
     name: str,
     coarser: float,
     geometry: Geometry,
@@ -311,13 +323,13 @@ def _method(
     wanted = request.resampling
     if isinstance(wanted, Mapping) and name in wanted:
         return wanted[name]
-    if entry is None:
+    if facts.entry is None:
         return "nearest" if wanted == "nearest" else "default"
-    if isinstance(wanted, str) and suits(known, entry, wanted):
+    if isinstance(wanted, str) and suits(known, facts.entry, wanted):
         return wanted
     if geometry == "swath":
         return "nearest"
-    return entry.resampling or default_resampling(entry.kind, coarser)
+    return facts.default_resampling(coarser)
 
 
 def _merge(request: Request, entry: LayerEntry | None) -> str:
@@ -327,10 +339,11 @@ def _merge(request: Request, entry: LayerEntry | None) -> str:
     return "nadir" if request.merge == "mean" else request.merge
 
 
-def _qa(request: Request, known: Product | None, entry: LayerEntry | None) -> str:
+def _qa(request: Request, known: Product | None, facts: LayerFacts) -> str:
     rule = request.qa
     if isinstance(rule, str):
-        return rule if known is None or _has_preset(known, entry, rule) else ""
+        judged = rule in facts.presets and not facts.is_quality
+        return rule if known is None or judged else ""
     if not rule:
         return ""
     mine = {
@@ -339,14 +352,6 @@ def _qa(request: Request, known: Product | None, entry: LayerEntry | None) -> st
         if known is None or known.layer(quality) is not None
     }
     return canonical(mine).decode("ascii") if mine else ""
-
-
-def _has_preset(known: Product, entry: LayerEntry | None, preset: str) -> bool:
-    """Say whether a preset is a rule for a layer; quality layers are left as they are."""
-    if entry is None or entry.qa is None or says_quality(entry):
-        return False
-    quality = known.layer(entry.qa)
-    return quality is not None and preset in quality.presets
 
 
 def _reach(method: str, own: float | None, coarser: float, goal: Target) -> float:

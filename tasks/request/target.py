@@ -1,23 +1,21 @@
 """The target of a request: its lattice, the grid of its results, and the region's outline."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import TILE_SIZE, Tile
-from reprojection.catalogue import Product, product
+from reprojection.catalogue import Product
 from reprojection.errors import GridError
 from reprojection.grid.covering import (
     Covering,
     TooManyPixelsError,
     cover,
-    tile_bounds,
 )
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import Cell, Grid, Lattice, modis_lattice
 from tasks.errors import RequestRefusedError, refusal_of
-from tasks.packages.rasters import is_raster
-from tasks.request.document import ProductChoice, Request
+from tasks.request.document import Request
 from tasks.request.region.kinds import region_area
 from tasks.request.region.vertices import Area
 
@@ -70,8 +68,10 @@ class Target:
         return _pixel_metres(self.lattice)
 
 
-def target(request: Request) -> Target:
+def target(request: Request, known: Sequence[Product | None]) -> Target:
     """Return the target of a request, its bounds snapped outward onto the lattice.
+
+    `known` are the entries of its products.
 
     Raises RequestRefusedError, which names the field, for a CRS, resolution or region that cannot
     be.
@@ -81,7 +81,9 @@ def target(request: Request) -> Target:
     found = _covering(request, lattice, area)
     small = found.widened.pixels <= _SMALL * lattice.cell_size**2
     return Target(
-        lattice=replace(lattice, cell_size=_cell_side(request, lattice, found.widened.pixels)),
+        lattice=replace(
+            lattice, cell_size=_cell_side(request, lattice, found.widened.pixels, known)
+        ),
         grid=found.grid,
         widened=found.widened,
         area=area,
@@ -148,7 +150,7 @@ def _covering(request: Request, lattice: Lattice, area: Area) -> Covering:
             lattice,
             area,
             box=request.region.bbox,
-            tiles=[Tile.parse(one) for one in tiles],
+            cells=_cells(map(Tile.parse, tiles)),
             block=max(1, lattice.cell_size // _BLOCKS),
             everywhere=of_tiles,
         )
@@ -174,7 +176,9 @@ def check_degrees(lattice: Lattice, field: str) -> None:
         )
 
 
-def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
+def _cell_side(
+    request: Request, lattice: Lattice, pixels: int, known: Sequence[Product | None]
+) -> int:
     """Return the side of a request's cells: doubled while the results have as many pixels.
 
     It stays as it is on the tile grid, where cells are handed over or given to a reduction, for
@@ -184,7 +188,7 @@ def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
     side = lattice.cell_size
     if request.grid.modis is not None or request.hands_over_cells or request.steps:
         return side
-    most = (_MOST_SOURCE * _source_metres(request) - 2 * TILE_SIZE) / _pixel_metres(lattice)
+    most = (_MOST_SOURCE * _source_metres(known) - 2 * TILE_SIZE) / _pixel_metres(lattice)
     for _ in range(_DOUBLED):
         if pixels < (2 * side) ** 2 or 2 * side > most:
             break
@@ -192,26 +196,11 @@ def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
     return side
 
 
-def entry_of(choice: ProductChoice) -> Product | None:
-    """Return what the catalogue, or a user's raster itself, says of a product; None: nothing.
-
-    Raises RequestRefusedError for a raster that has not been looked up.
-    """
-    if choice.exact is not None:
-        return choice.exact.raster.product()
-    if is_raster(choice.name):
-        raise RequestRefusedError(
-            "products", f"the raster {choice.name} is not known here.", "Push it first."
-        )
-    return product(choice.name, choice.collection)
-
-
-def _source_metres(request: Request) -> float:
+def _source_metres(known: Sequence[Product | None]) -> float:
     """Return the side of the products' smallest pixel; 0 with swaths or products not known.
 
     A large cell would hold all swaths of a day at once.
     """
-    known = [entry_of(choice) for choice in request.products]
     metres = [one.resolution if one and one.geometry == "tile" else 0.0 for one in known]
     return min(_COARSE, *metres)
 
@@ -234,8 +223,13 @@ def _parts(request: Request, lattice: Lattice, grid: Grid) -> tuple[Part, ...]:
     if len(groups) == 1:
         return (Part(name="", grid=grid),)
     return tuple(
-        Part(name=tiles[0].name, grid=lattice.snap(tile_bounds(lattice, tiles))) for tiles in groups
+        Part(name=tiles[0].name, grid=lattice.snap(lattice.cell_bounds(_cells(tiles))))
+        for tiles in groups
     )
+
+
+def _cells(tiles: Iterable[Tile]) -> list[Cell]:
+    return [Cell(tile.col, tile.row) for tile in tiles]
 
 
 def _touching(tiles: Iterable[Tile]) -> list[list[Tile]]:

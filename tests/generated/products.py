@@ -160,7 +160,7 @@ class _Plan:
             entry = self.product.layer(name)
             if entry is not None and entry.qa and entry.qa not in found:
                 found.append(entry.qa)
-        cosines = {axis.cosines for name in found for axis in self.product.axes_of(name)}
+        cosines = {axis.cosines for name in found for axis in self.product.facts(name).axes}
         return [*found, *sorted(name for name in cosines if name and name not in found)]
 
     def _plain_grids(self) -> dict[str, float]:
@@ -267,7 +267,7 @@ class _Plan:
             if one in placed:
                 continue
             entry = self.product.layer(one)
-            guide = self.product.geolocation_of(one) if entry and entry.geolocation else ""
+            guide = self.product.facts(one).geolocation if entry and entry.geolocation else ""
             more = round(self.product.resolution / self._resolution(one)) if guide else 1
             own = ("Along_375m", "Across_375m") if guide else ("Along", "Across")
             data.append(self._values(one, rows * finer * more, columns * finer * more, own))
@@ -291,7 +291,7 @@ class _Plan:
         self, name: str, rows: int, columns: int, dims: tuple[str, str] = ("YDim", "XDim")
     ) -> FieldToWrite:
         layout, entry = self._field(name), self.product.layer(name)
-        axes = self.product.axes_of(name)
+        axes = self.product.facts(name).axes
         lengths = [axis.length or _ORBITS for axis in axes]
         words = layout.dims or tuple(
             f"{axis.of.title().replace(' ', '_')}_{length}_{place}"

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import Lattice, modis_tile_grid
 from reprojection.resampling import Method
 from reprojection.warp import c_kernels
 from reprojection.warp.warp import SourceTile, warp

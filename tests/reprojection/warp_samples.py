@@ -5,7 +5,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.warp.warp import SourceTile
 
 FILL = -28672

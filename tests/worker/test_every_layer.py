@@ -55,8 +55,9 @@ def parts(product: Product) -> Iterator[list[str]]:
     """The layers of a product, each of its bands by itself, in lists that a request may have."""
     every = list[str]()
     for name in product.layer_names:
-        alone = product.days_in(name) > 1 or product.orbits_of(name)
-        every += [name] if alone else product.band_names(name)[:3] or [name]
+        facts = product.facts(name)
+        alone = facts.days > 1 or facts.orbits
+        every += [name] if alone else facts.band_names[:3] or [name]
     for first in range(0, len(every), MOST):
         yield every[first : first + MOST]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from modis.box import LonLatBox
 from modis.tile import Tile
-from reprojection.grid.grids import Grid, Lattice, modis_lattice, modis_tile_grid, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import Grid, Lattice, modis_lattice, modis_tile_grid
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import Outline, outline
 from reprojection.write.write import read_grid

@@ -125,7 +125,7 @@ def test_a_layer_of_very_many_bands_is_offered_whole(monkeypatch: pytest.MonkeyP
     layer = "BRDF_Albedo_Parameters_Band1"
     product = reprojection_catalogue.product("MCD43A1", "61")
     assert product is not None
-    assert product.bands_of(layer) == (3,)
+    assert product.facts(layer).bands == (3,)
     for most, count in ((3, 3), (2, 1)):
         monkeypatch.setattr(catalogue, "_MOST_BANDS", most)
         names = [one.name for one in catalogue._layers(product) if one.name.startswith(layer)]

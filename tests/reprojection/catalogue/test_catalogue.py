@@ -75,7 +75,7 @@ def test_viirs_bit_fields_and_dates_are_not_blended() -> None:
         found = catalogue.product(name, "2")
         assert found is not None
         for layer in layers:
-            assert found.default_resampling(layer) == "nearest", (name, layer)
+            assert found.facts(layer).default_resampling() == "nearest", (name, layer)
 
 
 def test_viirs_vegetation_indices_hold_two_fills() -> None:
@@ -188,13 +188,13 @@ def test_wildcards_carry_their_match_into_the_qa_layer() -> None:
 def test_default_resampling_never_blends_classes() -> None:
     lai = catalogue.product("MCD15A2", "5")
     assert lai is not None
-    assert lai.default_resampling("Lai_1km") == "bilinear"
-    assert lai.default_resampling("FparLai_QC", 1.5) == "nearest"
-    assert lai.default_resampling("FparLai_QC", 2.0) == "mode"
+    assert lai.facts("Lai_1km").default_resampling() == "bilinear"
+    assert lai.facts("FparLai_QC").default_resampling(1.5) == "nearest"
+    assert lai.facts("FparLai_QC").default_resampling(2.0) == "mode"
     for item in catalogue.products():
         for name, entry in item.layers.items():
             if entry.kind is not LayerKind.CONTINUOUS:
-                assert item.default_resampling(name, 1.0) in ("nearest", "mode")
+                assert item.facts(name).default_resampling(1.0) in ("nearest", "mode")
 
 
 def test_fpar_is_a_fraction_whatever_the_file_says() -> None:
@@ -235,10 +235,10 @@ def test_every_axis_says_what_it_runs_over() -> None:
     fires = catalogue.product("MOD14A1", "61")
     assert aerosol is not None
     assert fires is not None
-    assert aerosol.band_named("Corrected_Optical_Depth_Land[1]") == "wavelength 0.55 µm"
-    assert fires.band_named("FireMask[2]") == "day 3 of 8"
-    assert fires.band_named("FireMask") == ""
-    assert aerosol.band_names("Solution_Index_Ocean_Small") == (
+    assert aerosol.facts("Corrected_Optical_Depth_Land[1]").band == "wavelength 0.55 µm"
+    assert fires.facts("FireMask[2]").band == "day 3 of 8"
+    assert fires.facts("FireMask").band == ""
+    assert aerosol.facts("Solution_Index_Ocean_Small").band_names == (
         "Solution_Index_Ocean_Small[0]",
         "Solution_Index_Ocean_Small[1]",
     )
@@ -257,7 +257,7 @@ def test_axes_have_the_lengths_of_real_granules(granules: Path) -> None:
             assert found.entry is not None
             for name, layer in found.layers.items():
                 lengths = tuple(length for _, length in layer.bands)
-                assert found.entry.bands_of(name) == lengths, (folder.name, name)
+                assert found.entry.facts(name).bands == lengths, (folder.name, name)
 
 
 @pytest.mark.real_data

@@ -77,7 +77,7 @@ def faults(granule: Granule, layer: Layer, one: DataSet) -> list[str]:
     entry = granule.entry
     mine = entry.layer(layer.base_name) if entry is not None else None
     found = [] if one.has_poor_range else [*layer.notes]
-    lengths = entry.bands_of(layer.base_name) if entry is not None else ()
+    lengths = entry.facts(layer.base_name).bands if entry is not None else ()
     if lengths and lengths != tuple(size for _, size in layer.bands):
         found.append(f"bands {layer.bands}, the catalogue has {lengths}")
     as_unsigned = one.said("_Unsigned") == "true" or one.numbers("valid_range")[-1:] == [-1]
@@ -134,7 +134,7 @@ def unplaced(granule: Granule) -> list[str]:
     found: list[str] = []
     seen: dict[tuple[object, ...], bool] = {}
     for name, layer in granule.layers.items():
-        guided = granule.entry is not None and granule.entry.geolocation_of(name)
+        guided = granule.entry is not None and granule.entry.facts(name).geolocation
         if layer.grid is not None or layer.base_name in UNPLACED or guided:
             continue
         key = layer.swath, layer.dims, layer.shape

@@ -11,19 +11,14 @@ from hypothesis import strategies as st
 
 from modis.tile import TILE_SIZE
 from reprojection.errors import GridError
-from reprojection.grid import grids
+from reprojection.grid import covering, grids
+from reprojection.grid.covering import points_on_map, project_bounds
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
     Crs,
     lonlat_to_sinusoidal,
 )
-from reprojection.grid.grids import (
-    Grid,
-    Lattice,
-    modis_tile_grid,
-    points_on_map,
-    project_bounds,
-)
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.grid.sinusoidal import tiles_touching
 
 
@@ -201,8 +196,8 @@ def test_a_grid_has_so_many_pixels() -> None:
 def test_a_point_lies_so_far_from_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     system, lon, lat = Crs.of("EPSG:3857"), np.array([10.0]), np.array([0.0])
     (x,), _ = points_on_map("it", lon, lat, system)
-    monkeypatch.setattr(grids, "_FARTHEST", float(x))
+    monkeypatch.setattr(covering, "_FARTHEST", float(x))
     points_on_map("it", lon, lat, system)
-    monkeypatch.setattr(grids, "_FARTHEST", math.nextafter(float(x), 0.0))
+    monkeypatch.setattr(covering, "_FARTHEST", math.nextafter(float(x), 0.0))
     with pytest.raises(GridError, match="a part of it, at longitude 10 and latitude 0"):
         points_on_map("it", lon, lat, system)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from reprojection.grid.coordinates import Numbering
-from reprojection.grid.grids import Extent, Grid, Lattice, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import Extent, Grid, Lattice
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Centres, pixel_centres
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from reprojection.errors import GridError
+from reprojection.grid.covering import project_bounds
 from reprojection.grid.crs import MODIS_SINUSOIDAL
-from reprojection.grid.grids import Grid, Lattice, project_bounds
+from reprojection.grid.grids import Grid, Lattice
 from reprojection.read.granule import Part
 from reprojection.resampling import METHODS
 from reprojection.warp import source_window as module

@@ -8,7 +8,7 @@ from modis.tile import TILE_SIZE
 from reprojection.grid.crs import lonlat_to_sinusoidal
 from service_manager.planner.cells import WindowCell, places
 from tasks.request.document import parse_request
-from tasks.request.target import Target, target
+from tasks.request.resolved import resolve
 
 GRIDS = (
     ("EPSG:4326", 0.05),
@@ -28,8 +28,7 @@ def layout(box: tuple[float, float, float, float], crs: str, side: float) -> tup
             "grid": {"crs": crs, "resolution": side},
         }
     )
-    goal: Target = target(request)
-    return places(goal, request.region)
+    return places(resolve(request).target, request.region)
 
 
 def tiles_of_every_pixel(place: WindowCell) -> set[tuple[int, int]]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from service_manager.planner.cells import WindowCell, places
 from tasks.bag.spec import GroupSpec, MosaicSpec, ReprojectSpec
 from tasks.request.document import parse_request
-from tasks.request.target import Target, target
+from tasks.request.resolved import resolve
+from tasks.request.target import Target
 from tests.service_manager.shelf import REQUEST, composites, made, specs
 
 DAY = {"start": "2012-01-01", "end": "2012-01-01"}
@@ -21,7 +22,7 @@ def cells_of(
     region: dict[str, Any], grid: dict[str, Any], **changes: Any
 ) -> tuple[Target, tuple[WindowCell, ...]]:
     request = parse_request({**REQUEST, "region": region, "grid": grid, **changes})
-    goal = target(request)
+    goal = resolve(request).target
     return goal, places(goal, request.region)
 
 

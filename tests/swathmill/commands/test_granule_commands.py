@@ -12,7 +12,8 @@ from rasterio.errors import NotGeoreferencedWarning
 from typer.testing import CliRunner
 
 from reprojection.errors import BadFormatError, GridError, UnreadableGranuleError
-from reprojection.grid.grids import modis_lattice, modis_tile_grid, project_bounds
+from reprojection.grid.covering import project_bounds
+from reprojection.grid.grids import modis_lattice, modis_tile_grid
 from reprojection.read.outline import read_outline
 from reprojection.write.write import read_grid
 from swathmill.cli import COMMANDS, application, main

@@ -115,7 +115,7 @@ def test_planning_works_it_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(choice.name)
         return product(choice.name, choice.collection)
 
-    monkeypatch.setattr(module, "entry_of", looked_up)
+    monkeypatch.setattr(module, "_entry_of", looked_up)
     reduction = {"package": "monthly-mean", "group_by": ["cell", "month"]}
     request = document(TILES, reduction=reduction)
     course = PlanStream(request, Shelf(records=composites()), Packages.of(LIMITS), LIMITS)

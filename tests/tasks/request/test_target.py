@@ -17,11 +17,12 @@ from tasks.errors import RequestRefusedError
 from tasks.request.document import Region, parse_request
 from tasks.request.region.kinds import region_area, region_tiles
 from tasks.request.region.regions import area_geojson, tile_area
-from tasks.request.target import _MOST_SOURCE, Target, target
+from tasks.request.resolved import resolve
+from tasks.request.target import _MOST_SOURCE, Target
 
 
 def target_of(region: dict[str, Any], grid: dict[str, Any]) -> Target:
-    return target(
+    return resolve(
         parse_request(
             {
                 "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
@@ -30,7 +31,7 @@ def target_of(region: dict[str, Any], grid: dict[str, Any]) -> Target:
                 "grid": grid,
             }
         )
-    )
+    ).target
 
 
 def test_the_grid_of_a_box_in_degrees() -> None:
