@@ -37,8 +37,9 @@ from bench.turns import Took, peak_mib, take_turns
 from modis.sphere import SPHERE_RADIUS
 from modis.tile import TILE_SIZE, Tile
 from reprojection.grid.grids import Grid, Lattice
+from reprojection.read.description import Band, Provenance, SourceGranule
 from reprojection.read.granule import open_granule
-from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
+from reprojection.read.raster import Raster
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from bench.request.ours import stack
 from reprojection.sample.sample import write_sample_archive
-from swathmill.client import Client, RequestStatus
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from tasks.bag.model import RequestState
 from tasks.request.document import Request, parse_request
 

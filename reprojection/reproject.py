@@ -23,6 +23,7 @@ from reprojection.files import AnyPath, as_paths
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.completeness import WHOLE, Completeness, Missing, of_parts, only_fill
+from reprojection.read.description import Band, Provenance
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
 from reprojection.read.granule_layer import (
     UNDATED,
@@ -32,8 +33,9 @@ from reprojection.read.granule_layer import (
     place_in,
 )
 from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call, opened
+from reprojection.read.lineage import Parameter
 from reprojection.read.qa import Reason, resolve_rule
-from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
+from reprojection.read.raster import Pixels, Raster
 from reprojection.read.temperatures import has_temperatures, temperatures
 from reprojection.resampling import METHODS, STATISTICS, SWATH_METHODS, TRAITS, Method
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid

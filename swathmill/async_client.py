@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from reprojection.files import AnyPath
-from swathmill.client import Client, RequestStatus, ResultFile
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from swathmill.job import Job
+from tasks.answers.results import ResultAnswer
 from tasks.bag.model import RequestState
 from tasks.request.document import Request
 
@@ -105,11 +107,11 @@ class AsyncJob:
             last = status
         return AsyncJob(job=self.job.ended_as(last))
 
-    async def results(self) -> list[ResultFile]:
+    async def results(self) -> list[ResultAnswer]:
         """List the files that are finished."""
         return await asyncio.to_thread(self.job.results)
 
-    async def results_as_made(self) -> AsyncIterator[ResultFile]:
+    async def results_as_made(self) -> AsyncIterator[ResultAnswer]:
         """Yield each file once it is finished, as `Job.results_as_made`.
 
         Cancelled, its thread ends with the look that it is at, within 20 s.

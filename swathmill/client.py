@@ -13,27 +13,29 @@ from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from archives.fetch.proxies import ProxiedTransport
 from reprojection.files import AnyPath, as_paths
+from swathmill.answers import (
+    PackageVersion,
+    Problem,
+    RequestStatus,
+    SharedPackage,
+    SharedRaster,
+    SupportsGeo,
+    Upload,
+)
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
 from tasks.answers.answer import Answer
 from tasks.answers.polygons import PolygonsAnswer
-from tasks.answers.requests import FailureAnswer, PhaseAnswer, PreparationAnswer, RequestAnswer
-from tasks.answers.results import GapAnswer, MissingAnswer, ResultAnswer
-from tasks.answers.uploads import (
-    PackageFields,
-    PackageVersionFields,
-    RasterFields,
-    RasterVersionFields,
-)
-from tasks.bag.model import Phase, RequestState
+from tasks.answers.requests import FailureAnswer
+from tasks.answers.results import GapAnswer, ResultAnswer
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
 from tasks.request.document import Request, parse_request
 from tasks.request.request_file import load_request
@@ -56,48 +58,6 @@ UNREACHABLE_SECONDS = 120.0
 _FETCH_AGAIN = "Fetch it again: swathmill results."
 
 
-PhaseProgress = PhaseAnswer
-Preparation = PreparationAnswer
-Failure = FailureAnswer
-Gap = GapAnswer
-Missing = MissingAnswer
-ResultFile = ResultAnswer
-
-
-class SupportsGeo(Protocol):
-    """A geometry or a table of them, of shapely, geopandas and others."""
-
-    @property
-    def __geo_interface__(self) -> Mapping[str, object]:
-        """GeoJSON as a mapping."""
-
-
-class RequestStatus(RequestAnswer):
-    """The state of one request, with its first gaps and failures."""
-
-    state: RequestState
-    etag: str = Field("", exclude=True)
-
-    @property
-    def state_text(self) -> str:
-        """The state as people read it: "running", or "running (paused)"."""
-        return self.state.text(paused=self.paused)
-
-    def __str__(self) -> str:
-        """One line: the state, how far planning or writing is, tasks done by phase, results."""
-        parts = [] if self.preparation is None else [self.preparation.text]
-        for phase in Phase:
-            count = self.phases.get(phase)
-            if count is not None and count.total:
-                notes = [f"{count.failed} failed"] if count.failed else []
-                notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
-                noted = f" ({', '.join(notes)})" if notes else ""
-                parts.append(f"{phase} {count.done}/{count.total}{noted}")
-        if self.outputs:
-            parts.append(f"results {self.delivered}/{self.outputs}")
-        return " | ".join([self.state_text, *parts])
-
-
 class _Copied(Answer):
     """What one call has copied, and where the next goes on."""
 
@@ -106,37 +66,6 @@ class _Copied(Answer):
     after: str
 
 
-class PackageVersion(PackageVersionFields[Mapping[str, JsonValue]]):
-    """A version of a package."""
-
-
-class SharedPackage(PackageFields[PackageVersion]):
-    """A package that one may run. `reference` is what a request names."""
-
-    place: ClassVar = "packages"
-
-
-class RasterVersion(RasterVersionFields[Mapping[str, JsonValue]]):
-    """A version of a raster; `dates` is empty where it is of no date."""
-
-
-class SharedRaster(RasterFields[RasterVersion]):
-    """A raster that one may name. `reference` is what a request names."""
-
-    place: ClassVar = "rasters"
-
-
-class Problem(Answer):
-    """An error from the portal (RFC 9457), with the field and what to do."""
-
-    title: str = ""
-    detail: str = ""
-    field: str = ""
-    remedy: str = ""
-    also: tuple["Problem", ...] = ()
-
-
-Upload = SharedPackage | SharedRaster
 _T = TypeVar("_T")
 _U = TypeVar("_U", SharedPackage, SharedRaster)
 Preview = Mapping[str, JsonValue]
@@ -146,9 +75,9 @@ _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _STATUS = TypeAdapter(RequestStatus)
 _OBJECT = TypeAdapter(dict[str, Any])
 _REQUESTS = TypeAdapter(list[RequestStatus])
-_GAPS = TypeAdapter(list[Gap])
-_FAILURES = TypeAdapter(list[Failure])
-_RESULTS = TypeAdapter(list[ResultFile])
+_GAPS = TypeAdapter(list[GapAnswer])
+_FAILURES = TypeAdapter(list[FailureAnswer])
+_RESULTS = TypeAdapter(list[ResultAnswer])
 _COPIED = TypeAdapter(_Copied)
 
 
@@ -287,7 +216,7 @@ class Client:
         """Return what the operators' page shows, as JSON types; the token is an operator's."""
         return self._read(_OBJECT, self._send("GET", "/api/operations"))
 
-    def gaps(self, request_id: str) -> list[Gap]:
+    def gaps(self, request_id: str) -> list[GapAnswer]:
         """List all that a request asked for and cannot get.
 
         Args:
@@ -295,7 +224,7 @@ class Client:
         """
         return list(self._pages(_GAPS, _path(request_id, "gaps")))
 
-    def failures(self, request_id: str) -> list[Failure]:
+    def failures(self, request_id: str) -> list[FailureAnswer]:
         """List all of a request's tasks that failed for good.
 
         Args:
@@ -303,7 +232,7 @@ class Client:
         """
         return list(self._pages(_FAILURES, _path(request_id, "failures")))
 
-    def results(self, request_id: str) -> list[ResultFile]:
+    def results(self, request_id: str) -> list[ResultAnswer]:
         """List the files of a request that are finished.
 
         Args:
@@ -596,7 +525,7 @@ class Client:
 
     def download(
         self,
-        result: ResultFile,
+        result: ResultAnswer,
         folder: AnyPath,
         *,
         progress: Callable[[int], None] = lambda _: None,
@@ -647,7 +576,7 @@ class Client:
                 "Name the portal's address with SWATHMILL_PORTAL_URL.",
             ) from error
 
-    def _copied(self, result: ResultFile, to: Path) -> bool:
+    def _copied(self, result: ResultAnswer, to: Path) -> bool:
         """Copy a result from storage; where that fails, the portal has the reason."""
         if self.blobs is None or not result.blob:
             return False
@@ -657,7 +586,7 @@ class Client:
             return False
         return True
 
-    def _fetch_whole(self, result: ResultFile, to: Path, progress: Callable[[int], None]) -> None:
+    def _fetch_whole(self, result: ResultAnswer, to: Path, progress: Callable[[int], None]) -> None:
         try:
             digest = self._fetch(result.url, to, progress)
         except BrokenOffError:  # by the network, or by the portal, which now tells the reason

@@ -13,8 +13,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from swathmill.client import Client, Failure, Gap, Missing, PhaseProgress, RequestStatus, ResultFile
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from swathmill.listing import worth_listing
+from tasks.answers.requests import FailureAnswer, PhaseAnswer
+from tasks.answers.results import GapAnswer, MissingAnswer, ResultAnswer
 from tasks.bag.model import RequestState
 from tasks.packages.items import without_items
 
@@ -34,7 +37,7 @@ class SummaryFile(BaseModel):
     size: int
     sha256: str
     completeness: float = 1.0
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingAnswer, ...] = ()
     missing_count: int = 0
     valid_share: float | None = None
 
@@ -51,9 +54,9 @@ class Summary(BaseModel):
     message: str
     submitted: dt.datetime | None
     ended: dt.datetime | None
-    phases: dict[str, PhaseProgress]
-    gaps: tuple[Gap, ...]
-    failures: tuple[Failure, ...]
+    phases: dict[str, PhaseAnswer]
+    gaps: tuple[GapAnswer, ...]
+    failures: tuple[FailureAnswer, ...]
     files: tuple[SummaryFile, ...]
     mails: tuple[str, ...]
     picture: str
@@ -91,7 +94,7 @@ class ResultFetcher:
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._listing: Future[None] | None = None
         self._listed = 0  # how many results there were when they were listed last
-        self._files: dict[ResultFile, Future[Path]] = {}
+        self._files: dict[ResultAnswer, Future[Path]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +110,7 @@ class ResultFetcher:
             self._listed = status.delivered
             self._listing = self._pool.submit(self._list)
 
-    def finish(self, *, tick: Callable[[], None]) -> list[tuple[ResultFile, Path]]:
+    def finish(self, *, tick: Callable[[], None]) -> list[tuple[ResultAnswer, Path]]:
         """Download the rest, and again what failed before; return every result and its file."""
         if self._listing is not None:
             self._await([self._listing], tick)
@@ -123,14 +126,14 @@ class ResultFetcher:
         for result in results:
             self._download(result, tell=result.name in counted)
 
-    def _download(self, result: ResultFile, *, tell: bool = False) -> Future[Path]:
+    def _download(self, result: ResultAnswer, *, tell: bool = False) -> Future[Path]:
         begun = self._files.get(result)
         if begun is None or (begun.done() and begun.exception()):
             begun = self._pool.submit(self._fetch, result, tell)
             self._files[result] = begun
         return begun
 
-    def _fetch(self, result: ResultFile, tell: bool) -> Path:
+    def _fetch(self, result: ResultAnswer, tell: bool) -> Path:
         path = self._client.download(result, self._folder)
         if tell:
             self._arrived(path)
@@ -174,7 +177,7 @@ def read_mail(path: Path) -> str:
 def write_summary(
     folder: Path,
     status: RequestStatus,
-    files: list[tuple[ResultFile, Path]],
+    files: list[tuple[ResultAnswer, Path]],
     mails: tuple[Path, ...],
     picture: Path | None,
 ) -> Delivery:

@@ -8,7 +8,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from swathmill.client import Client, RequestStatus
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from swathmill.errors import RefusedError
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder

@@ -12,16 +12,21 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from reprojection.files import AnyPath
+from swathmill.answers import RequestStatus, SupportsGeo
 from swathmill.errors import ArgumentError, JobFailedError
 from swathmill.listing import worth_listing
+from tasks.answers.polygons import PolygonsAnswer
+from tasks.answers.results import ResultAnswer
 from tasks.bag.model import RequestState
 from tasks.request import windows
 
 if TYPE_CHECKING:
     import xarray
 
-    from swathmill.client import Client, RequestStatus, ResultFile, SupportsGeo
+    from swathmill.answers import RequestStatus, SupportsGeo
+    from swathmill.client import Client
     from tasks.answers.polygons import PolygonsAnswer
+    from tasks.answers.results import ResultAnswer
 
 _DATE = re.compile(r"\d{4}(-\d{2}){0,2}(T\d{4})?")
 _WINDOW = re.compile(windows.NAME)
@@ -99,11 +104,11 @@ class Job:
             )
         return Job(client=self.client, status=status)
 
-    def results(self) -> list[ResultFile]:
+    def results(self) -> list[ResultAnswer]:
         """List the files that are finished."""
         return self.client.results(self.id)
 
-    def results_as_made(self) -> Iterator[ResultFile]:
+    def results_as_made(self) -> Iterator[ResultAnswer]:
         """Yield each file once it is finished, until the request has ended.
 
         What is finished already comes first. A portal that is being restarted is waited for, for

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from reprojection.read.completeness import Completeness
 from reprojection.read.completeness import Missing as MissingInput
-from swathmill.client import Failure, Gap, Missing
+from tasks.answers.requests import FailureAnswer
+from tasks.answers.results import GapAnswer, MissingAnswer
 from tasks.bag.categories import Category
 from tasks.requests import gaps as joined
 from tasks.requests.plan import Gap as PlannedGap
@@ -21,12 +22,12 @@ class Result(Protocol):
     @property
     def completeness(self) -> float: ...
     @property
-    def missing(self) -> tuple[Missing, ...]: ...
+    def missing(self) -> tuple[MissingAnswer, ...]: ...
     @property
     def missing_count(self) -> int: ...
 
 
-def gap_lines(gaps: Sequence[Gap]) -> list[str]:
+def gap_lines(gaps: Sequence[GapAnswer]) -> list[str]:
     """Write gaps as lines; gaps that differ only by date share a line. Add affected results."""
     affects = {gap.what: gap.affects for gap in gaps}
     found = joined.join_gaps([PlannedGap(what=gap.what, reason=gap.why) for gap in gaps], affects)
@@ -52,12 +53,12 @@ def incomplete_lines(results: Sequence[Result]) -> list[str]:
     return [f"incomplete: {line}" for line in joined.incomplete_lines(found)]
 
 
-def failure_lines(failures: Sequence[Failure], *, messages: bool = False) -> list[str]:
+def failure_lines(failures: Sequence[FailureAnswer], *, messages: bool = False) -> list[str]:
     """List what failed, each with its category; of a run, say how to try it at home.
 
     Failures by one cause share a line. With `messages` each line has the cause's own words.
     """
-    groups: dict[str, list[Failure]] = {}
+    groups: dict[str, list[FailureAnswer]] = {}
     for one in failures:
         cause = joined.cause_of(f"{_word(one, plain=True)}: {one.message}") if one.message else ""
         groups.setdefault(cause or f"{one.key} {one.name} {one.output}", []).append(one)
@@ -72,7 +73,7 @@ def failure_lines(failures: Sequence[Failure], *, messages: bool = False) -> lis
     return lines
 
 
-def _word(failure: Failure, *, plain: bool = False) -> str:
+def _word(failure: FailureAnswer, *, plain: bool = False) -> str:
     """Return a failure's category; what was handed on is left out, or said in words."""
     if plain:
         return "" if failure.category in _WORDS else failure.category

@@ -6,7 +6,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from swathmill.client import RequestStatus
+from swathmill.answers import RequestStatus
 from tasks.bag.model import Phase, RequestState
 
 PHASES = tuple(Phase)

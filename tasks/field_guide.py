@@ -10,9 +10,18 @@ from dataclasses import dataclass, field
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from tasks.refusal_wording import FieldWords
+
+YES_NO = FieldWords(what="true or false", remedy="Write true or false.")
+"""What a switch takes."""
+
+
+class PartOfDocument(BaseModel):
+    """A part of a document: it takes no field that it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
 
 @dataclass(frozen=True)

@@ -211,18 +211,23 @@ REMOVALS = {
             "tasks/request/checks.py": (
                 r"from tasks\.request\.compared .*",
                 r"    check_measurements\(resolved\)",
+            ),
+            "tasks/request/notes.py": (
+                r"from tasks\.request\.compared .*",
                 r"    notes \+= measurement_notes.*",
             ),
             "tasks/request/document.py": (
                 (r"from tasks\.request\.measurements import \((?:.*\n)*?\)\n", ""),
-                (r', "sites"\)', ")"),
-                (r'frozenset\(\{"sites"\}\)', "frozenset[str]()"),
-                (r"    sites: Annotated\[(?:.*\n)*?    \] = None\n", ""),
-                (r'    @field_validator\("sites"\)\n(?:.*\n)*?(?=\n    @)', ""),
                 (r"class Compared\((?:.*\n)*?(?=def _steps)", ""),
                 (r"    measurements: Annotated\[(?:.*\n)*?    \] = None\n", ""),
                 r"        measurements: Measurements at sites.*",
                 (r"    @property\n    def read_at(?:.*\n)*?(?=    @property)", ""),
+            ),
+            "tasks/request/region/region.py": (
+                (r', "sites"\)', ")"),
+                (r'frozenset\(\{"sites"\}\)', "frozenset[str]()"),
+                (r"    sites: Annotated\[(?:.*\n)*?    \] = None\n", ""),
+                (r'    @field_validator\("sites"\)\n(?:.*\n)*?(?=\n    @)', ""),
             ),
             "tasks/request/region/kinds.py": (
                 r"from tasks\.request\.region\.site_regions .*",
@@ -315,7 +320,7 @@ REMOVALS = {
                 rf'    "({_LISTED}|86762ceb[78]b.*)",',
             ),
             "tests/tasks/request/region/test_files.py": (r".*\.region\.sites == .*",),
-            "tests/tasks/request/records/test_products.py": (
+            "tests/tasks/request/test_record_products.py": (
                 (
                     r"        \(\n            INDEX,\n            \{\n"
                     r'                "measurements(?:.*\n)*?        \),\n',

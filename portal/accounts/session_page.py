@@ -23,7 +23,7 @@ from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotSignedInError
 from portal.serving.tokens import Person, Role, Use
 from tasks.accounts import reader_links, sign_in_links
-from tasks.request.mail_address import LONGEST, is_address
+from tasks.mail_address import LONGEST, is_address
 from tasks.requests.request_table import RequestTable
 
 router = APIRouter(include_in_schema=False)

@@ -18,7 +18,7 @@ from reprojection.write.palette import colours_of
 from tasks.packages.rasters import is_raster
 from tasks.request import windows
 from tasks.request.document import Request
-from tasks.request.records.products import with_products
+from tasks.request.record_products import with_products
 from tasks.requests.data_results import is_data
 from tasks.requests.gaps import incomplete_lines, join_gaps
 from tasks.requests.plan import Gap

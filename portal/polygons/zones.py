@@ -21,7 +21,8 @@ from portal.serving.problems import PortalError
 from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.grid.shares import NotCoveredError, Shares, pixel_areas, shares_of
-from reprojection.read.raster import Description, Raster
+from reprojection.read.description import Description
+from reprojection.read.raster import Raster
 from tasks.answers.polygons import ClassShare, PolygonSeries, PolygonValues
 
 MOST_PIXELS = 2**27

@@ -16,8 +16,8 @@ from portal.serving.portal import Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.tokens import Person
 from reprojection import catalogue
+from reprojection.read.description import Description
 from reprojection.read.qa import Reason
-from reprojection.read.raster import Description
 from tasks.requests.request_table import RequestRow
 
 _DATES_SAMPLED = 12  # of a layer, for a legend that holds for all dates

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reprojection.read.raster import Colour, Description
+from reprojection.read.description import Colour, Description
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,8 @@ from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.quantities import unit_text
 from reprojection import catalogue
 from reprojection.catalogue.layers import LayerKind
-from reprojection.read.raster import Description, Raster
+from reprojection.read.description import Description
+from reprojection.read.raster import Raster
 from reprojection.write.band_statistics import BandStatistics
 from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs

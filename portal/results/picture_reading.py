@@ -16,7 +16,8 @@ from rasterio.windows import Window
 from portal.results.result_files import BlobFile, ResultFile, ResultReader
 from portal.serving.problems import NotFoundError
 from reprojection.grid.pixel_at import pixel_at
-from reprojection.read.raster import Description, Raster
+from reprojection.read.description import Description
+from reprojection.read.raster import Raster
 from reprojection.write.band_statistics import BandStatistics
 from reprojection.write.write import TAG, statistics_in
 
@@ -68,7 +69,7 @@ def _read_band(
     )
     plain = said.bands[band].role != "data"
     told = said if not plain else said.model_copy(update={"kind": "class", "units": ""})
-    return one.raster(data, nodata_of(dataset)), told
+    return Raster.of(one, data, nodata_of(dataset)), told
 
 
 def band_of(said: Description, result: ResultFile, band: int) -> Description:
@@ -104,7 +105,7 @@ def read_pixel(
             return None
         data = dataset.read(window=Window(pixel.col, pixel.row, 1, 1))
         nodata = nodata_of(dataset)
-    return said.raster(data, nodata), said
+    return Raster.of(said, data, nodata), said
 
 
 def read_windows(
@@ -121,7 +122,7 @@ def read_windows(
         parts = [
             None
             if window is None
-            else one.raster(dataset.read([1], window=_window(*window)), nodata)
+            else Raster.of(one, dataset.read([1], window=_window(*window)), nodata)
             for window in windows(said)
         ]
     return said, parts

@@ -12,7 +12,8 @@ import numpy as np
 
 from portal.results.layers import is_raster
 from portal.results.result_files import ResultFile, ResultReader
-from reprojection.read.raster import Description, Raster
+from reprojection.read.description import Description
+from reprojection.read.raster import Raster
 from reprojection.write.band_statistics import BandStatistics
 
 SMALL, LARGE = 144, 1024

@@ -8,8 +8,8 @@ from functools import cache
 from itertools import groupby
 
 from modis.collection import Collection
-from portal.serving.quantities import unit_text
-from portal.submit.layer_words import words_of
+from portal.submit.product_items import LayerItem, ProductItem
+from portal.submit.record_items import record_items
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.about_pixels import layers_about_pixels
@@ -38,64 +38,11 @@ _FAR = 999  # a place in a title, of a word that is not in it
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerItem:
-    """A layer to tick.
-
-    `kind` says whether values may be blended, `band` which band of a layer it is. `title` and
-    `units` are empty where the catalogue does not state them; `resolution` is in metres, None if
-    unknown. `is_quality` marks layers that say how, when or how well a pixel was seen.
-    """
-
-    name: str
-    kind: str
-    band: str = ""
-    title: str = ""
-    units: str = ""
-    resolution: float | None = None
-    is_quality: bool = False
-
-    @property
-    def about(self) -> str:
-        """Title, band, kind, unit and resolution, as far as they are known: "class, 500 m"."""
-        size = self.resolution
-        title, units = words_of(self.name)
-        parts = (
-            self.title or title,
-            self.band,
-            {"class": "classes", "bitfield": "bit fields"}.get(self.kind, ""),
-            unit_text(self.units or units),
-            "" if size is None else f"{size / 1000:g} km" if size >= 1000 else f"{size:g} m",
-        )
-        return ", ".join(part for part in parts if part)
-
-
-@dataclass(frozen=True, kw_only=True)
 class LayerGroup:
     """Layers of a product that are often wanted together, to tick at once."""
 
     title: str
     names: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProductItem:
-    """A product in one collection, as the product list shows it."""
-
-    name: str
-    collection: Collection
-    title: str
-    platform: str
-    keywords: str
-    geometry: str
-    resolution: float
-    period: int
-    layers: tuple[LayerItem, ...]
-    has_patterns: bool
-
-    @property
-    def layer_count(self) -> int:
-        """Number of layers that can be ticked."""
-        return len(self.layers)
 
 
 @cache
@@ -106,9 +53,6 @@ def items() -> tuple[ProductItem, ...]:
         for product in catalogue.products()
         for collection in map(Collection, product.collections)
     ]
-    # Records know the items of this module.
-    from portal.submit.record_items import record_items
-
     every = [*found, *record_items()]
     return tuple(sorted(every, key=lambda item: (item.name, [-n for n in item.collection.age])))
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from reprojection.grid.grids import Grid
-from tasks.request.checks import check_request, request_notes
+from tasks.request.checks import check_request
+from tasks.request.notes import reach_text, request_notes
 from tasks.request.region.kinds import region_area, region_tiles
-from tasks.request.region.region_notes import reach_text
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import parse_sites
 from tasks.request.target import Target

@@ -18,9 +18,10 @@ from modis.yaml_text import dump_yaml, load_yaml
 from portal.submit.quality import QualityLayer, quality_layers
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
-from tasks.request.document import GUIDE, Reduction, Region, Request, parse_request
+from tasks.request.document import GUIDE, Reduction, Request, parse_request
 from tasks.request.records.part import RECORD, is_record
 from tasks.request.region.files import is_notation
+from tasks.request.region.region import Region
 
 Document = dict[str, object]
 

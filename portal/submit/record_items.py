@@ -1,7 +1,7 @@
 """Records as the product list and the cards of the form show them."""
 
 from modis.collection import Collection
-from portal.submit.catalogue import LayerItem, ProductItem
+from portal.submit.product_items import LayerItem, ProductItem
 from reprojection.records import Record, record, records
 from tasks.holdings.held import held_text, named
 from tasks.holdings.holdings import Holdings

@@ -23,14 +23,14 @@ from portal.submit.state import Submit
 from portal.submit.submit_page import FileRead, Sent, new_page
 from tasks.errors import RequestRefusedError
 from tasks.plain_text import decoded
-from tasks.request.document import Region
 from tasks.request.places import search_places
 from tasks.request.region.child import read_apart
 from tasks.request.region.files import MOST_BYTES, ReadRegion, RegionFileError
 from tasks.request.region.kinds import region_area
-from tasks.request.region.vertices import MAX_VERTICES, simplified
+from tasks.request.region.region import Region
 from tasks.request.request_file import file_refusal
 from tasks.request.sites import parse_sites
+from tasks.request.vertices import MAX_VERTICES, simplified
 
 router = APIRouter(include_in_schema=False)
 

@@ -35,6 +35,7 @@ from portal.submit.forms import (
     request_yaml,
 )
 from portal.submit.parameter_fields import parameter_fields
+from portal.submit.product_items import ProductItem
 from portal.submit.state import Submit
 from portal.submit.steps import steps_of
 from portal.submit.submissions import (
@@ -48,11 +49,11 @@ from tasks.accounts.group_table import GroupTable
 from tasks.bag.model import RequestState
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, doubts
+from tasks.mail_address import is_address
 from tasks.packages.rasters import is_raster
 from tasks.request.admission import check
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
-from tasks.request.mail_address import is_address
 from tasks.request.records.part import is_record
 from tasks.request.resolved import ResolvedRequest
 from tasks.requests import request_operations
@@ -262,7 +263,7 @@ def product(
     )
 
 
-def _known(portal: Portal, caller: Person, card: ProductCard) -> catalogue.ProductItem | None:
+def _known(portal: Portal, caller: Person, card: ProductCard) -> ProductItem | None:
     """Return what is known of a card's product: by the catalogue, or of the caller's raster."""
     if not is_raster(card.name):
         return catalogue.find(card.name, card.collection)

@@ -9,7 +9,7 @@ from archives.formats.boundary import touches
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
 from portal.submit import catalogue
-from portal.submit.catalogue import LayerItem
+from portal.submit.product_items import LayerItem
 from portal.submit.quality import QualityLayer, quality_layers
 from portal.views.state import MOST_GRANULES, extent_of
 from portal.views.wmts import WHOLE_EARTH

@@ -42,4 +42,4 @@ def read_onto(reader: ResultReader, result: ResultFile, band: int, grid: Grid) -
         tile = SourceTile(bands=[plane], grid=view.grid)
         near = warp([tile], grid, "nearest", fill=math.nan)[0]
         values = np.where(np.isnan(values), near, values)
-    return one.raster(values[np.newaxis], math.nan, grid)
+    return Raster.of(one, values[np.newaxis], math.nan, grid)

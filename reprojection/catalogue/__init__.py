@@ -184,7 +184,7 @@ class LayerFacts:
 
     @property
     def days(self) -> int:
-        """How many days it holds, each in a band of its own; 1 for a named band."""
+        """The number of days it holds, each in a band of its own; 1 for a named band."""
         axis = self._of("day")
         return (axis.length or 1) if axis is not None else 1
 
@@ -205,7 +205,7 @@ class LayerFacts:
 
     @property
     def band(self) -> str:
-        """What the band is that `index` names; "" for a layer without known bands."""
+        """The band that `index` names, for people; "" for a layer without known bands."""
         if len(self.index) != len(self.axes):
             return ""
         return ", ".join(axis.band(at) for axis, at in zip(self.axes, self.index, strict=True))

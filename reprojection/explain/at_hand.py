@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprojection.read.raster import SourceGranule
+from reprojection.read.description import SourceGranule
 
 
 def lacking(granules: Sequence[SourceGranule], found: Mapping[str, Path]) -> str:

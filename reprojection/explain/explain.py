@@ -22,10 +22,10 @@ from reprojection.files import AnyPath, as_paths
 from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_at import pixel_at
 from reprojection.read import qa
+from reprojection.read.description import Description, SourceGranule
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
 from reprojection.read.qa import Reason
-from reprojection.read.raster import Description, SourceGranule
 from reprojection.reproject import (
     Options,
     reproject,

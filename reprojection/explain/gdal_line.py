@@ -12,8 +12,8 @@ from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.coordinates import Coordinates, SourceSpace
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import Grid
+from reprojection.read.description import Description
 from reprojection.read.granule_layer import GranuleHeader, find_places
-from reprojection.read.raster import Description
 from reprojection.warp.warp_task import WIDENING
 
 _METHODS = {"nearest": "near", "gdal-average": "average", "median": "med"}

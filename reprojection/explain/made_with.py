@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
-from reprojection.read.raster import Description, Parameter
+from reprojection.read.description import Description
+from reprojection.read.lineage import Parameter
 from reprojection.reproject import Codes, Driver, ExtraBand, Merge, Options, Search, Units
 
 _Rule = str | None

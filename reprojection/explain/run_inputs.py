@@ -8,8 +8,8 @@ from reprojection.explain.at_hand import lacking
 from reprojection.explain.made_with import options_from
 from reprojection.explain.origins import InputOrigin, PixelOrigin
 from reprojection.grid.grids import Grid
+from reprojection.read.description import Description, Provenance, SourceGranule
 from reprojection.read.lineage import InputRecord, LayerRecord, Lineage
-from reprojection.read.raster import Description, Provenance, SourceGranule
 from reprojection.reproject import reproject
 
 _NO_VALUE = "the output of an earlier step, which is not kept; its own inputs follow"

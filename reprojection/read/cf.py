@@ -12,7 +12,7 @@ import numpy as np
 from reprojection import catalogue
 from reprojection.catalogue import BitField, LayerEntry, Product
 from reprojection.grid.crs import Crs
-from reprojection.read.raster import Description, Provenance
+from reprojection.read.description import Description, Provenance
 
 Attribute = str | int | float | list[float]
 

@@ -16,11 +16,11 @@ from reprojection.formats.container import coordinate
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.completeness import Missing, no_layer, no_places
+from reprojection.read.description import SourceGranule
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule, Part
 from reprojection.read.kept import Memory, opened
 from reprojection.read.qa import Reason
-from reprojection.read.raster import SourceGranule
 
 Rule = str | Mapping[str, Mapping[str, Sequence[int]]] | None
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.grids import Grid
@@ -19,7 +20,7 @@ from reprojection.read.cf import (
     product_of,
     quantity,
 )
-from reprojection.read.raster import Description, Raster
+from reprojection.read.description import Description
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,7 +57,12 @@ def grid_coordinates(grid: Grid) -> "dict[str, xr.Variable]":
     }
 
 
-def dataset_of(raster: Raster) -> "xr.Dataset":
+def dataset_of(
+    said: Description,
+    grid: Grid,
+    data: npt.NDArray[np.generic],
+    nodata: float | int | None,
+) -> "xr.Dataset":
     """Make the dataset of a raster; raises what `Raster.to_xarray` does."""
     try:
         import xarray as xr
@@ -64,17 +70,14 @@ def dataset_of(raster: Raster) -> "xr.Dataset":
         raise ChoiceRefusedError(
             "datasets need the package xarray: install swathmill[xarray]"
         ) from problem
-    said = raster.description()
-    coordinates = grid_coordinates(raster.grid)
+    coordinates = grid_coordinates(grid)
     if said.provenance.start:
         start = datetime.fromisoformat(said.provenance.start).astimezone(UTC).replace(tzinfo=None)
         words = {"standard_name": "time"}
         coordinates["time"] = xr.Variable((), np.datetime64(start, "ns"), words)
     variables = {
-        name: xr.Variable(("y", "x"), raster.data[number], about, {"grid_mapping": MAPPING})
-        for number, (name, about) in enumerate(
-            band_attributes(said, raster.data.dtype, raster.nodata)
-        )
+        name: xr.Variable(("y", "x"), data[number], about, {"grid_mapping": MAPPING})
+        for number, (name, about) in enumerate(band_attributes(said, data.dtype, nodata))
     }
     return xr.Dataset(variables, coordinates, dataset_attributes(said))
 

@@ -29,7 +29,8 @@ from reprojection.read.cf import (
     quantity,
 )
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Description, Pixels, Provenance
+from reprojection.read.description import Description, Provenance
+from reprojection.read.raster import Pixels
 from reprojection.read.window_time import granule_bounds
 from reprojection.write.stac import footprint, outline_box
 from reprojection.write.write import Opened, open_raster, read_raster

@@ -6,6 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from modis.composites import Counted
 from reprojection.read.completeness import WHOLE, Completeness
+from reprojection.read.description import Description, Provenance, SourceGranule
 from reprojection.read.lineage import (
     CellRecord,
     InputRecord,
@@ -16,7 +17,6 @@ from reprojection.read.lineage import (
     StepRecord,
     WindowRecord,
 )
-from reprojection.read.raster import Description, Provenance, SourceGranule
 from reprojection.read.window_time import WindowTime
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from reprojection.read.cf import bits_of, classes_of, identifier
-from reprojection.read.raster import Colour, Description
+from reprojection.read.description import Colour, Description
 
 CLASSIFICATION = "https://stac-extensions.github.io/classification/v2.0.0/schema.json"
 

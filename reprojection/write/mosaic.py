@@ -15,7 +15,8 @@ from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.completeness import Missing, of_parts
-from reprojection.read.raster import Description, Pixels, Provenance, Raster
+from reprojection.read.description import Description, Provenance
+from reprojection.read.raster import Pixels, Raster
 from reprojection.write.joined_lineage import LineageJoiner
 from reprojection.write.write import open_raster
 
@@ -80,7 +81,7 @@ def mosaic(
     notes = tuple(sorted({note for one in opened for note in one.said.notes}))
     own = {"provenance": provenance, "completeness": completeness, "notes": notes}
     said = first.model_copy(update=own)
-    return said.raster(data, nodata, grid)
+    return Raster.of(said, data, nodata, grid)
 
 
 def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int | None) -> None:

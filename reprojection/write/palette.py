@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.read.raster import Colour
+from reprojection.read.description import Colour
 
 Scale = Literal["swathmill", "grey", "difference"]
 """Colour scales: from dark blue over green to yellow; from black to white; from blue to red."""

@@ -76,4 +76,4 @@ def _read_small(path: Path, max_size: int) -> Raster:
             resampling=Resampling.average if smooth else Resampling.nearest,
         )
     said = opened.said.model_copy(update={"bands": opened.said.bands[:1]})
-    return said.raster(data, opened.nodata)
+    return Raster.of(said, data, opened.nodata)

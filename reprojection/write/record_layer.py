@@ -11,7 +11,8 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.grids import Grid
 from reprojection.read.cf import cf_units
 from reprojection.read.completeness import Missing, of_parts
-from reprojection.read.raster import Provenance, Raster, RecordOf
+from reprojection.read.description import Provenance, RecordOf
+from reprojection.read.raster import Raster
 from reprojection.records import sensor_of
 from reprojection.write.mosaic import mosaic, together
 from reprojection.write.write import open_raster

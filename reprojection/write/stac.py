@@ -27,7 +27,7 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.cf import product_of
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Description, Provenance
+from reprojection.read.description import Description, Provenance
 from reprojection.write.band_statistics import BandStatistics
 from reprojection.write.meanings import CLASSIFICATION, stac_classification
 from reprojection.write.write import Opened, open_raster

@@ -22,7 +22,8 @@ from rasterio.transform import Affine
 from reprojection.errors import BadFormatError, GridError
 from reprojection.files import AnyPath
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Description, Pixels, Raster
+from reprojection.read.description import Description
+from reprojection.read.raster import Pixels, Raster
 from reprojection.write.band_statistics import BandStatistics, band_statistics, read_statistics
 from reprojection.write.meanings import class_tags
 from reprojection.write.overviews import averaged, picked
@@ -239,7 +240,7 @@ def read_raster(path: AnyPath) -> Raster:
     """
     with _dataset(Path(path)) as dataset:
         opened = _opened(Path(path), dataset)
-        return opened.said.raster(dataset.read(), opened.nodata)
+        return Raster.of(opened.said, dataset.read(), opened.nodata)
 
 
 def read_grid(path: AnyPath) -> Grid:

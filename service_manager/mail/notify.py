@@ -24,8 +24,8 @@ from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
+from tasks.mail_address import is_address
 from tasks.operators.manager_rows import RefusedMails
-from tasks.request.mail_address import is_address
 from tasks.requests import outbox, request_operations
 from tasks.requests.outbox import Mail
 from tasks.requests.plan import Gap

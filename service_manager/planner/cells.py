@@ -23,10 +23,10 @@ from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.bag.spec import GridSpec
-from tasks.request.document import Region
 from tasks.request.region.kinds import region_tiles
-from tasks.request.region.vertices import Area
+from tasks.request.region.region import Region
 from tasks.request.target import Target, cell_name
+from tasks.request.vertices import Area
 
 Floats = NDArray[np.float64]
 

@@ -23,8 +23,8 @@ from service_manager.planner.gaps import starts_on
 from service_manager.planner.granules import is_lit
 from tasks.errors import RequestRefusedError
 from tasks.request.document import ProductChoice, Request
-from tasks.request.region.vertices import Area
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
+from tasks.request.vertices import Area
 
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre

@@ -16,8 +16,7 @@ from service_manager.planner.layers import CELL_FILE, Made, ProductLayers, plan_
 from service_manager.planner.located import Locator
 from service_manager.planner.parts import PartsPlan
 from tasks.bag.spec import Input, OverlapSpec
-from tasks.request.records.overlap import MOST_CELLS, compared, is_continuous
-from tasks.request.resolved import ResolvedRequest
+from tasks.request.resolved import COMPARED_CELLS, ResolvedRequest
 from tasks.spec_parts import RecordedLayer, SensorCell
 
 
@@ -34,8 +33,10 @@ class Overlaps:
     """The products of records in a request, and the common dates seen so far."""
 
     def __init__(self, resolved: ResolvedRequest, places: int) -> None:
-        self._records = [*compared(resolved)]
-        self._kept = {places * n // MOST_CELLS for n in range(MOST_CELLS)} if places else set()
+        self._records = [*resolved.compared()]
+        self._kept = (
+            {places * n // COMPARED_CELLS for n in range(COMPARED_CELLS)} if places else set()
+        )
         parts = {one.number: one.choice.part for one in resolved.products}
         self._prefers = {
             n: part is not None and part.overlap == "prefer" for n, part in parts.items()
@@ -109,7 +110,7 @@ class Overlaps:
         first = wanted[head]
         own = first.layers[layer]
         part = first.choice.part
-        if part is None or not is_continuous(first, layer):
+        if part is None or not first.layers[layer].is_continuous:
             return
         named = first.choice.asked_layer(own.name)
         spec = OverlapSpec(

@@ -51,9 +51,10 @@ from tasks.bag.kinds import load_spec
 from tasks.canonical import canonical, digest_of
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import PackageSource
-from tasks.request.checks import check_overpasses, check_request, request_notes
+from tasks.request.checks import check_overpasses, check_request
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
+from tasks.request.notes import request_notes
 from tasks.request.region.kinds import region_tiles
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes

@@ -34,9 +34,9 @@ from tasks.bag.spec import Input
 from tasks.errors import RequestRefusedError
 from tasks.request.compared import comparison_of
 from tasks.request.region.site_regions import site_areas
-from tasks.request.region.vertices import Area
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.sites import SiteChoice, parse_sites, sites_text
+from tasks.request.vertices import Area
 
 FOLDER = "sites"
 MOST_DATES = 15_000  # the table's specification names each

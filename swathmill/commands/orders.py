@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from swathmill.access import client_for
-from swathmill.client import RequestStatus
+from swathmill.answers import RequestStatus
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from portal.serving.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import SharedPackage
+from swathmill.answers import SharedPackage
 from swathmill.commands.package import group_in, refusing
 from swathmill.commands.shared.options import (
     DataOption,

@@ -10,7 +10,7 @@ from rich.table import Column
 
 from portal.serving.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import RasterVersion, SharedRaster
+from swathmill.answers import RasterVersion, SharedRaster
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,

@@ -14,7 +14,8 @@ from rich.table import Column, Table
 
 from portal.serving.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import Client, RequestStatus, ResultFile
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from swathmill.commands.shared.counts import Counts, lines_of
 from swathmill.commands.shared.options import (
     DataOption,
@@ -33,6 +34,7 @@ from swathmill.errors import ArgumentError, RefusedError, StackError
 from swathmill.following import Follower
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView
+from tasks.answers.results import ResultAnswer
 from tasks.bag.model import RequestState
 from tasks.packages.items import without_items
 from tasks.request.request_file import load_request
@@ -204,17 +206,17 @@ def _followed(client: Client, request_id: str, *, quiet: bool) -> RequestStatus:
 
 def _download(
     client: Client,
-    found: list[ResultFile],
+    found: list[ResultAnswer],
     folder: Path,
     console: PlainConsole,
     *,
     quiet: bool,
-) -> tuple[list[tuple[ResultFile, Path]], list[RefusedError]]:
+) -> tuple[list[tuple[ResultAnswer, Path]], list[RefusedError]]:
     """Download results, with a bar on a terminal, else with a line for each.
 
     Results that storage has lost are left out and returned as errors.
     """
-    there: list[tuple[ResultFile, Path]] = []
+    there: list[tuple[ResultAnswer, Path]] = []
     lost: list[RefusedError] = []
     with Progress(
         TextColumn("{task.description}"),
@@ -242,7 +244,7 @@ def _download(
     return there, lost
 
 
-def _sum(console: PlainConsole, found: list[ResultFile], where: str) -> None:
+def _sum(console: PlainConsole, found: list[ResultAnswer], where: str) -> None:
     size = size_text(sum(one.size for one in found))
     results = len(without_items([one.name for one in found]))
     said = "1 result" if results == 1 else f"{results:,} results"

@@ -1,7 +1,6 @@
 """What can be said of a request before any archive is asked: used by the portal and the planner."""
 
 import datetime as dt
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,15 +12,12 @@ from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TR
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.packages import Package
 from tasks.refusal_wording import listed, nearest_names
-from tasks.request.compared import check_measurements, measurement_notes
+from tasks.request.compared import check_measurements
 from tasks.request.document import ProductChoice
-from tasks.request.records.overlap import overlap_notes
-from tasks.request.region.region_notes import region_notes
 from tasks.request.resolved import (
     ResolvedLayer,
     ResolvedProduct,
     ResolvedRequest,
-    suits,
 )
 from tasks.request.target import finer_than_modis, pixel_text
 from tasks.settings import Settings
@@ -54,64 +50,6 @@ def check_request(resolved: ResolvedRequest, limits: Settings) -> None:
     _check_qa(resolved)
     _check_size(resolved, limits)
     check_measurements(resolved)
-
-
-def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
-    """Say what a scientist should know of a request that is not refused."""
-    request = resolved.request
-    layers = [(product, layer) for product in resolved.products for layer in product.layers]
-    notes = []
-    strange = [
-        f"{_named(product, layer)} (like {' or '.join(like)})" if like else _named(product, layer)
-        for product, layer in layers
-        if product.entry is not None and not layer.facts.is_listed
-        for like in [difflib.get_close_matches(layer.name, product.entry.layer_names, 2, 0.6)]
-    ]
-    if strange:
-        notes.append(
-            "The catalogue does not list these layers, so their granules alone describe them; a "
-            f"name that no granule has fails: {', '.join(strange)}."
-        )
-    without = layers_without_rule(resolved)
-    if without:
-        notes.append(
-            f"The catalogue has no QA rule {request.qa!r} for these layers, so they keep all their "
-            f"data: {', '.join(without)}."
-        )
-    notes += region_notes(resolved)
-    notes += overlap_notes(resolved)
-    parts = resolved.target.parts
-    if len(parts) > 1:
-        notes.append(
-            f"The tiles lie apart, so each layer and date has {len(parts)} rasters, named by their "
-            "first tile."
-        )
-    method = request.resampling
-    own = [
-        _named(product, layer)
-        for product, layer in layers
-        if isinstance(method, str) and not suits(product.entry, layer.entry, method)
-    ]
-    if own:
-        notes.append(
-            f"{method} does not suit every layer; resampled by their own default instead: "
-            f"{', '.join(own)}."
-        )
-    classes = [
-        _named(product, layer)
-        for product, layer in layers
-        if request.merge == "mean" and product.geometry == "swath" and layer.merge != "mean"
-    ]
-    if classes:
-        notes.append(
-            f"merge: mean applies to continuous layers; merged by nadir: {', '.join(classes)}."
-        )
-    notes += measurement_notes(resolved)
-    return tuple(notes)
-
-
-def _named(product: ResolvedProduct, layer: ResolvedLayer) -> str:
-    return f"{product.choice.name} {layer.name}"
 
 
 def parameter_problems(
@@ -302,7 +240,7 @@ def _check_method(field: str, product: ResolvedProduct, layer: ResolvedLayer, me
         what = "classes" if entry.kind is LayerKind.CLASS else "bit fields"
         raise RequestRefusedError(
             field,
-            f"{method} would blend the {what} of {_named(product, layer)} into values that mean "
+            f"{method} would blend the {what} of {product.named(layer)} into values that mean "
             "something else.",
             f"Choose {' or '.join(CLASS_METHODS)}, or leave the layer out of resampling.",
         )
@@ -348,7 +286,7 @@ def layers_without_rule(resolved: ResolvedRequest) -> list[str]:
     if not isinstance(resolved.request.qa, str):
         return []
     return [
-        _named(product, layer)
+        product.named(layer)
         for product in resolved.products
         for layer in product.layers
         if not layer.qa and not layer.facts.is_quality

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -25,26 +24,21 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 import modis.collection
-from modis.tile import Tile
 from reprojection.resampling import Method, Statistic
-from tasks.field_guide import ModelGuide
+from tasks.field_guide import YES_NO, ModelGuide, PartOfDocument
+from tasks.mail_address import ADDRESS, LONGEST
 from tasks.packages.package_reference import NAME, OWNER, PATTERN, PackageReference
 from tasks.packages.parameters import ParameterText
 from tasks.packages.rasters import REFERENCE, ExactRaster, is_raster
 from tasks.packages.requires import RequiresField
 from tasks.refusal_wording import FieldWords, listed, refusal
-from tasks.request.mail_address import ADDRESS, LONGEST
 from tasks.request.measurements import (
     read_measurements,
     utc_offset,
 )
-from tasks.request.places import place_area
 from tasks.request.records.bridge import BRIDGES, with_bridge
 from tasks.request.records.part import RECORD, RECORD_NAME, RecordPart, is_record
-from tasks.request.region.child import read_apart
-from tasks.request.region.files import (
-    is_notation,
-)
+from tasks.request.region.region import IN_PLACE, REGION_KINDS, SITES, Region
 from tasks.request.sites import parse_sites
 
 Merge = Literal["nadir", "latest", "mean", "first"]
@@ -83,14 +77,8 @@ Labels = Annotated[
 _EVERY = "[*]"
 _MOST_LAYERS = 64
 
-_YES_NO = FieldWords(what="true or false", remedy="Write true or false.")
 _NUMBER = FieldWords(what="a number", remedy="Write a number, like 0.0353.")
 _NAME = "A name has small letters, digits and dashes, like"
-_SITES = "Give a CSV table that begins with id,latitude,longitude"
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
 
 def _collection(value: object) -> object:
@@ -135,7 +123,7 @@ def _record_or_name(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": ["name"]}, {"required": ["record"]}]
 
 
-class ProductChoice(_Document):
+class ProductChoice(PartOfDocument):
     """A product and the layers wanted of it; `Name[*]` stands for every band of a layer.
 
     `overpasses` says what becomes of the several overpasses of a day: "merged" makes one raster of
@@ -199,7 +187,7 @@ class ProductChoice(_Document):
         ),
     ] = Field((), max_length=10)
     overlap: Overlap = "prefer"
-    near_real_time: Annotated[bool, _YES_NO] = False
+    near_real_time: Annotated[bool, YES_NO] = False
     _exact: ExactRaster | None = PrivateAttr(None)
     _part: RecordPart | None = PrivateAttr(None)
     _place: int | None = PrivateAttr(None)
@@ -375,152 +363,6 @@ def _bands(layer: str, name: str, collection: str) -> tuple[str, ...]:
     return bands
 
 
-_BOX = "Write four numbers in degrees: west, south, east, north."
-
-
-def _longitude(label: str) -> FieldWords:
-    remedy = f"Longitudes go from -180 to 180. {_BOX}"
-    return FieldWords(what="a longitude", remedy=remedy, label=label)
-
-
-def _latitude(label: str) -> FieldWords:
-    remedy = f"Latitudes go from -90 to 90. {_BOX}"
-    return FieldWords(what="a latitude", remedy=remedy, label=label)
-
-
-Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
-Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
-Box = tuple[
-    Annotated[Longitude, _longitude("West")],
-    Annotated[Latitude, _latitude("South")],
-    Annotated[Longitude, _longitude("East")],
-    Annotated[Latitude, _latitude("North")],
-]
-
-_TILES = "Write a list of tiles: [h17v03, h18v03]."
-POLYGON = FieldWords(
-    what="a polygon as GeoJSON, WKT or KML",
-    remedy='Give a GeoJSON polygon: {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], '
-    "[8, 53], [5, 50]]]}.",
-    label="Polygon",
-)
-"""What `region.geojson` takes."""
-
-
-REGION_KINDS = ("bbox", "tiles", "geojson", "place", "sites")
-"""The ways to give a region."""
-
-_IN_PLACE = frozenset({"sites"})
-
-
-class Region(_Document):
-    """Exactly one of a longitude/latitude box, MODIS tiles, a polygon, a named place, or sites.
-
-    `geojson` may also be the text of a polygon as WKT or KML. `place` is a country, or a state with
-    its country: "Bayern, Germany". `sites` is the text of a CSV table, or a GeoJSON
-    FeatureCollection. In a file, `geojson` and `sites` may also name a file beside it.
-    """
-
-    bbox: Annotated[
-        Box | None, FieldWords(what="a box of four numbers", remedy=_BOX, label="Box")
-    ] = None
-    tiles: Annotated[
-        tuple[Annotated[str, FieldWords(what="the name of a tile", remedy=_TILES)], ...] | None,
-        FieldWords(what="a list of tiles", remedy=_TILES, label="Tiles"),
-    ] = None
-    geojson: Annotated[dict[str, Any] | None, POLYGON] = None
-    place: Annotated[
-        str | None,
-        FieldWords(
-            what="a country or a state",
-            remedy="Name a country, or a state with its country: Bayern, Germany.",
-            label="Place",
-        ),
-    ] = Field(None, max_length=200)
-    sites: Annotated[
-        str | dict[str, Any] | None,
-        FieldWords(
-            what="a table of sites", remedy=f"{_SITES}, or a FeatureCollection.", label="Sites"
-        ),
-    ] = None
-    clip: Annotated[bool, _YES_NO] = False
-
-    @field_validator("bbox")
-    @classmethod
-    def _box(cls, box: Box | None) -> Box | None:
-        if box is None:
-            return None
-        west, south, east, north = box
-        if south >= north:
-            raise ValueError(
-                f"south ({south:g}) is not below north ({north:g}); write south before north: "
-                "the order is west, south, east, north"
-            )
-        if west == east:
-            raise ValueError(
-                f"west and east are the same longitude, {west:g}; give the box a width"
-            )
-        return box
-
-    @field_validator("geojson", mode="before", json_schema_input_type=dict[str, Any] | str | None)
-    @classmethod
-    def _notation(cls, document: object) -> object:
-        if not isinstance(document, str) or not (is_notation(document) or "{" in document[:9]):
-            return document
-        read = read_apart(document.encode())
-        if read.geojson is None:
-            raise ValueError("these are points, which have no area; give them as sites")
-        return read.geojson
-
-    @field_validator("place")
-    @classmethod
-    def _place(cls, name: str | None) -> str | None:
-        if name is not None:
-            place_area(name)
-        return name
-
-    @field_validator("sites")
-    @classmethod
-    def _sites(cls, given: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-        if given is not None:
-            parse_sites(given)
-        return given
-
-    @field_validator("tiles")
-    @classmethod
-    def _tiles(cls, tiles: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for tile in tiles or ():
-            Tile.parse(tile)
-        return tiles
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        given = [name for name in REGION_KINDS if getattr(self, name) is not None]
-        one = f"give one of {listed(REGION_KINDS)}"
-        if not given:
-            raise ValueError(f"names no place; {one}")
-        if len(given) > 1:
-            raise ValueError(f"has {' and '.join(given)}; {one}")
-        if self.tiles is not None and not self.tiles:
-            raise ValueError("tiles is empty; name at least one, like h18v04")
-        return self
-
-    @property
-    def field(self) -> str:
-        """The field of the document that says where: `region.bbox`."""
-        return f"region.{self.kind}"
-
-    @property
-    def kind(self) -> str:
-        """The way in which it is given."""
-        return next(kind for kind in REGION_KINDS if getattr(self, kind) is not None)
-
-    @property
-    def in_place(self) -> bool:
-        """Say whether granules are read there in their own pixels: no raster is made."""
-        return self.kind in _IN_PLACE
-
-
 def _day_of_year(value: object) -> object:
     """Check a day of any year, MM-DD; YAML may have read it as something else."""
     text = str(value)
@@ -538,7 +380,7 @@ def _day_of(label: str) -> FieldWords:
     return FieldWords(what="a day of a year", remedy='Write month and day: "06-01".', label=label)
 
 
-class Season(_Document):
+class Season(PartOfDocument):
     """A part of each year: days `from` and `to`, both included; it may pass New Year."""
 
     model_config = ConfigDict(serialize_by_alias=True)
@@ -559,7 +401,7 @@ def _day(label: str) -> FieldWords:
     return FieldWords(what="a day", remedy=remedy, label=label)
 
 
-class Time(_Document):
+class Time(PartOfDocument):
     """Inclusive days, UTC, by a granule's nominal start day; with `every` only a season of each."""
 
     start: Annotated[dt.date, _day("First day")]
@@ -629,7 +471,7 @@ class Time(_Document):
                 yield first + dt.timedelta(days=offset)
 
 
-class GridChoice(_Document):
+class GridChoice(PartOfDocument):
     """A CRS with a resolution in its units, or the sinusoidal tile grid at 250, 500 or 1000 m."""
 
     crs: Annotated[
@@ -664,7 +506,7 @@ class GridChoice(_Document):
         return self
 
 
-class Reduction(_Document):
+class Reduction(PartOfDocument):
     """One step of the scientist's own computation: a package, and what one run of it gets.
 
     `takes` names products (`MOD11A1`), layers of them (`MOD11A1/LST_Day_1km`), earlier steps
@@ -717,8 +559,8 @@ class Reduction(_Document):
         ),
     ] = Field(default_factory=dict)
     # One run of an own package first, before anything else is spent.
-    rehearse: Annotated[bool, _YES_NO] = True
-    deliver: Annotated[bool, _YES_NO] = False  # also if a later step takes its outputs
+    rehearse: Annotated[bool, YES_NO] = True
+    deliver: Annotated[bool, YES_NO] = False  # also if a later step takes its outputs
 
     @field_validator("group_by")
     @classmethod
@@ -743,7 +585,7 @@ class Reduction(_Document):
         return next(group for group in self.group_by if group != "cell")
 
 
-class Compared(_Document):
+class Compared(PartOfDocument):
     """The column of measurements that a layer is compared with: scale x measured + offset.
 
     Where a value stands for several days, `statistic` says whether it is compared with the mean of
@@ -766,7 +608,7 @@ def compared(value: object) -> object:
     return {"column": value} if isinstance(value, str) else value
 
 
-class Measurements(_Document):
+class Measurements(PartOfDocument):
     """Measurements at sites, and the layers that are compared with them.
 
     `table` is the text of CSV tables (tasks/request/measurements.py); in a file it may also name
@@ -804,7 +646,7 @@ class Measurements(_Document):
     ] = Field(min_length=1, max_length=20)
     sites: Annotated[
         str | dict[str, Any] | None,
-        FieldWords(what="a table of sites", remedy=f"{_SITES}.", label="Sites of the measurements"),
+        FieldWords(what="a table of sites", remedy=f"{SITES}.", label="Sites of the measurements"),
     ] = None
     time_zone: Annotated[
         str,
@@ -905,7 +747,7 @@ _OF_RASTERS = (
 """What says something of rasters alone."""
 
 
-class Request(_Document):
+class Request(PartOfDocument):
     """Describe what a scientist submits; docs/requests.md tells every field in full.
 
     Attributes:
@@ -987,7 +829,7 @@ class Request(_Document):
         Literal["best", "good"] | dict[str, _QaRule] | None,
         FieldWords(what="a quality rule", remedy=_QA, label="Quality"),
     ] = None
-    mask: Annotated[bool, replace(_YES_NO, label="Mask")] = True
+    mask: Annotated[bool, replace(YES_NO, label="Mask")] = True
     units: Annotated[Literal["stored", "physical", "brightness"], FieldWords(label="Values")] = (
         "stored"
     )
@@ -1000,8 +842,8 @@ class Request(_Document):
             label="Extra bands",
         ),
     ] = ()
-    clamp: Annotated[bool, replace(_YES_NO, label="Hold to the valid range")] = False
-    cells: Annotated[bool, replace(_YES_NO, label="Cells")] = False
+    clamp: Annotated[bool, replace(YES_NO, label="Hold to the valid range")] = False
+    cells: Annotated[bool, replace(YES_NO, label="Cells")] = False
     cube: Annotated[Literal["none", "netcdf", "zarr"], FieldWords(label="Layers over time")] = (
         "none"
     )
@@ -1075,7 +917,7 @@ class Request(_Document):
         if not isinstance(document, dict) or "grid" in document:
             return document
         region = document.get("region")
-        if isinstance(region, dict) and any(region.get(kind) is not None for kind in _IN_PLACE):
+        if isinstance(region, dict) and any(region.get(kind) is not None for kind in IN_PLACE):
             return {**document, "grid": _SEARCH_GRID}
         return document
 

@@ -21,7 +21,7 @@ from shapely import MultiPolygon, Polygon
 from shapely.errors import GEOSException
 
 from tasks.refusal_wording import nearest
-from tasks.request.region.vertices import MAX_VERTICES, Area, simplified, union
+from tasks.request.vertices import MAX_VERTICES, Area, simplified, union
 
 DATA = Path(__file__).with_name("places.zip")
 

@@ -3,7 +3,7 @@
 The checks, the estimate, the planner and the specifications of tasks carry it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Literal
@@ -17,9 +17,12 @@ from tasks.errors import RequestRefusedError
 from tasks.packages.rasters import ExactRaster, is_raster
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
-from tasks.request.records.products import with_products
+from tasks.request.record_products import with_products
 from tasks.request.steps import Step, steps_of
 from tasks.request.target import Target, target
+
+COMPARED_CELLS = 16
+"""Cells at most in which two sensors of a record are compared, spread over the region."""
 
 _LEFT_TO_WORKER = MethodTraits(reach=1.0)
 """What a method does at most that a worker chooses, by the granule ("default")."""
@@ -49,6 +52,11 @@ class ResolvedLayer:
     def entry(self) -> LayerEntry | None:
         """Return its entry in the catalogue; None: nothing describes it."""
         return self.facts.entry
+
+    @property
+    def is_continuous(self) -> bool:
+        """Tell whether its values have differences."""
+        return self.entry is None or self.entry.kind is LayerKind.CONTINUOUS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +90,10 @@ class ResolvedProduct:
     def field(self) -> str:
         """The field of the document that names it."""
         return self.choice.field_at(self.number)
+
+    def named(self, layer: ResolvedLayer) -> str:
+        """Return product and layer, for people."""
+        return f"{self.choice.name} {layer.name}"
 
     @property
     def companions(self) -> tuple[str, ...]:
@@ -125,6 +137,23 @@ class ResolvedRequest:
             for band, day in dates
             if self.request.delivers(day) or product.join.wants(day)
         ]
+
+    def compared(self) -> Iterator[list[int]]:
+        """Yield the products of each record whose sensors are compared, in order of preference.
+
+        They are compared on dates that both have, in cells of rasters, and only continuous values
+        have a difference.
+        """
+        request = self.request
+        if request.region.in_place or request.deliver in ("inputs", "cells"):
+            return
+        members: dict[int, list[ResolvedProduct]] = {}
+        for one in self.products:
+            if one.choice.part is not None and one.stack == 1:
+                members.setdefault(one.choice.part.place, []).append(one)
+        for alike in members.values():
+            if any(layer.is_continuous for layer in alike[0].layers):
+                yield [one.number for one in alike]
 
     def with_geometry(self, number: int, geometry: Geometry) -> ResolvedProduct:
         """Resolve again a product that the catalogue does not know.

@@ -17,7 +17,7 @@ from reprojection.grid.grids import Cell, Grid, Lattice, modis_lattice
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.request.document import Request
 from tasks.request.region.kinds import region_area
-from tasks.request.region.vertices import Area
+from tasks.request.vertices import Area
 
 _FINEST = 10.0  # metres
 

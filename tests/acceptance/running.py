@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 
 from swathmill.access import local_client, local_token
-from swathmill.client import Client, RequestStatus
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from swathmill.stack.folder import DataFolder
 from tests.waiting import until
 

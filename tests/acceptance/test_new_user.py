@@ -18,7 +18,7 @@ import pytest
 import rasterio
 import yaml
 
-from swathmill.client import RequestStatus
+from swathmill.answers import RequestStatus
 from tasks.bag.model import Phase, RequestState
 from tests.acceptance.containers import ENGINE, stack_over
 from tests.acceptance.running import LIMIT, Running, command, started

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from swathmill.client import RequestStatus
+from swathmill.answers import RequestStatus
 from swathmill.delivery import read_mail
 from swathmill.stack.folder import DataFolder
 from tasks.bag.model import Phase

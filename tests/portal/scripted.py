@@ -20,7 +20,8 @@ from portal.serving.identity import COOKIE
 from portal.serving.portal import Portal
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
+from reprojection.read.description import Band, Provenance, SourceGranule
+from reprojection.read.raster import Raster
 from reprojection.write.write import write_cog
 from tasks.bag import (
     history,

@@ -3,7 +3,8 @@
 import numpy as np
 
 from reprojection.grid.grids import Grid, Lattice
-from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
+from reprojection.read.description import Band, Provenance, SourceGranule
+from reprojection.read.raster import Raster
 
 LATTICE = Lattice(crs="EPSG:32631", resolution=500.0, cell_size=64)
 GRID = LATTICE.window(800, -11000, 150, 130)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from swathmill.client import Failure, RequestStatus, ResultFile
+from swathmill.answers import RequestStatus
+from tasks.answers.requests import FailureAnswer
+from tasks.answers.results import ResultAnswer
 
 
 def status_json(**said: Any) -> dict[str, Any]:
@@ -30,13 +32,13 @@ def read_status(**said: Any) -> RequestStatus:
     return RequestStatus.model_validate(status_json(**said))
 
 
-def read_failure(**said: Any) -> Failure:
+def read_failure(**said: Any) -> FailureAnswer:
     """A failed collection of which nothing else is said."""
     texts = ("key", "name", "output", "category", "message", "cause", "remedy", "attempts_url")
-    return Failure.model_validate({"phase": "collection", **dict.fromkeys(texts, ""), **said})
+    return FailureAnswer.model_validate({"phase": "collection", **dict.fromkeys(texts, ""), **said})
 
 
-def read_result(**said: Any) -> ResultFile:
+def read_result(**said: Any) -> ResultAnswer:
     """A result of one byte."""
     plain = {"name": "a.tif", "size": 1, "sha256": "0", "url": "", "blob": ""}
-    return ResultFile.model_validate({**plain, **said})
+    return ResultAnswer.model_validate({**plain, **said})

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from swathmill.access import local_client
-from swathmill.client import PUSH_SECONDS, RASTER_SECONDS, Client, PackageVersion, RequestStatus
+from swathmill.answers import PackageVersion, RequestStatus
+from swathmill.client import PUSH_SECONDS, RASTER_SECONDS, Client
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError, StackError
 from swathmill.stack.folder import DataFolder

@@ -6,9 +6,11 @@ from typing import cast
 
 import pytest
 
-from swathmill.client import Client, RequestStatus, ResultFile
+from swathmill.answers import RequestStatus
+from swathmill.client import Client
 from swathmill.delivery import ResultFetcher
 from swathmill.errors import ApiError
+from tasks.answers.results import ResultAnswer
 from tasks.bag.model import RequestState
 from tests.swathmill.answered import read_result, read_status
 from tests.waiting import until
@@ -18,7 +20,7 @@ class _Results:
     """A client whose portal has results that a test adds, and fails as it says."""
 
     def __init__(self) -> None:
-        self.made: list[ResultFile] = []
+        self.made: list[ResultAnswer] = []
         self.lists = 0
         self.downloads: Counter[str] = Counter()
         self.fails: set[str] = set()
@@ -30,11 +32,11 @@ class _Results:
             id="r", state=RequestState.RUNNING, title="", message="", delivered=len(self.made)
         )
 
-    def results(self, _request_id: str) -> list[ResultFile]:
+    def results(self, _request_id: str) -> list[ResultAnswer]:
         self.lists += 1
         return list(self.made)
 
-    def download(self, result: ResultFile, folder: Path) -> Path:
+    def download(self, result: ResultAnswer, folder: Path) -> Path:
         self.downloads[result.name] += 1
         if result.name in self.fails:
             raise ApiError("It broke off.", "Try again.")

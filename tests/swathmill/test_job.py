@@ -15,7 +15,7 @@ from portal.serving import tokens
 from reprojection.read.window_time import WindowTime
 from reprojection.write.write import write_cog
 from swathmill import AsyncClient, AsyncJob, Client, Job, read_raster
-from swathmill.client import RequestStatus
+from swathmill.answers import RequestStatus
 from swathmill.errors import ArgumentError, JobFailedError
 from swathmill.job import _date, _lies
 from tasks.bag.model import RequestState

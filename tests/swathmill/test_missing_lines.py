@@ -2,8 +2,8 @@
 
 import datetime as dt
 
-from swathmill.client import Gap, Missing
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
+from tasks.answers.results import GapAnswer, MissingAnswer
 from tests.swathmill.answered import read_failure, read_result
 
 RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-09.tif"
@@ -11,7 +11,7 @@ RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-09.tif"
 
 def test_four_hundred_gaps_are_one_line_that_names_results() -> None:
     days = [dt.date(2012, 1, 1) + dt.timedelta(days=n) for n in range(454)]
-    gaps = [Gap(what=f"MYD04_L2.061 {day}", why="none", affects=(RASTER,)) for day in days]
+    gaps = [GapAnswer(what=f"MYD04_L2.061 {day}", why="none", affects=(RASTER,)) for day in days]
     assert gap_lines(gaps) == [
         "gap: MYD04_L2.061 each day from 2012-01-01 to 2013-03-29: none "
         "(affects MCD15A2.005/Lai_1km 2012-01-09)"
@@ -54,7 +54,7 @@ def test_failures_by_one_cause_are_one_line() -> None:
 
 
 def test_incomplete_results_are_told_with_their_share() -> None:
-    missing = (Missing(what="a", why="not in the archive"),)
+    missing = (MissingAnswer(what="a", why="not in the archive"),)
     half = read_result(
         name=RASTER, size=1, sha256="0", url="x", completeness=0.5, missing=missing, missing_count=1
     )

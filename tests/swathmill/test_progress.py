@@ -4,14 +4,15 @@ import io
 
 from rich.console import Console
 
-from swathmill.client import PhaseProgress, Preparation, RequestStatus
+from swathmill.answers import RequestStatus
 from swathmill.progress import ProgressView
+from tasks.answers.requests import PhaseAnswer, PreparationAnswer
 from tasks.bag.model import RequestState
 from tests.swathmill.answered import read_status
 
-DAYS = Preparation(done=30, total=120, unit="days")
-TASKS = Preparation(done=5, total=50, unit="tasks")
-PHASES = {"collection": PhaseProgress(total=40, done=7, failed=0, running=0, reused=0, cancelled=0)}
+DAYS = PreparationAnswer(done=30, total=120, unit="days")
+TASKS = PreparationAnswer(done=5, total=50, unit="tasks")
+PHASES = {"collection": PhaseAnswer(total=40, done=7, failed=0, running=0, reused=0, cancelled=0)}
 
 
 def shown(*states: RequestStatus) -> str:

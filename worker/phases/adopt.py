@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from reprojection.read.description import Band, Provenance
 from reprojection.read.lineage import StepRecord
-from reprojection.read.raster import Band, Pixels, Provenance, Raster
+from reprojection.read.raster import Pixels, Raster
 from reprojection.write.joined_lineage import LineageJoiner
 from reprojection.write.write import write_cog
 from tasks.bag.categories import Category

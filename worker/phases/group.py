@@ -18,8 +18,9 @@ from shapely import MultiPolygon, Polygon, from_geojson
 
 from modis.composites import Counted
 from reprojection.read.completeness import Completeness, Missing
+from reprojection.read.description import Description, Provenance, SourceGranule
 from reprojection.read.lineage import CellRecord
-from reprojection.read.raster import Description, Pixels, Provenance, SourceGranule
+from reprojection.read.raster import Pixels
 from reprojection.read.window_time import WindowTime
 from reprojection.write.joined_lineage import LineageJoiner, Taken
 from reprojection.write.mosaic import inside_polygon

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from reprojection.read.raster import Provenance
+from reprojection.read.description import Provenance
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import ReduceSpec

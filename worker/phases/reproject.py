@@ -11,8 +11,9 @@ from pydantic import TypeAdapter
 from reprojection.catalogue import product
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness, found_besides
+from reprojection.read.description import SourceGranule
 from reprojection.read.lineage import CellRecord, InputRecord, Lineage
-from reprojection.read.raster import Raster, SourceGranule
+from reprojection.read.raster import Raster
 from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog

@@ -16,6 +16,7 @@ from modis.composites import Counted
 from reprojection.explain.made_with import options_from
 from reprojection.grid.grids import Grid
 from reprojection.isolation import Rights, run_in_fork
+from reprojection.read.description import Description, SourceGranule
 from reprojection.read.lineage import (
     CellRecord,
     InputRecord,
@@ -24,7 +25,6 @@ from reprojection.read.lineage import (
     StepRecord,
     WindowRecord,
 )
-from reprojection.read.raster import Description, SourceGranule
 from reprojection.reproject import keep_granules
 from reprojection.write.mosaic import mosaic
 from reprojection.write.record_layer import record_mosaic

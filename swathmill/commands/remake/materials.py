@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from reprojection.read.description import SourceGranule
 from reprojection.read.lineage import StepRecord
-from reprojection.read.raster import SourceGranule
 from swathmill.errors import ArgumentError
 from tasks.packages.packages import MANIFEST, PackageError, pack
 from worker.phases.package_files import shipped_packages

@@ -8,7 +8,7 @@ import typer
 from rich.table import Column, Table
 
 from swathmill.access import client_for
-from swathmill.client import SharedPackage, SharedRaster, Upload
+from swathmill.answers import SharedPackage, SharedRaster, Upload
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,

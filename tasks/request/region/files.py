@@ -31,7 +31,8 @@ from shapely.geometry.base import BaseGeometry
 
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from tasks.plain_text import NotUtf8Error, decoded
-from tasks.request.region.vertices import (
+from tasks.request.sites import MOST_SITES, parse_sites
+from tasks.request.vertices import (
     MAX_VERTICES,
     Area,
     cut_at_antimeridian,
@@ -39,7 +40,6 @@ from tasks.request.region.vertices import (
     simplified,
     union,
 )
-from tasks.request.sites import MOST_SITES, parse_sites
 
 MOST_BYTES = 32 * 2**20
 """Of a file, and of what is in an archive of files."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from modis.tile import Tile
 from reprojection.grid.sinusoidal import tiles_touching
-from tasks.request.document import Region
+from tasks.request.region.region import Region
 from tasks.request.region.regions import AREAS, RegionKind
 from tasks.request.region.site_regions import SITES
-from tasks.request.region.vertices import Area
+from tasks.request.vertices import Area
 
 KINDS: Mapping[str, RegionKind] = {**AREAS, "sites": SITES}
 """By the name of the field in the document."""

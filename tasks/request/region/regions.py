@@ -20,9 +20,9 @@ from modis.tile import Tile
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import shown
-from tasks.request.document import POLYGON, Region
 from tasks.request.places import place_area
-from tasks.request.region.vertices import MAX_VERTICES, Area, cut_at_antimeridian, long_edge, union
+from tasks.request.region.region import POLYGON, Region
+from tasks.request.vertices import MAX_VERTICES, Area, cut_at_antimeridian, long_edge, union
 
 _NAMED = 4  # named in a heading
 

@@ -4,10 +4,10 @@ from shapely.geometry import box
 
 from modis.tile import Tile
 from reprojection.grid.sinusoidal import tiles_touching
-from tasks.request.document import Region
+from tasks.request.region.region import Region
 from tasks.request.region.regions import RegionKind, unwrap
-from tasks.request.region.vertices import Area, union
 from tasks.request.sites import parse_sites
+from tasks.request.vertices import Area, union
 
 AROUND_SITE = 0.05
 """Degrees around a site in which granules are looked for: a swath's pixels are large."""

@@ -10,7 +10,9 @@ from rasterio.io import MemoryFile
 from portal.results import layer_legends, map_page, pictures
 from portal.results.state import MOST_EXPLAINING, Results
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Band, Kind, Pixels, Provenance, Raster
+from reprojection.read.description import Band, Provenance
+from reprojection.read.lineage import Kind
+from reprojection.read.raster import Pixels, Raster
 from reprojection.write.write import write_cog
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime

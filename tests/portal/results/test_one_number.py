@@ -15,7 +15,8 @@ import rasterio.warp
 
 from reprojection.explain.explain import explain
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
+from reprojection.read.description import Band, Provenance, SourceGranule
+from reprojection.read.raster import Raster
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tasks.bag.model import RequestState

@@ -6,7 +6,8 @@ import pytest
 from portal.views import drawing
 from portal.views.survey_chart import survey_chart
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Band, Provenance, Raster
+from reprojection.read.description import Band, Provenance
+from reprojection.read.raster import Raster
 from reprojection.reproject import Options
 
 

@@ -22,7 +22,8 @@ from rasterio.io import MemoryFile
 from portal.serving import tokens
 from portal.views.tile_matrix import WEB_MERCATOR, WORLD_CRS84
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Band, Pixels, Provenance, Raster
+from reprojection.read.description import Band, Provenance
+from reprojection.read.raster import Pixels, Raster
 from reprojection.write.write import write_cog
 from tasks.bag.model import RequestState
 from tasks.bag.runtime import Runtime

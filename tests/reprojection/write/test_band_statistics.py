@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Band, Pixels, Provenance, Raster
+from reprojection.read.description import Band, Provenance
+from reprojection.read.raster import Pixels, Raster
 from reprojection.write.band_statistics import band_statistics
 from reprojection.write.stac import stac_item
 from reprojection.write.write import open_raster, write_cog

@@ -11,7 +11,8 @@ import xarray
 from pyproj import Transformer
 
 from reprojection.errors import ChoiceRefusedError
-from reprojection.read.raster import Band, Raster
+from reprojection.read.description import Band
+from reprojection.read.raster import Raster
 from reprojection.read.window_time import WindowTime, granule_bounds
 from reprojection.write.cube import write_cube
 from reprojection.write.write import write_cog

@@ -4,6 +4,13 @@ from collections.abc import Iterator
 
 from modis.composites import Counted
 from reprojection.read.completeness import Completeness, Missing
+from reprojection.read.description import (
+    Band,
+    Description,
+    GridDescription,
+    Provenance,
+    SourceGranule,
+)
 from reprojection.read.lineage import (
     CellRecord,
     InputRecord,
@@ -12,7 +19,6 @@ from reprojection.read.lineage import (
     RunRecord,
     StepRecord,
 )
-from reprojection.read.raster import Band, Description, GridDescription, Provenance, SourceGranule
 from reprojection.write.joined_lineage import LineageJoiner, Taken
 
 EMPTY = Provenance(product="", collection="", layer="", granules=())

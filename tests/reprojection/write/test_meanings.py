@@ -14,7 +14,8 @@ import rasterio
 from reprojection import catalogue
 from reprojection.catalogue import products
 from reprojection.read.cf import cf_flags
-from reprojection.read.raster import Band, Raster
+from reprojection.read.description import Band
+from reprojection.read.raster import Raster
 from reprojection.write import meanings
 from reprojection.write.cube import write_cube
 from reprojection.write.meanings import attribute_table

@@ -12,7 +12,8 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.explain.explain import explain
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import Completeness, Missing
-from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
+from reprojection.read.description import Band, Provenance, SourceGranule
+from reprojection.read.raster import Raster
 from reprojection.write.cube import write_cube
 from reprojection.write.record_layer import as_record, record_mosaic
 from reprojection.write.stac import stac_item

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reprojection.errors import BadFormatError
-from reprojection.read.raster import Band, Raster
+from reprojection.read.description import Band
+from reprojection.read.raster import Raster
 from reprojection.write import tiff
 from reprojection.write.overviews import averaged
 from reprojection.write.picture import write_png

@@ -4,7 +4,7 @@ import datetime as dt
 from typing import Any
 
 from tasks.bag.spec import CollectSpec, MosaicSpec, OverlapSpec, ReprojectSpec
-from tasks.request.records.overlap import MOST_CELLS
+from tasks.request.resolved import COMPARED_CELLS
 from tasks.requests.plan import Plan
 from tests.service_manager.planner.test_record_dates import ARCHIVE, RECORD, granules
 from tests.service_manager.shelf import made, specs
@@ -76,7 +76,7 @@ def test_a_wide_region_is_compared_in_some_cells() -> None:
     (spec,) = specs(found, OverlapSpec)
     cells = {one.cell for one in spec.cells}
     whole = {given.name.split()[0] for one in specs(found, MosaicSpec) for given in one.inputs}
-    assert len(cells) == MOST_CELLS < len(whole)
+    assert len(cells) == COMPARED_CELLS < len(whole)
     assert cells < whole
 
 

@@ -179,7 +179,7 @@ def test_a_plan_is_another_where_a_record_says_another_unit(
     assert identity() == before
     layers = {name: one.model_copy(update={"units": "%"}) for name, one in known.layers.items()}
     changed = known.model_copy(update={"layers": layers})
-    monkeypatch.setattr("tasks.request.records.products.record", lambda _name: changed)
+    monkeypatch.setattr("tasks.request.record_products.record", lambda _name: changed)
     assert identity() != before
 
 

@@ -20,8 +20,8 @@ from archives.kinds.folder import FolderArchive
 from portal.results.explanations import Explainer, granules_of
 from portal.results.result_files import ResultFile
 from reprojection.explain.explain import explain
+from reprojection.read.description import SourceGranule
 from reprojection.read.outline import read_outline
-from reprojection.read.raster import SourceGranule
 from reprojection.write.write import open_raster, read_raster, write_cog
 from swathmill import cli
 from swathmill.commands.remake.differences import differences

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from tasks.errors import RequestRefusedError
-from tasks.request.checks import check_request, request_notes
+from tasks.request.checks import check_request
 from tasks.request.document import Request, parse_request
+from tasks.request.notes import request_notes
 from tasks.request.resolved import resolve
 from tasks.settings import Settings
 

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.errors import RequestRefusedError
 from tasks.request import measurements
-from tasks.request.checks import check_request, request_notes
+from tasks.request.checks import check_request
 from tasks.request.compared import compared_layers, comparison_of
 from tasks.request.document import dump_request, parse_request
 from tasks.request.measurements import (
@@ -20,6 +20,7 @@ from tasks.request.measurements import (
     read_measurements,
     utc_offset,
 )
+from tasks.request.notes import request_notes
 from tasks.request.request_file import load_request
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.settings import Settings

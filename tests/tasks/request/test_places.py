@@ -9,7 +9,7 @@ from tasks.request import places
 from tasks.request.document import parse_request
 from tasks.request.places import place_area, search_places
 from tasks.request.region.kinds import region_area, region_tiles
-from tasks.request.region.vertices import MAX_VERTICES
+from tasks.request.vertices import MAX_VERTICES
 
 REQUEST = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],

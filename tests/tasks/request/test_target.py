@@ -14,8 +14,9 @@ from reprojection.grid import covering
 from reprojection.grid.crs import Crs
 from reprojection.grid.grids import modis_tile_grid
 from tasks.errors import RequestRefusedError
-from tasks.request.document import Region, parse_request
+from tasks.request.document import parse_request
 from tasks.request.region.kinds import region_area, region_tiles
+from tasks.request.region.region import Region
 from tasks.request.region.regions import area_geojson, tile_area
 from tasks.request.resolved import resolve
 from tasks.request.target import _MOST_SOURCE, Target

@@ -7,7 +7,7 @@ import pytest
 import rasterio
 from rasterio.transform import Affine
 
-from reprojection.read.raster import SourceGranule
+from reprojection.read.description import SourceGranule
 from reprojection.write.write import open_raster, read_raster
 from tasks.bag.categories import Category
 from tasks.bag.spec import GridSpec, ReduceSpec

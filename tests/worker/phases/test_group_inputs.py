@@ -12,8 +12,9 @@ import xarray
 from pyproj import CRS
 from scipy.ndimage import uniform_filter
 
-from reprojection.read.raster import Band as RasterBand
-from reprojection.read.raster import Provenance, Raster
+from reprojection.read.description import Band as RasterBand
+from reprojection.read.description import Provenance
+from reprojection.read.raster import Raster
 from reprojection.write.write import write_cog
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import GridSpec, GroupSpec, Input, ReduceSpec, ReprojectSpec

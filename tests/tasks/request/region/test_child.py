@@ -18,10 +18,10 @@ import pytest
 from pydantic import ValidationError
 
 from processes.reading_rights import can_shut_in
-from tasks.request.document import Region
 from tasks.request.region import child, files
 from tasks.request.region.child import Bounds, features_apart, read_apart
 from tasks.request.region.files import RegionFileError, read_features, read_region
+from tasks.request.region.region import Region
 
 SQUARE = {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], [8, 53], [5, 53], [5, 50]]]}
 TABLES = """

@@ -5,9 +5,9 @@ from email.utils import parseaddr
 import pytest
 from pydantic import ValidationError
 
-from tasks.request import mail_address
+from tasks import mail_address
+from tasks.mail_address import is_address
 from tasks.request.document import Request
-from tasks.request.mail_address import is_address
 from tests.portal.submissions import DOCUMENT
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tasks.request.checks import request_notes
 from tasks.request.document import parse_request
+from tasks.request.notes import request_notes
 from tasks.request.resolved import resolve
 from tests.portal.submissions import DOCUMENT
 

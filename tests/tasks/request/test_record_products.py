@@ -7,10 +7,11 @@ import pytest
 
 import reprojection.records
 from tasks.errors import RequestRefusedError
+from tasks.request import record_products
 from tasks.request.checks import check_request
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.request.heading import heading
-from tasks.request.records import part, products
+from tasks.request.records import part
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.settings import Settings
 from tasks.storage.schema import PARTS_AND_RECORDS
@@ -201,7 +202,7 @@ def test_what_has_no_meaning_over_several_sensors_is_refused(
 
 def test_a_record_waits_for_the_end_of_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of the version before cannot read its layers."""
-    monkeypatch.setattr(products, "written", lambda: PARTS_AND_RECORDS - 1)
+    monkeypatch.setattr(record_products, "written", lambda: PARTS_AND_RECORDS - 1)
     with pytest.raises(RequestRefusedError, match="while this service is upgraded"):
         checked(INDEX)
 
