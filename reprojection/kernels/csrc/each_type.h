@@ -11,17 +11,7 @@
 #define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 255
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #define T int8_t
 #define W float
@@ -33,17 +23,7 @@
 #define T_UNSIGNED 0
 #define T_MIN -128
 #define T_MAX 127
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #define T uint16_t
 #define W float
@@ -55,17 +35,7 @@
 #define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 65535
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #define T int16_t
 #define W float
@@ -77,17 +47,7 @@
 #define T_UNSIGNED 0
 #define T_MIN -32768
 #define T_MAX 32767
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #endif
 #if TYPES & FLOAT_TYPE
@@ -101,17 +61,7 @@
 #define T_UNSIGNED 0
 #define T_MIN 0
 #define T_MAX 0
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #endif
 #if TYPES & WIDE_TYPES
@@ -125,17 +75,7 @@
 #define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 4294967295.0
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #define T int32_t
 #define W double
@@ -147,17 +87,7 @@
 #define T_UNSIGNED 0
 #define T_MIN -2147483648.0
 #define T_MAX 2147483647.0
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 
 #define T double
 #define W double
@@ -169,15 +99,5 @@
 #define T_UNSIGNED 0
 #define T_MIN 0
 #define T_MAX 0
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
+#include "one_type.h"
 #endif

@@ -1,8 +1,10 @@
 """Without the compiled kernels it is said so, and no granule is blamed."""
 
 import ctypes
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +45,28 @@ def test_kernels_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KernelsAbsentError, match="of another version"):
         kernels.library()
     kernels.library.cache_clear()
+
+
+_INTERFACE = {8: "a729cf307a1903f4"}
+"""The exported functions and structures of a version, by their digest."""
+
+
+def test_a_change_of_the_interface_raises_its_version() -> None:
+    """Else Python would call kernels of before with the arguments of after."""
+    sources = ROOT / "reprojection" / "kernels" / "csrc"
+    plain = [
+        re.sub(r"/\*.*?\*/", " ", path.read_text("utf-8"), flags=re.DOTALL)
+        for path in (*sorted(sources.glob("*.c")), sources / "job.h")
+    ]
+    exported = [found for text in plain for found in re.findall(r"\bEXPORT\b[^{]*", text)]
+    shared = re.findall(r"typedef struct \{[^}]*\} (?:Tile|Job);", plain[-1])
+    assert len(exported) > 15
+    assert len(shared) == 2
+    said = "\n".join(" ".join(one.split()) for one in sorted(exported) + shared)
+    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    assert {kernels._VERSION: digest} == _INTERFACE, (
+        "raise the version in kernels.py and csrc/version.c, and note the digest here"
+    )
 
 
 def test_kernels_for_another_cpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
