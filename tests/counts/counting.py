@@ -1,5 +1,6 @@
 """Count the storage calls, rows, bytes and Python calls of fixed work."""
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
+from reprojection.sample.hdfeos_write import write_granule
+from reprojection.sample.sample import TILE_DAYS, tile_granules
 from service_manager.leader.manager import Manager
 from service_manager.planner.plan_stream import PlanStream
 from tasks.bag import protocol
@@ -19,10 +23,11 @@ from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tasks.requests.plan import Plan
 from tasks.service.memory_runtime import memory_runtime
+from tasks.storage.blobs import MemoryBlobs, StoredBlob
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Delete, Operation, Row
-from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites
+from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, tile_granule
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 NOTED = Path(__file__).with_name("counts.json")
@@ -57,12 +62,33 @@ class Counted(MemoryStore):
         return super().transact(table, partition, operations)
 
 
+class CountedBlobs(MemoryBlobs):
+    """Blobs that count what is stored and read."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
+        self.counts["blobs written"] += 1
+        self.counts["bytes of blobs written"] += len(data)
+        return super().put_bytes(container, name, data)
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        self.counts["blobs read"] += 1
+        return super().get_bytes(container, name)
+
+
 class Mill(Bench):
     """A manager, and a worker that claims and ends each message's tasks together, as workers do."""
 
     def __post_init__(self) -> None:
         self.store = Counted()
-        self.runtime = replace(memory_runtime(ManualClock()), store=self.store)
+        self.runtime = replace(
+            memory_runtime(ManualClock()),
+            store=self.store,
+            blobs=CountedBlobs(self.store.counts),
+        )
         self.messages: list[Sequence[str]] = []
         super().__post_init__()
 
@@ -151,9 +177,16 @@ def of_rest() -> dict[str, int]:
     return dict(mill.store.counts)
 
 
-def of_planning() -> dict[str, int]:
-    """Count what the plan of a request of 16 dates of two tiles costs."""
-    request, archive = parse_request(REQUEST), Shelf(records=composites())
+def of_planning(years: int) -> dict[str, int]:
+    """Count what the plan of a request of two tiles costs, 46 dates a year."""
+    time = {"start": "2012-01-01", "end": f"{2011 + years}-12-31"}
+    request = parse_request({**REQUEST, "time": time})
+    days = [
+        dt.date(2012 + year, 1, 1) + dt.timedelta(days=8 * n)
+        for year in range(years)
+        for n in range(46)
+    ]
+    archive = Shelf(records=[tile_granule(day, h, 3) for day in days for h in (17, 18)])
     planned = 0
 
     def whole() -> None:
@@ -163,6 +196,43 @@ def of_planning() -> dict[str, int]:
 
     whole()  # what is read once in a process does not count
     return {"Python calls": calls_of(whole), "tasks": planned}
+
+
+_REPROJECT = """
+import json, sys
+from pathlib import Path
+from reprojection.grid.grids import Lattice
+from reprojection.reproject import Options, reproject
+from reprojection.write.write import write_cog
+counts = dict.fromkeys(("calls of Python functions", "calls of C functions", "files opened"), 0)
+kinds = {"call": "calls of Python functions", "c_call": "calls of C functions"}
+def count(_frame, event, _argument):
+    if event in kinds:
+        counts[kinds[event]] += 1
+def opened(event, _arguments):
+    counts["files opened"] += event == "open"
+folder = Path(sys.argv[1])
+grid = Lattice(crs="EPSG:4326", resolution=0.01).snap((-8.0, 51.0, -4.0, 54.0))
+def whole():
+    made = reproject([folder / "tile.hdf"], "Lai_1km", grid, Options(qa="good"))
+    write_cog(made, folder / "raster.tif")
+whole()  # what is read once in a process does not count
+sys.addaudithook(opened)
+sys.setprofile(count)
+whole()
+sys.setprofile(None)
+counts["bytes of the raster"] = (folder / "raster.tif").stat().st_size
+print(json.dumps(counts))
+"""
+
+
+def of_reprojecting() -> dict[str, int]:
+    """Count what a raster of one tile costs beside its pixels, in a process of its own."""
+    with TemporaryDirectory() as folder:
+        write_granule(Path(folder, "tile.hdf"), next(iter(tile_granules(TILE_DAYS[:1]))))
+        told = subprocess.check_output([sys.executable, "-c", _REPROJECT, folder], text=True)
+    found: dict[str, int] = json.loads(told)
+    return found
 
 
 def of_importing(module: str) -> dict[str, int]:
@@ -182,15 +252,23 @@ def of_importing(module: str) -> dict[str, int]:
     return {"modules of ours": own, "modules of others": others}
 
 
+PROCESSES = (
+    "swathmill",
+    "swathmill.cli",
+    "portal.__main__",
+    "service_manager.__main__",
+    "worker.__main__",
+)
+"""What a program and each kind of process import when they begin."""
+
 MEASURED: Mapping[str, Callable[[], dict[str, int]]] = {
     "a request of 60 granules": lambda: of_a_request(granules(60)),
     "a request of 3 rasters of 4 cells": lambda: of_a_request(rasters(3)),
     "a minute at rest": of_rest,
-    "a plan of 96 tasks": of_planning,
-    **{
-        f"import {module}": partial(of_importing, module)
-        for module in ("swathmill", "worker.__main__")
-    },
+    "a plan of a year": partial(of_planning, 1),
+    "a plan of ten years": partial(of_planning, 10),
+    "a raster of one tile": of_reprojecting,
+    **{f"import {module}": partial(of_importing, module) for module in PROCESSES},
 }
 """What is counted, by its name in `counts.json`."""
 
