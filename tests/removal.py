@@ -495,6 +495,10 @@ REMOVALS = {
                 r".*(swathmill_runner_|SwathmillReductionPoolFull).*",
             ),
             "tests/infra/test_monitoring.py": (r'.*"worker" / "pool" / "metrics\.py",',),
+            "tests/worker/test_continued_runs.py": (
+                r"from tests\.worker\.test_pool .*",
+                _test("test_a_run_in_the_pool_goes_on_on_another_runner"),
+            ),
         },
     ),
 }

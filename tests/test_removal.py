@@ -36,10 +36,8 @@ def imports() -> Mapping[str, set[str]]:
 
 
 def is_code(name: str) -> bool:
-    """Whether a removed file or folder is of the product's Python."""
-    return not name.startswith("tests/") and (
-        name.endswith(".py") or (ROOT / name / "__init__.py").exists()
-    )
+    """Whether a removed file or folder is Python, of the product or of tests."""
+    return name.endswith(".py") or (ROOT / name / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("name", REMOVALS)
