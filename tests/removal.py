@@ -2,7 +2,8 @@
 
 `make proofs ONLY=removal`. What is removed is the feature's folders, the lines that register it,
 and what tests and pages over all features say of it. Then ruff, mypy, the import contracts and the
-tests of all else run in the copy (`--tests` names files or folders; else the quick ones of all).
+quick tests of all else run in the copy: those whose imports lead to a file that was changed, and
+those that read the tree by paths (`--tests` names files or folders instead; `tests` is all).
 """
 
 import argparse
@@ -17,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.proofs import FAST, ROOT
+from tests.touched import touched
 
 _ITSELF = "tests/test_removal.py"  # compares this table with a whole checkout
 _BUILT = (r"^\.mypy_cache/", r"\.so$", r"places\.zip$", r"^portal/static/vendor/", r"^build/moto/")
-_TESTS = ("tests",)
 _LISTED = "d0266ee56a54cbd0266ee50a54cb803b4874b380197d6cca3be1e4cbe6da798a"
 """The key of a list of sites in the tests of keys."""
 
@@ -560,8 +561,10 @@ def _is_there(entry: str, tree: Path) -> bool:
 
 def shown(name: str, tests: Sequence[str], tree: Path) -> bool:
     """Take a feature out of a copy and check all else there; tell what fails."""
+    removal = REMOVALS[name]
     copied(tree)
-    take_out(REMOVALS[name], tree)
+    take_out(removal, tree)
+    tests = tests or touched(tree, (*removal.registered, *removal.spoken_of))
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
     subprocess.run(["git", "add", "--all"], cwd=tree, check=True)
     environment = {**os.environ, "PYTHONPATH": str(tree)}
@@ -585,7 +588,7 @@ def main() -> int:
     """Show for each feature that all else passes without it; 1 where it does not."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("features", nargs="*", help=f"of {', '.join(REMOVALS)}; none: each")
-    parser.add_argument("--tests", nargs="*", default=_TESTS)
+    parser.add_argument("--tests", nargs="*", default=())
     arguments = parser.parse_args()
     if unknown := {*arguments.features} - {*REMOVALS}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
