@@ -1,7 +1,9 @@
-// The processes of `swathmill up` and the reduction pool, from one image: portal, manager, workers, runners.
+// The processes of `swathmill up` and the reduction pool: portal, manager, workers, runners.
 param location string
 param name string
 param image string
+param workerImage string
+param runnerImage string
 param identityId string
 param clientId string
 param workerIdentityId string
@@ -495,7 +497,7 @@ resource worker 'Microsoft.App/containerApps@2025-01-01' = {
       containers: [
         {
           name: 'worker'
-          image: image
+          image: workerImage
           command: [
             'python'
             '-P'
@@ -549,7 +551,7 @@ resource workerJob 'Microsoft.App/jobs@2025-01-01' = if (workersAsJobs) {
       containers: [
         {
           name: 'worker'
-          image: image
+          image: workerImage
           // The manager's choice of who leaves goes by this name.
           command: [
             'sh'
@@ -602,7 +604,7 @@ resource reductions 'Microsoft.App/containerApps@2025-01-01' = if (hasPool) {
       containers: [
         {
           name: 'runner'
-          image: image
+          image: runnerImage
           command: [
             'python'
             '-P'

@@ -17,6 +17,12 @@ param name string = 'swathmill'
 @minLength(1)
 param image string
 
+@description('Image of the workers, made of the same recipe with `--target worker`; empty: the one above. It is half as large, so a new replica starts sooner.')
+param workerImage string = ''
+
+@description('Image of the reduction pool, with `--target runner`; empty: the one above.')
+param runnerImage string = ''
+
 @description('Registry that the identity pulls the image from, as in REGISTRY.azurecr.io; empty: the image is public. The identities of the service, of the workers and of the reduction pool need AcrPull there.')
 param registryServer string = ''
 
@@ -282,6 +288,8 @@ module apps 'apps.bicep' = {
     sources: sources
     leastWorkers: leastWorkers
     mostWorkers: mostWorkers
+    workerImage: empty(workerImage) ? image : workerImage
+    runnerImage: empty(runnerImage) ? image : runnerImage
     workersAsJobs: workersAsJobs
     leastRunners: leastRunners
     mostRunners: mostRunners

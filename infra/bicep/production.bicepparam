@@ -4,6 +4,8 @@ using 'main.bicep'
 
 param name = readEnvironmentVariable('SWATHMILL_DEPLOY_NAME', 'swathmill')
 param image = readEnvironmentVariable('SWATHMILL_DEPLOY_IMAGE')
+param workerImage = readEnvironmentVariable('SWATHMILL_DEPLOY_WORKER_IMAGE', '')
+param runnerImage = readEnvironmentVariable('SWATHMILL_DEPLOY_RUNNER_IMAGE', '')
 param registryServer = readEnvironmentVariable('SWATHMILL_DEPLOY_REGISTRY', '')
 param operators = readEnvironmentVariable('SWATHMILL_DEPLOY_OPERATORS', '')
 param keepSecrets = readEnvironmentVariable('SWATHMILL_DEPLOY_KEEP_SECRETS', 'false') == 'true'

@@ -23,6 +23,7 @@ from swathmill.deployment.choices import Choices
 from swathmill.errors import StackError
 
 TEMPLATES = Path("infra", "bicep")
+_OF_ROLES = ("SWATHMILL_DEPLOY_WORKER_IMAGE", "SWATHMILL_DEPLOY_RUNNER_IMAGE")
 PATIENCE = 1200.0  # seconds until the service works
 _PAUSE = 5.0  # seconds between two looks
 
@@ -170,6 +171,7 @@ def _environment(
     return {
         "SWATHMILL_DEPLOY_NAME": choices.name,
         "SWATHMILL_DEPLOY_IMAGE": image,
+        **{name: os.environ.get(name, "") for name in _OF_ROLES},
         "SWATHMILL_DEPLOY_REGISTRY": registry,
         "SWATHMILL_DEPLOY_OPERATORS": choices.operators,
         "SWATHMILL_DEPLOY_KEEP_SECRETS": str(keep).lower(),

@@ -20,7 +20,6 @@ from pathlib import Path, PurePosixPath
 
 import structlog
 from packaging.specifiers import SpecifierSet
-from uv import find_uv_bin
 
 from tasks.packages.package_uploads import Upload
 from tasks.packages.packages import (
@@ -148,6 +147,8 @@ def _install(
 
 def _uv(command: list[str], folder: Path, settings: Settings, cache: Path | None) -> None:
     """Run uv; raise PackageError with its words where it fails."""
+    from uv import find_uv_bin  # only here: a worker's image has none
+
     kept, index = cache or folder / "cache", settings.python_index
     words = [
         *(find_uv_bin(), "pip", *command),

@@ -1,0 +1,109 @@
+"""The image of a role has all that its program imports, and what it leaves out is known."""
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.counts.counting import PYTHON
+from tests.infra.roles import LEFT_OUT, PROGRAMS, ROOT, left_out, locked, reached, text, tops_of
+from tools import slim
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info[:2] != PYTHON, reason="the images have the oldest Python"
+)
+
+# Imports each module with the packages that are left out as if they were not there.
+WITHOUT = """
+import importlib, json, sys
+gone, modules = json.loads(sys.stdin.read())
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in gone:
+            raise ModuleNotFoundError(f"left out: {name}", name=name)
+sys.meta_path.insert(0, Gone())
+for module in modules:
+    importlib.import_module(module)
+"""
+
+
+def test_the_file_says_what_the_programs_do_not_import() -> None:
+    """`python -m tests.infra.roles` writes it anew."""
+    assert LEFT_OUT.read_text("utf-8") == text()
+
+
+@pytest.mark.parametrize("role", PROGRAMS)
+def test_each_module_of_a_role_is_imported_without_what_is_left_out(role: str) -> None:
+    modules = sorted(one for one in reached(PROGRAMS[role]) if not one.endswith("__main__"))
+    gone = sorted(tops_of(left_out(role)))
+    assert {"pandas", "sqlalchemy", "dask"} <= {*gone}
+    assert len(modules) > 200
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        input=json.dumps([gone, modules]),
+        text=True,
+        cwd=ROOT,
+        check=True,
+        timeout=120,
+    )
+
+
+def test_what_packages_of_others_may_import_is_where_they_run() -> None:
+    for role in ("worker", "runner"):
+        kept = locked() - {*left_out(role)}
+        assert {"numpy", "scipy", "rasterio", "pyproj", "shapely", "h5py", "netcdf4"} <= kept
+
+
+@pytest.mark.parametrize("role", PROGRAMS)
+def test_the_recipe_takes_out_what_the_file_names(role: str) -> None:
+    recipe = (ROOT / "infra/Containerfile").read_text("utf-8")
+    assert f"slim.py {role} /app/.venv/lib/python3.11/site-packages" in recipe
+    assert f"FROM base AS {role}\nCOPY --from={role}-files /app /app\n" in recipe
+    assert [*slim.left_out(role)] == left_out(role)
+
+
+def write(path: Path, content: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def install(site: Path, name: str, *files: str) -> None:
+    about = f"{name}-1.dist-info"
+    for file in files:
+        write(site / file)
+    write(site / about / "METADATA", f"Name: {name}\nVersion: 1\n")
+    outside = ("../../../bin/program", "../../../../elsewhere")
+    record = [*files, f"{about}/METADATA", f"{about}/RECORD", *outside]
+    write(site / about / "RECORD", "".join(f"{one},,\n" for one in record))
+
+
+def test_a_package_goes_with_its_bytecode_and_others_stay(tmp_path: Path) -> None:
+    root = tmp_path / "venv"
+    site = root / "lib" / "python3.11" / "site-packages"
+    install(site, "pandas", "pandas/__init__.py", "pandas/core/a.py")
+    install(site, "numpy", "numpy/__init__.py", "numpy/tests/test_a.py", "numpy/testing/a.py")
+    install(site, "pip", "pip/__init__.py")
+    write(site / "pandas/core/__pycache__/a.pyc")
+    write(root / "bin" / "program")
+    write(tmp_path / "elsewhere")
+    for service in ("s3", "ec2"):
+        write(site / "botocore/data" / service / "service-2.json.gz")
+    write(site / "botocore/data/endpoints.json")
+    slim.slim("worker", site)
+    assert not (site / "pandas").exists()
+    assert {one.metadata["Name"] for one in metadata.distributions(path=[str(site)])} == {"numpy"}
+    assert sorted(path.name for path in (site / "numpy").iterdir()) == ["__init__.py", "testing"]
+    assert sorted(path.name for path in (site / "botocore/data").iterdir()) == [
+        "endpoints.json",
+        "s3",
+    ]
+    assert not (root / "bin" / "program").exists()
+    assert (tmp_path / "elsewhere").exists()  # nothing outside the environment is touched
+
+
+def test_no_role_is_no_role(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        slim.slim("cook", tmp_path)

@@ -1,0 +1,67 @@
+"""Take out of an environment what the image of a role does without: `slim.py ROLE SITE_PACKAGES`.
+
+`infra/roles.txt` names the packages. Of those that stay it takes out their own tests, headers for
+compilers, parts of Arrow that nothing here opens (Flight, Substrait, its own S3), and of botocore
+all services but S3 and the one that gives its keys.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from os.path import normpath
+from pathlib import Path
+
+ROLES = Path(__file__).parents[1] / "infra" / "roles.txt"
+_TOOLS = ("pip", "setuptools", "wheel")
+_PARTS = (
+    *("pyarrow/include", "pyarrow/_flight.*", "pyarrow/libarrow_flight.*", "pyarrow/_s3fs.*"),
+    *("pyarrow/libarrow_s3.*", "pyarrow/_substrait.*", "pyarrow/libarrow_substrait.*"),
+    *("numpy/_core/include", "scipy/**/*.pxd", "pyarrow/**/*.pxd", "pyarrow/**/*.pyx"),
+)
+_SERVICES = ("s3", "sts", "sso", "sso-oidc")
+
+
+def left_out(role: str) -> tuple[str, ...]:
+    """Return the packages that a role's image leaves out. Raises KeyError for no role."""
+    lines = (line.partition(": ") for line in ROLES.read_text("utf-8").splitlines())
+    return tuple({role: names for role, _, names in lines}[role].split())
+
+
+def remove_package(name: str, site: Path) -> None:
+    """Remove a package's files from an environment, if it is there."""
+    root = site.parents[2]  # programs lie in its folder `bin`
+    for found in metadata.distributions(name=name, path=[str(site)]):
+        files = [Path(normpath(str(found.locate_file(one)))) for one in found.files or ()]
+        for path in (one for one in files if root in one.parents):
+            path.unlink(missing_ok=True)
+        for folder in sorted({parent for path in files for parent in path.parents}, reverse=True):
+            if site in folder.parents and folder.is_dir():
+                shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+
+
+def parts(site: Path) -> Iterator[Path]:
+    """Yield files and folders of packages that stay which nothing here opens."""
+    for pattern in _PARTS:
+        yield from site.glob(pattern)
+    yield from (path for path in site.glob("**/tests") if path.is_dir())
+    for service in site.glob("botocore/data/*/"):
+        if service.name not in _SERVICES:
+            yield service
+
+
+def slim(role: str, site: Path) -> None:
+    """Take out of an environment what a role does without."""
+    for name in (*left_out(role), *_TOOLS):
+        remove_package(name, site)
+    for path in [*parts(site)]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    slim(sys.argv[1], Path(sys.argv[2]).resolve())
