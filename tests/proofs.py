@@ -67,6 +67,10 @@ PROOFS = {
         what="layers of `swathmill view` as QGIS and GDAL draw them, where these are there",
         commands=((*PYTEST, "-q", "-m", "proof", "tests/portal/views/test_other_programs.py"),),
     ),
+    "pictures": Proof(
+        what="pictures of all pages in all states, both themes, 360 to 1600 px [--only WORDS]",
+        commands=(_module("tests.browser.pictures", "build/pictures"),),
+    ),
     "granules": Proof(
         what="damaged granules end in a result or a named error [--count 2000]",
         commands=(_module("bench.fuzz_granules", "--jobs", "2"),),

@@ -145,7 +145,7 @@
   };
 
   // The picture has the styles of the page, as a file knows none of its sheets.
-  const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "vector-effect", "font-family", "font-size", "display"];
+  const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "vector-effect", "font-family", "font-size", "display"];
   const picture = (svg) => {
     const { width, height } = svg.getBoundingClientRect();
     const [wide, high] = [Math.ceil(width) + 16, Math.ceil(height) + 16];

@@ -11,6 +11,7 @@
   const field = (name) => form.elements.namedItem(name);
   const WAIT = 300; // milliseconds after the last change
   const MOST_DAYS = 8;
+  const SMALL = 160; // pixels of the screen: a region that is narrower is looked at from nearer
   let shown = null; // what is on the map: its address, and its layers
 
   // --- What the form asks for ---
@@ -118,8 +119,10 @@
       }
       part("compare").hidden = !qa;
       for (const layer of made) map.regionMap.map.addLayer(layer);
-      const middle = ol.extent.getCenter(region.split(",").map(Number));
-      if (!ol.extent.containsCoordinate(map.regionMap.map.getView().calculateExtent(), middle) || map.regionMap.map.getView().getResolution() > 0.5) map.regionMap.fit();
+      const edges = region.split(",").map(Number);
+      const view = map.regionMap.map.getView();
+      const isSmall = ol.extent.getWidth(edges) / view.getResolution() < SMALL;
+      if (isSmall || !ol.extent.containsCoordinate(view.calculateExtent(), ol.extent.getCenter(edges))) map.regionMap.fit();
       shown = { key, layers: made };
       root.dataset.shown = address();
       map.dataset.seen = "yes";

@@ -24,6 +24,11 @@ const Tabs = {
     if (scroll && inside && location.hash.slice(1) !== inside.id) document.getElementById(location.hash.slice(1)).scrollIntoView();
   },
 };
+// Where links are longer than a phone's screen, the one of this page is in sight.
+for (const link of document.querySelectorAll("nav a[aria-current]")) {
+  const nav = link.closest("nav");
+  nav.scrollLeft = link.offsetLeft + link.offsetWidth / 2 - nav.offsetWidth / 2;
+}
 if (Tabs.nav) {
   Tabs.show(true);
   window.addEventListener("hashchange", () => Tabs.show(true));

@@ -10,6 +10,7 @@
   const PROJECTION = "SWATHMILL:GRID";
   const KEPT = 16; // rasters of other dates, so that playing does not read them again
   const STEP = 900; // ms between dates
+  const HANDLE = 44; // pixels, as swathmill.css has it
 
   const described = new Map();
   const describe = async (id, band) => {
@@ -63,12 +64,22 @@
   const other = side("other", "other-when", "other-date-shown", 2);
   let map = null;
 
+  // The share of the map to the left of the handle, whose middle stops half its width before the ends.
+  const divided = () => {
+    const width = get("result-map").clientWidth;
+    return (HANDLE / 2 + (width - HANDLE) * (Number(get("swipe").value) / 100)) / width;
+  };
+  const divide = () => {
+    root.style.setProperty("--divided", `${100 * divided()}%`);
+    map?.render();
+  };
+
   const clip = (layer) => {
     let pixels = null;
     layer.on("prerender", (event) => {
       const gl = event.context;
       const canvas = gl.canvas;
-      const left = Math.round((canvas.width * Number(get("swipe").value)) / 100);
+      const left = Math.round(canvas.width * divided());
       pixels = gl.getParameter(gl.SCISSOR_BOX);
       gl.enable(gl.SCISSOR_TEST);
       gl.scissor(left, 0, canvas.width - left, canvas.height);
@@ -106,6 +117,7 @@
       // A canvas of its own: the comparison is cut without cutting what lies below.
       one.layer = new ol.layer.WebGLTile({ style: style(info), source: source(info, one.date()), zIndex: one.z, className: `ol-layer side-${one.z}` });
       if (one === other) clip(one.layer);
+      one.layer.setOpacity(Number(get("opacity").value) / 100);
       map.addLayer(one.layer);
       one.id = `${band} ${id}`;
     } else {
@@ -119,7 +131,7 @@
     const extent = info.extent;
     map = new ol.Map({
       target: "result-map",
-      controls: ol.control.defaults.defaults().extend([new ol.control.ScaleLine()]),
+      controls: ol.control.defaults.defaults().extend([new ol.control.ScaleLine(), new ol.control.FullScreen({ tipLabel: "Full screen", source: get("result-map").parentElement })]),
       view: new ol.View({ projection: PROJECTION, center: ol.extent.getCenter(extent), resolution: 1, constrainOnlyCenter: true, maxResolution: Math.max(extent[2] - extent[0], extent[3] - extent[1]) / 150, minResolution: info.resolution / 24, extent }),
     });
     map.getView().fit(extent, { padding: [16, 16, 16, 16] });
@@ -169,13 +181,18 @@
       new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(255,255,255,.8)", width: 2.5 }) }),
       new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(20,20,20,.9)", width: 1 }) }),
     ];
-    const meridian = (label) => new ol.style.Style({
-      stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }),
-      text: maps.label(label, "#16211f", "#fff", { placement: "line", textBaseline: "bottom", textAlign: "center" }),
-    });
+    // Degrees stand at the lower and the left edge, where they hide least of the results.
+    const within = ([x, y]) => x >= extent[0] && x <= extent[2] && y >= extent[1] && y <= extent[3];
+    const meridian = (label, line) => [
+      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }) }),
+      new ol.style.Style({
+        geometry: new ol.geom.Point(line.getCoordinates().find(within) ?? line.getFirstCoordinate()),
+        text: maps.label(label, "#16211f", "#fff", { textBaseline: "bottom", textAlign: "left", offsetX: 3, offsetY: -3 }),
+      }),
+    ];
     map.addLayer(new ol.layer.Vector({
       zIndex: 9, source: new ol.source.Vector({ features, wrapX: false }), declutter: true,
-      style: (feature) => (feature.get("label") ? meridian(feature.get("label")) : coast),
+      style: (feature) => (feature.get("label") ? meridian(feature.get("label"), feature.getGeometry()) : coast),
     }));
     root.dataset.lines = String(features.length);
   };
@@ -240,9 +257,12 @@
     get("other-legend").hidden = !other.select.value;
     if (other.select.value) part("other-legend", `${base}/legend?layer=${encodeURIComponent(other.select.value)}`);
     await show(other, main.date());
+    divide();
   }));
   other.slider.addEventListener("input", () => guarded(() => show(other)));
-  get("swipe").addEventListener("input", () => map?.render());
+  get("swipe").addEventListener("input", divide);
+  window.addEventListener("resize", divide);
+  get("opacity").addEventListener("input", () => { for (const one of [main, other]) one.layer?.setOpacity(Number(get("opacity").value) / 100); });
   const move = (by) => {
     const last = Number(main.slider.max);
     const next = Number(main.slider.value) + by;

@@ -97,7 +97,12 @@ def drawn(raster: Raster, form: Form, low: float | None, high: float | None, sca
 
 
 def survey(asked: Asked) -> Survey:
-    """Count what a layer holds on a grid. Raises what `reproject` raises."""
+    """Count what a layer holds on a grid. Raises what `reproject` raises.
+
+    Stored numbers are read, so that each bin of the histogram holds equally many of them.
+    """
+    if asked.options.units == "physical":
+        asked = replace(asked, options=replace(asked.options, units="stored"))
     raster = _raster(asked)
     plain = raster
     if asked.options.qa is not None:

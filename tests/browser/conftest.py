@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import structlog
@@ -35,23 +36,45 @@ ARGUMENTS = [
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """Chromium: the one SWATHMILL_TEST_CHROMIUM names, else the first on PATH."""
+class NoBrowserError(Exception):
+    """There is no Chromium that starts."""
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Start the Chromium that SWATHMILL_TEST_CHROMIUM names, else the first on PATH.
+
+    Raises NoBrowserError.
+    """
     path = os.environ.get("SWATHMILL_TEST_CHROMIUM") or next(
         (found for name in NAMES if (found := shutil.which(name))), None
     )
     if path is None:
-        pytest.skip("no chromium on PATH: install it, or name one by SWATHMILL_TEST_CHROMIUM")
-    assert (STATIC / "vendor" / "htmx.min.js").is_file(), "no portal/static/vendor: run make setup"
-    asyncio.events._set_running_loop(None)  # Playwright's own takes its place
+        raise NoBrowserError(
+            "no chromium on PATH: install it, or name one by SWATHMILL_TEST_CHROMIUM"
+        )
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         except Error as error:
-            pytest.skip(f"{path} does not start: {error.message.splitlines()[0]}")
+            raise NoBrowserError(
+                f"{path} does not start: {error.message.splitlines()[0]}"
+            ) from error
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Chromium for all tests of a process; they are skipped where there is none."""
+    assert (STATIC / "vendor" / "htmx.min.js").is_file(), "no portal/static/vendor: run make setup"
+    asyncio.events._set_running_loop(None)  # Playwright's own takes its place
+    with ExitStack() as stack:
+        try:
+            browser = stack.enter_context(launched())
+        except NoBrowserError as error:
+            pytest.skip(str(error))
+        yield browser
 
 
 @pytest.fixture(scope="module")

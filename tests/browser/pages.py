@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, ViewportSize
 
@@ -63,11 +64,30 @@ UNREADABLE = """() => {
 }"""
 
 
+TWICE = """() => {
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  return [...new Set(ids.filter((one, at) => ids.indexOf(one) !== at))];
+}"""
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+RUN = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
+}"""
+
+
 def misfits(page: Page) -> list[str]:
-    """Say what of a page is wider than its window, or has too little contrast to be read."""
+    """Say what of a page is wider than its window, hard to read, or has the name of another."""
     over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     wide = [f"{over} pixels wider than its window"] if over > 0 else []
-    return [f"{page.url}: {one}" for one in [*wide, *page.evaluate(UNREADABLE)]]
+    twice = [f"two have the id {one}" for one in page.evaluate(TWICE)]
+    return [f"{page.url}: {one}" for one in [*wide, *twice, *page.evaluate(UNREADABLE)]]
+
+
+def faults(page: Page) -> list[str]:
+    """Say what axe finds on the page as it is now (WCAG 2.0 to 2.2, best practice), and misfits."""
+    assert AXE.is_file(), "no node_modules/axe-core: run make setup"
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    return [*(f"{page.url}: {one}" for one in page.evaluate(RUN)), *misfits(page)]
 
 
 def open_part(page: Page, name: str) -> None:

@@ -8,16 +8,12 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tasks.holdings import holdings
-from tests.browser.pages import faultless_page, misfits
+from tests.browser.pages import faultless_page, faults
 from tests.portal.archive import StillArchive, telling
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.waiting import until
 
 pytestmark = pytest.mark.browser
-
-AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-FAULTS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
-  .map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`)"""
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +80,7 @@ def test_a_layer_is_seen_before_it_is_requested(page: Page) -> None:
     assert address.startswith("/tiles/MCD15A2.5/Lai_1km/2012-03-13/WMTSCapabilities.xml?qa=best")
     # None of it is part of the request.
     assert "2012-03-13" not in page.locator("#summary").inner_text()
-    assert misfits(page) == []
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    assert page.evaluate(FAULTS) == []
+    assert faults(page) == []
     page.get_by_label("See a layer on the map").uncheck()
     expect(page.locator("[data-layer-view][data-shown]")).to_have_count(0)
 

@@ -8,15 +8,11 @@ from playwright.sync_api import BrowserContext, expect
 
 from portal.viewer.app import viewer_app
 from portal.viewer.folder import read_folder
-from tests.browser.pages import faultless_page, misfits
+from tests.browser.pages import faultless_page, faults
 from tests.portal.scripted import live_runtime, settings
 from tests.serving import serving_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.proof]
-
-AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-FAULTS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
-  .map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`)"""
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +53,7 @@ def test_a_folder_is_seen_and_read_by_keys(context: BrowserContext, address: str
         expect(note).not_to_have_text(before)
         page.get_by_role("button", name="Count the whole day").press("Enter")
         expect(note).to_have_text(before)
-        assert misfits(page) == []
-        page.evaluate(AXE.read_text(encoding="utf-8"))
-        assert page.evaluate(FAULTS) == []
+        assert faults(page) == []
         page.get_by_label("Product").select_option("MYD04_L2.61")
         expect(page.locator("[data-layer-view][data-shown*='MYD04_L2']")).to_be_visible()
         assert said.inner_text() != whole

@@ -112,6 +112,11 @@ def withdraw(runtime: Runtime, request: str, spec: Spec) -> None:
 
 @pytest.fixture
 def story(runtime: Runtime) -> Story:
+    return put_story(runtime)
+
+
+def put_story(runtime: Runtime) -> Story:
+    """Carry out the runs of a request."""
     document = {**DOCUMENT, "reduction": {"package": "own", "parameters": {"low": "1"}}}
     request = request_operations.submit(runtime, ADA, parse_request(document))
     groups = [
