@@ -2,14 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from tasks.strict_model import StrictModel
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Pair(_Model):
+class Pair(StrictModel):
     """A layer, and the column of measurements that it is compared with.
 
     `period` is how many days a composite of it covers; 1 also where the rows say so.
@@ -25,7 +21,7 @@ class Pair(_Model):
     statistic: Literal["mean", "sum"]
 
 
-class Comparison(_Model):
+class Comparison(StrictModel):
     """Measurements, and how layers are compared with them; fields as those of a request."""
 
     table: str

@@ -2,16 +2,11 @@
 
 from datetime import date
 
-from pydantic import BaseModel, ConfigDict
-
 from modis.composites import Counted
+from tasks.strict_model import StrictModel
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Driver(_Part):
+class Driver(StrictModel):
     """The layer that another layer of a swath product follows: fields as in its own cells."""
 
     layer: str
@@ -19,7 +14,7 @@ class Driver(_Part):
     qa: str = ""
 
 
-class RecordedLayer(_Part):
+class RecordedLayer(StrictModel):
     """A layer of a record: what the layer of one of its products is called, and in which units."""
 
     record: str
@@ -27,7 +22,7 @@ class RecordedLayer(_Part):
     units: str = ""
 
 
-class SensorCell(_Part):
+class SensorCell(StrictModel):
     """One input of a comparison of sensors: a cell of a product on a day."""
 
     product: str
@@ -40,7 +35,7 @@ class SensorCell(_Part):
         return f"{self.product} {self.day} {self.cell}"
 
 
-class Band(_Part):
+class Band(StrictModel):
     """One input raster of a group: which layer of which product, on which day, in which cell.
 
     Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,

@@ -6,14 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Path, Query, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError, NotNowError, PortalError, begun
 from portal.serving.tokens import LONGEST_OWNER, Person
 from tasks.accounts.group_table import MOST_MEMBERS, GroupRow, GroupTable, NoSuchGroupError
+from tasks.answers.answer import Answer
 from tasks.packages.package_reference import NAME
+from tasks.strict_model import StrictModel
 
 api = APIRouter(prefix="/api/groups", tags=["groups"])
 pages = APIRouter(include_in_schema=False)
@@ -27,18 +29,14 @@ Owner = Annotated[str, Field(max_length=LONGEST_OWNER)]
 _OWNERS = "Whose group, if you are in several of the name and own none."
 
 
-class NewMembers(BaseModel):
+class NewMembers(StrictModel):
     """Who is in a group, besides its owner."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     members: Members = ()
 
 
-class GroupAnswer(BaseModel):
+class GroupAnswer(Answer):
     """A group that you are in."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     owner: str

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from portal.accounts.session_page import UNTOLD
 from portal.serving.identity import Human
@@ -26,6 +26,8 @@ from tasks.accounts.token_table import (
     TooManyTokensError,
     make_token,
 )
+from tasks.answers.answer import Answer
+from tasks.strict_model import StrictModel
 
 api = APIRouter(prefix="/api/tokens", tags=["tokens"])
 pages = APIRouter(include_in_schema=False)
@@ -35,20 +37,16 @@ Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Days = Annotated[int, Field(ge=1, le=MOST_DAYS)]
 
 
-class NewToken(BaseModel):
+class NewToken(StrictModel):
     """What a token is for, what it may do, and for how many days it is good."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     scope: Scope = Scope.READ
     days: Days = 90
 
 
-class TokenAnswer(BaseModel):
+class TokenAnswer(Answer):
     """A token, without its text."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     name: str
@@ -58,10 +56,8 @@ class TokenAnswer(BaseModel):
     expires: dt.datetime
 
 
-class MadeAnswer(BaseModel):
+class MadeAnswer(Answer):
     """A new token: its text is shown this once."""
-
-    model_config = ConfigDict(frozen=True)
 
     token: str
     about: TokenAnswer

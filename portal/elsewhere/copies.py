@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from portal.results.result_files import ResultFile, ResultReader
 from portal.serving.documents import decode
 from portal.serving.problems import BadCallError, PortalError
+from tasks.answers.answer import Answer
 from tasks.network_hosts import HTTPS, AllowedHosts, Endpoint, read_endpoint
 
 SECONDS = 20.0  # that one call copies; a file that has begun is ended
@@ -58,10 +59,8 @@ class CopyOrder(BaseModel):
     after: str = Field("", max_length=2000, description="`after` of the last answer.")
 
 
-class CopyAnswer(BaseModel):
+class CopyAnswer(Answer):
     """What a call has copied. With `left`, call again with `after`."""
-
-    model_config = ConfigDict(frozen=True)
 
     copied: int
     bytes: int

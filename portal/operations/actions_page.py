@@ -15,6 +15,7 @@ from portal.serving.pages import iso_text
 from portal.serving.portal import CurrentPortal, PageNumber, Portal
 from portal.serving.quantities import moment
 from portal.serving.tokens import Person
+from tasks.answers.answer import Answer
 from tasks.bag.model import Phase
 from tasks.operators import audit, restrictions
 from tasks.operators.restrictions import Kind
@@ -36,10 +37,8 @@ class ActionBody(BaseModel):
     reason: str = Field("", max_length=500, description="Why, for the audit.")
 
 
-class AuditEntryAnswer(BaseModel):
+class AuditEntryAnswer(Answer):
     """What an operator did. An empty result: it was interrupted and may have taken effect."""
-
-    model_config = ConfigDict(frozen=True)
 
     at: dt.datetime
     who: str

@@ -9,25 +9,23 @@ from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict
 
 from portal.serving.identity import find_person
 from portal.serving.portal import CurrentPortal
 from portal.serving.quantities import duration_text
+from tasks.answers.answer import Answer
 from tasks.operators.manager_lease import Acting
 
 router = APIRouter(tags=["health"])
 pages = APIRouter(include_in_schema=False)
 
 
-class HealthAnswer(BaseModel):
+class HealthAnswer(Answer):
     """The state of the service: `ok`, or what is wrong with the reason and a remedy.
 
     What is wrong is `no manager acts`, `no worker is at work` or `the message server does not
     answer`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     status: str
     version: str
@@ -35,10 +33,8 @@ class HealthAnswer(BaseModel):
     remedy: str = ""
 
 
-class LiveAnswer(BaseModel):
+class LiveAnswer(Answer):
     """The state of this process, which answers."""
-
-    model_config = ConfigDict(frozen=True)
 
     status: str = "ok"
     version: str

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from portal.operations import overview
 from portal.operations.all_well import concerns
@@ -12,6 +12,7 @@ from portal.serving.identity import Operator, operator
 from portal.serving.portal import CurrentPortal
 from portal.serving.quantities import moment
 from portal.submit.state import Submit
+from tasks.answers.answer import Answer
 from tasks.bag.categories import RULES
 from tasks.bag.time_limits import TimeLimits
 from tasks.operators import restrictions
@@ -20,11 +21,7 @@ pages = APIRouter(include_in_schema=False)
 api = APIRouter(prefix="/api", tags=["operations"])
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class RunningAnswer(_Answer):
+class RunningAnswer(Answer):
     """A running attempt; times in seconds, `mean` null until its class has one."""
 
     key: str
@@ -40,14 +37,14 @@ class RunningAnswer(_Answer):
     note: str
 
 
-class ExecutionsAnswer(_Answer):
+class ExecutionsAnswer(Answer):
     """Executions by day and outcome: `success` or a failure category."""
 
     days: tuple[dt.date, ...]
     outcomes: dict[str, tuple[int, ...]]
 
 
-class WorkerAnswer(_Answer):
+class WorkerAnswer(Answer):
     """A worker at its last beat; `silence` in seconds."""
 
     name: str
@@ -66,7 +63,7 @@ class WorkerAnswer(_Answer):
     version: str
 
 
-class ManagerAnswer(_Answer):
+class ManagerAnswer(Answer):
     """Whether a service manager acts.
 
     `epoch` counts the managers that have acted. `renewed` is the last sign of a manager, null
@@ -81,7 +78,7 @@ class ManagerAnswer(_Answer):
     wanted_slots: int
 
 
-class OperationsAnswer(_Answer):
+class OperationsAnswer(Answer):
     """The content of the operators' page."""
 
     manager: ManagerAnswer

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Query, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, ConfigDict
 
 from portal.operations import overview
 from portal.requests.answers import request_answer
@@ -14,6 +13,7 @@ from portal.serving.identity import Caller, Operator, operator
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, BeingCancelledError, NotNowError
 from portal.serving.tokens import Person
+from tasks.answers.answer import Answer
 from tasks.answers.requests import RequestAnswer
 from tasks.bag.categories import RULES
 from tasks.bag.model import RequestState
@@ -32,14 +32,12 @@ TaskClass = Annotated[
 Reason = Annotated[str, Query(description="Why, for the audit.", max_length=500)]
 
 
-class ReachAnswer(BaseModel):
+class ReachAnswer(Answer):
     """What a retry of a category would include.
 
     `tasks` failed with this category, in requests that are `running` and in requests that have
     `ended`; `more` says that not all of these are named.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     tasks: int
     running: tuple[str, ...]
@@ -47,14 +45,12 @@ class ReachAnswer(BaseModel):
     more: bool
 
 
-class RetriedAnswer(BaseModel):
+class RetriedAnswer(Answer):
     """How many tasks are tried again, and by which requests.
 
     `requests` are all requests that try again; `made` are the new ones, made in place of requests
     that have ended. `more` says that other requests have ended with this failure, too.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     tasks: int
     requests: tuple[str, ...]

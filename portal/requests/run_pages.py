@@ -4,7 +4,7 @@ import json
 
 from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from portal.requests.answers import AttemptAnswer
 from portal.requests.api import task_for
@@ -23,6 +23,7 @@ from portal.serving.access import load_for
 from portal.serving.identity import Caller
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
+from tasks.answers.answer import Answer
 from tasks.bag.task_keys import is_key
 from tasks.requests.request_table import RequestRow
 
@@ -30,13 +31,11 @@ api = APIRouter(prefix="/api", tags=["runs"])
 pages = APIRouter(include_in_schema=False)
 
 
-class RunAnswer(BaseModel):
+class RunAnswer(Answer):
     """One run of a package over a group; `mean` are the usual seconds of such runs, 0: unknown.
 
     `reading` is the tier in which its group was made of cells; "" where it was not noted.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     key: str
     group: str
@@ -48,10 +47,8 @@ class RunAnswer(BaseModel):
     inputs_url: str
 
 
-class RunsAnswer(BaseModel):
+class RunsAnswer(Answer):
     """The runs of a request's reduction, those that failed first."""
-
-    model_config = ConfigDict(frozen=True)
 
     runs: tuple[RunAnswer, ...]
     more: bool = Field(description="Whether there are others; ask for those of one result.")

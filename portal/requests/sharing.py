@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from portal.requests.answers import request_answer
 from portal.serving.access import load_to_change
@@ -21,20 +21,20 @@ from portal.serving.tokens import Person
 from portal.submit.forms import STANDING, labels_in
 from tasks.accounts import reader_links
 from tasks.accounts.group_table import LONGEST_REFERENCE, GroupTable
+from tasks.answers.answer import Answer
 from tasks.answers.requests import RequestAnswer
 from tasks.refusal_wording import refusal
 from tasks.request.document import GUIDE, Labels
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
+from tasks.strict_model import StrictModel
 
 router = APIRouter(prefix="/api", tags=["requests"])
 pages = APIRouter(include_in_schema=False)
 
 
-class Changes(BaseModel):
+class Changes(StrictModel):
     """What changes of a request; what is left out stays."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     labels: Labels | None = None
     group: str | None = Field(
@@ -51,10 +51,8 @@ class Changes(BaseModel):
     )
 
 
-class LinkAnswer(BaseModel):
+class LinkAnswer(Answer):
     """An address that shows a request to whoever has it, and until when."""
-
-    model_config = ConfigDict(frozen=True)
 
     url: str
     expires: dt.datetime

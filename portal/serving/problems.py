@@ -14,10 +14,10 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from tasks.answers.answer import Answer
 from tasks.errors import (
     BlobMissingError,
     ConflictError,
@@ -157,20 +157,16 @@ def described(status: int) -> dict[str, Any]:
     }
 
 
-class AlsoAnswer(BaseModel):
+class AlsoAnswer(Answer):
     """Another error of a request document."""
-
-    model_config = ConfigDict(frozen=True)
 
     field: str
     detail: str
     remedy: str
 
 
-class ProblemAnswer(BaseModel):
+class ProblemAnswer(Answer):
     """An error (RFC 9457), with the field that is wrong and what to do."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str
     title: str

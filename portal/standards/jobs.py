@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from portal.description.request_schema import request_schema
 from portal.serving.problems import PortalError
 from portal.serving.quantities import moment
+from tasks.answers.answer import Answer
 from tasks.bag.model import RequestState
 from tasks.errors import RequestRefusedError
 from tasks.requests.request_table import RequestRow
@@ -66,11 +67,7 @@ class JobFailedError(PortalError):
     type = f"{_TYPES}job-results-failed"
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Link(_Answer):
+class Link(Answer):
     """A link to another address."""
 
     href: str
@@ -79,7 +76,7 @@ class Link(_Answer):
     title: str = ""
 
 
-class JobAnswer(_Answer):
+class JobAnswer(Answer):
     """A job: where a request stands. `progress` is the percentage of tasks that have ended."""
 
     processID: str = PROCESS  # noqa: N815 - the standard's spelling
@@ -116,14 +113,14 @@ class JobAnswer(_Answer):
         )
 
 
-class JobList(_Answer):
+class JobList(Answer):
     """A page of jobs, newest first; the link `next` leads to older ones."""
 
     jobs: tuple[JobAnswer, ...]
     links: tuple[Link, ...]
 
 
-class ProcessSummary(_Answer):
+class ProcessSummary(Answer):
     """What a process is, without its inputs and outputs."""
 
     id: str = PROCESS
@@ -138,7 +135,7 @@ class ProcessSummary(_Answer):
     links: tuple[Link, ...]
 
 
-class ProcessList(_Answer):
+class ProcessList(Answer):
     """All processes: there is one."""
 
     processes: tuple[ProcessSummary, ...]
@@ -152,10 +149,11 @@ class ProcessAnswer(ProcessSummary):
     outputs: dict[str, dict[str, JsonValue]]
 
 
-class Execute(_Answer):
+class Execute(BaseModel):
     """What to run the process on."""
 
     model_config = ConfigDict(
+        frozen=True,
         extra="allow",
         json_schema_extra={
             "examples": [

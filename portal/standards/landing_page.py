@@ -7,7 +7,7 @@ OGC API - Processes 1.0 (processes_api.py) and STAC API 1.0 with OGC API - Featu
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import JsonValue
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -16,6 +16,7 @@ from portal.serving.addresses import base_url
 from portal.serving.portal import CurrentPortal
 from portal.serving.problems import BadCallError, wants_page
 from portal.standards.stac_items import GEOJSON, VERSION, Object, link
+from tasks.answers.answer import Answer
 
 _PROCESSES = "http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/"
 _FEATURES = "http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/"
@@ -50,10 +51,8 @@ class GeoJsonAnswer(JSONResponse):
     media_type = GEOJSON
 
 
-class ConformanceAnswer(BaseModel):
+class ConformanceAnswer(Answer):
     """The conformance classes that this portal keeps."""
-
-    model_config = ConfigDict(frozen=True)
 
     conformsTo: tuple[str, ...]  # noqa: N815 - the standard's spelling
 

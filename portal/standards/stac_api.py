@@ -27,8 +27,10 @@ from portal.standards.datetimes import Interval
 from portal.standards.landing_page import STRICT, GeoJsonAnswer
 from portal.standards.stac_items import GEOJSON, Item, collection, feature, link
 from portal.standards.state import Standards
+from tasks.answers.answer import Answer
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
+from tasks.strict_model import StrictModel
 
 MOST = 1000  # items or collections on a page
 _LOOKED_AT = 50  # requests whose items one search reads
@@ -58,10 +60,8 @@ class CollectionAnswer(BaseModel):
     links: tuple[dict[str, JsonValue], ...]
 
 
-class CollectionList(BaseModel):
+class CollectionList(Answer):
     """A page of collections; the link `next` leads to older ones."""
-
-    model_config = ConfigDict(frozen=True)
 
     collections: tuple[CollectionAnswer, ...]
     links: tuple[dict[str, JsonValue], ...]
@@ -82,10 +82,8 @@ class ItemAnswer(BaseModel):
     links: tuple[dict[str, JsonValue], ...]
 
 
-class ItemList(BaseModel):
+class ItemList(Answer):
     """A page of items; the link `next` leads to more."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: Literal["FeatureCollection"]
     features: tuple[ItemAnswer, ...]
@@ -93,10 +91,8 @@ class ItemList(BaseModel):
     numberReturned: int  # noqa: N815 - the standard's spelling
 
 
-class Search(BaseModel):
+class Search(StrictModel):
     """What to search for; what is left out does not narrow the search."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     collections: tuple[str, ...] | None = Field(None, max_length=100)
     ids: tuple[str, ...] | None = Field(None, max_length=1000)

@@ -1,20 +1,16 @@
 """The product catalogue as JSON."""
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict
 
 from portal.serving.identity import person
 from portal.submit import catalogue
+from tasks.answers.answer import Answer
 
 # Generated clients name the call after the first tag.
 router = APIRouter(prefix="/api", tags=["operations", "catalogue"])
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class LayerAnswer(_Answer):
+class LayerAnswer(Answer):
     """A layer of a product: `continuous`, `class` or `bitfield`; of a band, which one it is."""
 
     name: str
@@ -22,7 +18,7 @@ class LayerAnswer(_Answer):
     band: str = ""
 
 
-class ProductAnswer(_Answer):
+class ProductAnswer(Answer):
     """A product of the catalogue in one collection; resolution in metres.
 
     A record, `record:NAME`, has no collection. `platform` names the sensors.

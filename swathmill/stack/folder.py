@@ -16,16 +16,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from processes.locks import try_lock
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.azurite import Account
+from tasks.strict_model import StrictModel
 
 LEAST_FREE_BYTES = 1_000_000_000
 GIGABYTE = 1_000_000_000
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 
 
-class Secrets(BaseModel):
+class Secrets(StrictModel):
     """Secrets known only to this data folder's processes; made once, readable by their owner."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     account_name: str
     account_key: str

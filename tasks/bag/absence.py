@@ -3,17 +3,13 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from tasks.strict_model import StrictModel
 
 NAMED = 300
 """The most that a specification names of what its task does without."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Absent(_Model):
+class Absent(StrictModel):
     """Describe an expected input that a task does without, and why.
 
     The reason is that the archive does not have the input, or a failure's category. `part` is what
@@ -26,7 +22,7 @@ class Absent(_Model):
     why: str
 
 
-class Unnamed(_Model):
+class Unnamed(StrictModel):
     """Count what a task does without beyond the inputs that its specification names.
 
     There is one number of inputs, and one of parts for which the specification names no input.

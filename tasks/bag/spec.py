@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from reprojection.read.window_time import WindowTime
 from tasks.bag.absence import NOTHING, Absence, Absent, Unnamed
@@ -21,6 +21,7 @@ from tasks.bag.model import Phase
 from tasks.bag.task_keys import key_of
 from tasks.canonical import canonical, digest_of
 from tasks.spec_parts import Band, Driver, RecordedLayer, SensorCell
+from tasks.strict_model import StrictModel
 
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 
@@ -29,11 +30,7 @@ _OVER_NETWORK = ("http", "https", "ftp", "ftps")  # where connections to a host 
 _quoted = json.encoder.encode_basestring_ascii
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Input(_Model):
+class Input(StrictModel):
     """A task this one waits for; `file` picks one file of its artifact, empty: all of them."""
 
     key: str
@@ -46,7 +43,7 @@ class Input(_Model):
         return f"[{_quoted(self.key)},{_quoted(self.file)}]"
 
 
-class GridSpec(_Model):
+class GridSpec(StrictModel):
     """A grid: CRS text, affine (a, b, c, d, e, f) with x = a*col + b*row + c, columns, rows."""
 
     crs: str
@@ -112,7 +109,7 @@ def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, 
     return tuple((name, f',"{name}":') for name in sorted({*kind.model_fields} - left_out))
 
 
-class BaseSpec(_Model, ABC):
+class BaseSpec(StrictModel, ABC):
     """What the specifications of all kinds have."""
 
     inputs: tuple[Input, ...] = ()

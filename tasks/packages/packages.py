@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Literal, Protocol
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from modis.yaml_text import load_yaml
 from tasks.errors import SwathmillError
@@ -31,6 +31,7 @@ from tasks.plain_text import NotUtf8Error, decoded
 from tasks.refusal_wording import NoGuide, nearest_names, refusal
 from tasks.settings import Settings
 from tasks.spec_parts import Band
+from tasks.strict_model import StrictModel
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
@@ -70,10 +71,6 @@ class NoPackageError(PackageError):
         self.remedy = remedy
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 CellMethod = Literal[
     "maximum",
     "maximum_absolute_value",
@@ -96,7 +93,7 @@ CellMethod = Literal[
 """What statistics are called in CF-1.11, Appendix E."""
 
 
-class Output(_Model):
+class Output(StrictModel):
     """One file the package writes into OUTPUT_DIR; `{layer}` stands for each layer's label.
 
     A `raster` is a GeoTIFF on the group's grid, which is mosaicked over the cells; a `file` is
@@ -127,7 +124,7 @@ def _output(value: object) -> object:
     return value
 
 
-class Resources(_Model):
+class Resources(StrictModel):
     """What one run may use; beyond it the run is ended.
 
     `cores` are processors of the worker that no other run of a package has at the time.
@@ -145,7 +142,7 @@ class Resources(_Model):
         return "output_gb" in self.model_fields_set
 
 
-class Inputs(_Model):
+class Inputs(StrictModel):
     """How a package gets its rasters.
 
     `format`: GeoTIFFs as stored; or flat files with ENVI headers, or NetCDF, in physical units.
@@ -158,7 +155,7 @@ class Inputs(_Model):
     region: bool = False
 
 
-class Package(_Model):
+class Package(StrictModel):
     """Describe a package: its manifest.
 
     `command` is run in the package's folder as `command... INPUT_DIR OUTPUT_DIR`. `parameters` are

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -17,6 +15,7 @@ from pydantic import (
 )
 
 from tasks.refusal_wording import listed
+from tasks.strict_model import StrictModel
 
 _MONTH = re.compile(r"(?!0000)[0-9]{4}-(0[1-9]|1[0-2])")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -49,14 +48,12 @@ Text = Annotated[
 ]
 
 
-class Parameter(BaseModel):
+class Parameter(StrictModel):
     """One parameter: its meaning, the values it takes, and what counts where it is not set.
 
     With `choices` it takes these alone. `least` and `most` bound numbers. A parameter that is
     required has no default.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     about: str = Field("", max_length=1000)
     type: Type = "text"

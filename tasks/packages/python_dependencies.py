@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tasks.errors import SwathmillError
+from tasks.strict_model import StrictModel
 
 REQUIREMENTS = "requirements.txt"
 ENVIRONMENT = "environment.json"
@@ -42,14 +43,12 @@ class Needs:
     said_in: str = REQUIREMENTS
 
 
-class Environment(BaseModel):
+class Environment(StrictModel):
     """What an archive says of its environment, whose own archive is stored beside it.
 
     `sha256` is that of the environment's archive, `packages` names what is in it, `lock` is the
     whole list with hashes. It fits one Python and one kind of machine.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     python: str

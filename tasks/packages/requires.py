@@ -2,21 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from tasks.refusal_wording import FieldWords
+from tasks.strict_model import StrictModel
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
-class Requires(BaseModel):
+class Requires(StrictModel):
     """What one run needs.
 
     `dates`: any date, one of every product and step that it takes, or this share of the dates that
     are expected. `pixels`: the share of the pixels of all its bands that hold a value.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dates: Annotated[
         Literal["any", "all"] | Share,

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from reprojection.read.description import Band, Provenance
 from reprojection.read.lineage import StepRecord
@@ -24,6 +24,7 @@ from tasks.bag.spec import ReduceSpec
 from tasks.packages.packages import Package
 from tasks.service.classify import AttemptError
 from tasks.shown_text import shown
+from tasks.strict_model import StrictModel
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reproject import grid_of
 from worker.sandbox.confined import run_confined
@@ -149,10 +150,8 @@ def read_confined(
     return read
 
 
-class _Said(BaseModel):
+class _Said(StrictModel):
     """A `Found` as the reader inside the sandbox reports it; nothing of it is believed unread."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dtype: str = Field(pattern=r"^(u?int(8|16|32|64)|float(32|64))$")
     nodata: float | int | None
@@ -165,9 +164,7 @@ class _Said(BaseModel):
         return Found(**self.model_dump())
 
 
-class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Report(StrictModel):
     found: tuple[_Said, ...]
     file: str = ""
     problem: str = Field("", max_length=2000)

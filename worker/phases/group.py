@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import rasterio
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from rasterio.windows import Window
 from shapely import MultiPolygon, Polygon, from_geojson
 
@@ -31,6 +31,7 @@ from tasks.bag.spec import GridSpec, GroupSpec
 from tasks.packages.packages import LayerKind, layer_labels
 from tasks.service.classify import AttemptError
 from tasks.spec_parts import Band
+from tasks.strict_model import StrictModel
 from worker.phases.completeness import completeness_of, without_file
 from worker.phases.context import Context, Tell
 from worker.phases.own_days import by_own_days, differs, outside
@@ -45,11 +46,7 @@ _BLOCK = 256
 _ROWS = 1024
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FurtherBand(_Model):
+class FurtherBand(StrictModel):
     """A band beside the values of a layer and day: its content and its position."""
 
     role: FurtherRole
@@ -57,7 +54,7 @@ class FurtherBand(_Model):
     band: int
 
 
-class ManifestBand(_Model):
+class ManifestBand(StrictModel):
     """One band of a stack: its position, its content, and how it counts.
 
     `start` and `end` are those of its granules or of its window, ISO 8601 in UTC; `date` is the
@@ -111,7 +108,7 @@ class ManifestBand(_Model):
         return self.file, *(band.file for band in self.further)
 
 
-class Manifest(_Model):
+class Manifest(StrictModel):
     """The document a package reads: the group, its grid, its bands.
 
     `time` has the days of the window. The grid has a `halo` of so many pixels on each side around

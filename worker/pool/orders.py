@@ -14,10 +14,9 @@ Whoever wants to end the attempt closes the connection.
 from collections.abc import Iterator
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict
-
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import ReduceSpec
+from tasks.strict_model import StrictModel
 from worker.sandbox.messages import LentFile
 
 PLACE = b"place\n"
@@ -28,10 +27,8 @@ LONGEST_LINE = 8 * 2**20
 _CHUNK = 2**20
 
 
-class Order(BaseModel):
+class Order(StrictModel):
     """An attempt of a reduction, for a runner; the fields are those of `Job`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     request: str
     key: str

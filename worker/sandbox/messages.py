@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, RunUse
 from tasks.settings import Settings
+from tasks.strict_model import StrictModel
 from worker.sandbox.makers import ReadingTier
 from worker.sandbox.sandbox import Tier
 
@@ -71,17 +72,13 @@ class SelfTest:
     sandbox: bool = True
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Begun(_Message):
+class Begun(StrictModel):
     """The child is ready and begins the attempt's own work: what fails before is the machine's."""
 
     kind: Literal["begun"] = "begun"
 
 
-class Progress(_Message):
+class Progress(StrictModel):
     """The attempt's progress, 0 to 1, and its current activity."""
 
     kind: Literal["progress"] = "progress"
@@ -89,7 +86,7 @@ class Progress(_Message):
     note: str = ""
 
 
-class Saved(_Message):
+class Saved(StrictModel):
     """A newer state of the run's checkpoint lies in the attempt's folder: `size` are its bytes."""
 
     kind: Literal["saved"] = "saved"
@@ -101,7 +98,7 @@ def state_path(scratch: Path) -> Path:
     return scratch / "states" / "state.tar"
 
 
-class _Outcome(_Message):
+class _Outcome(StrictModel):
     """How an attempt ended: `fetching` and `storing` are the seconds that it spent on that.
 
     `steps` are when: part, begin and end in POSIX seconds.
@@ -136,14 +133,14 @@ class Failed(_Outcome):
     used: RunUse | None = None
 
 
-class Postponed(_Message):
+class Postponed(StrictModel):
     """The attempt was not begun: its machine has no room for it now. `message` says for what."""
 
     kind: Literal["postponed"] = "postponed"
     message: str
 
 
-class Ended(_Message):
+class Ended(StrictModel):
     """The guard's message at the end of an attempt: no process is left but, at most, the child.
 
     `exit_code` is the child's (negative: the signal that ended it), None if the guard killed it.

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from reprojection.errors import NotHeldError
 from reprojection.read.completeness import WHOLE, Completeness
@@ -25,6 +25,7 @@ from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import PartsSpec
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
+from tasks.strict_model import StrictModel
 from worker.phases.collect import checked
 from worker.phases.context import Context
 from worker.phases.parts import read_for
@@ -78,10 +79,8 @@ class TryOrder:
     scratch: Path
 
 
-class MadeFile(BaseModel):
+class MadeFile(StrictModel):
     """A file that a maker made, with what it says of it; `keep`: its next reader may run here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     keep: bool
@@ -89,34 +88,28 @@ class MadeFile(BaseModel):
     valid_share: float | None = None
 
 
-class Made(BaseModel):
+class Made(StrictModel):
     """The files lie in the folder `MADE` of the job's scratch."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["made"] = "made"
     files: tuple[MadeFile, ...]
 
 
-class Checked(BaseModel):
+class Checked(StrictModel):
     """The granule can be read; `other` is which one it holds than its name says, "" if none.
 
     Of a maker that is tried `other` is what it found wrong.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     kind: Literal["checked"] = "checked"
     other: str
 
 
-class Lacking(BaseModel):
+class Lacking(StrictModel):
     """Bytes are needed that are not held: of which of the granules, of what size, which ones.
 
     `values` is as in `NotHeldError`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["lacking"] = "lacking"
     number: int = Field(ge=0)
