@@ -138,14 +138,15 @@ def test_the_page_offers_its_reader_nothing_that_is_refused(
     with portal.visitor() as client:
         page = client.get(link_in(mail_about(request_id, runtime))).text
         targets = {
-            path
-            for path in re.findall(r'(?:href|src|hx-get)="(/[^"]*)"', page)
-            if not path.startswith(("/static/", "#"))
+            path: {"HX-Request": "true"} if how == "hx-get" else {}
+            for how, path in re.findall(r'(href|src|hx-get)="(/[^"]*)"', page)
+            if not path.startswith("/static/")
         }
         assert f"/api/requests/{request_id}/archive.zip" in targets
         assert f"/api/requests/{request_id}/results/{RESULT}" in targets
-        for path in targets - {"/"}:
-            assert client.get(html.unescape(path)).status_code == 200, path
+        for path in targets.keys() - {"/"}:
+            got = client.get(html.unescape(path), headers=targets[path])
+            assert got.status_code == 200, path
     assert 'method="post"' not in page
 
 
