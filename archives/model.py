@@ -31,7 +31,7 @@ class GranuleRecord:
     `production_time` is YYYYDDDHHMMSS as in granule names. `size` is in bytes, 0 if the archive
     does not say. `url` says where to fetch the granule, in the archive's own notation; `source` is
     the name of the archive that listed it. `checksum_type` is `sha512`, `sha256`, `md5` or `cksum`
-    (POSIX).
+    (POSIX). `stamp` changes with the content of a file on this machine; empty: it lies elsewhere.
     """
 
     name: str
@@ -48,6 +48,7 @@ class GranuleRecord:
     url: str
     day_night: str
     source: str = ""
+    stamp: str = ""
     companions: "tuple[GranuleRecord, ...]" = ()
 
     def to_json(self) -> dict[str, object]:
@@ -71,6 +72,7 @@ class GranuleRecord:
             "url": self.url,
             "day_night": self.day_night,
             "source": self.source,
+            "stamp": self.stamp,
         }
 
     @classmethod
@@ -99,6 +101,7 @@ class GranuleRecord:
             url=str(data["url"]),
             day_night=str(data["day_night"]),
             source=str(data.get("source", "")),
+            stamp=str(data.get("stamp", "")),
         )
 
     @property

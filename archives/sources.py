@@ -81,6 +81,12 @@ class Near(Protocol):
     def path_of(self, record: GranuleRecord) -> Path | None:
         """Return the granule's file; None if it is not on this machine."""
 
+    def copy_near(self, record: GranuleRecord, to: Path) -> bool:
+        """Copy the granule's file, if it is there and has the stamp of the record.
+
+        Raises ArchiveError if it is there and cannot be read.
+        """
+
 
 @runtime_checkable
 class Divisible(Protocol):
@@ -173,6 +179,18 @@ class Sources:
             if isinstance(source, Near) and source.name == record.source
         )
         return next((path for path in found if path is not None), None)
+
+    def copy_near(self, record: GranuleRecord, to: Path) -> bool:
+        """Copy the file of a granule that lies on this machine, by the source that listed it.
+
+        Returns whether it is there as it was listed. Raises NotPublishedError if there is no such
+        source here, else ArchiveError if the file cannot be read.
+        """
+        chain = self.chain(record.product)
+        for source in chain:
+            if isinstance(source, Near) and source.name == record.source:
+                return source.copy_near(record, to)
+        raise NotPublishedError(f"no source lists {record.name}: " + _named(chain, record.product))
 
     def in_parts(self, record: GranuleRecord) -> InParts | None:
         """Return a granule's file by the source that listed it; None if that reads no parts."""

@@ -256,6 +256,7 @@ REMOVALS = {
             "worker/slots/making.py": (
                 r"from worker\.phases\.sites .*",
                 r"    \*\*sites\.MAKERS,",
+                r"    \*\*sites\.COPIERS,",
             ),
         },
         spoken_of={
@@ -316,9 +317,13 @@ REMOVALS = {
                 r"from tasks\.bag\.site_specs .*",
                 r"SITES = .*",
                 (r"EXTRACT = ExtractSpec\((?:.*\n)*?\)\n", ""),
+                (r"NEAR = ExtractNearSpec\((?:.*\n)*?\)\n", ""),
+                _test(
+                    "test_what_is_read_where_it_lies_is_that_file_and_lies_with_its_first_granule"
+                ),
                 (r"SITES\.key", f'"{_LISTED}"'),
-                r"    (SITES|EXTRACT|TableSpec\(.*),",
-                rf'    "({_LISTED}|86762ceb[78]b.*)",',
+                r"    (SITES|EXTRACT|NEAR|TableSpec\(.*),",
+                rf'    "({_LISTED}|86762ceb[78c]b.*)",',
             ),
             "tests/tasks/request/region/test_files.py": (r".*\.region\.sites == .*",),
             "tests/tasks/request/test_record_products.py": (

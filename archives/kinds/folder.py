@@ -9,14 +9,14 @@ the right cause instead of overlooking it.
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from archives.errors import IndexUnusableError, UnlikeRecordError
+from archives.errors import ArchiveError, IndexUnusableError, UnlikeRecordError
 from archives.fetch.files import Files, LocalFiles
 from archives.fetch.partial import check_room
 from archives.fetch.parts import InParts
@@ -174,11 +174,14 @@ class FolderArchive:
             # Read a day at a time: an open read would keep others from refreshing the index.
             for (day,) in days:
                 rows = index.execute(
-                    "SELECT record FROM files WHERE product = ? AND collection = ? "
-                    "AND start_day = ?",
+                    "SELECT record, size, changed, sidecar FROM files WHERE product = ? AND "
+                    "collection = ? AND start_day = ?",
                     (*asked, day),
                 ).fetchall()
-                yield from newest_editions(self._record(text) for (text,) in rows)
+                yield from newest_editions(
+                    replace(self._record(text), stamp=self._stamp_text(stamp))
+                    for text, *stamp in rows
+                )
 
     def stamp(
         self,
@@ -344,6 +347,28 @@ class FolderArchive:
         """Return the granule's file; None in a folder elsewhere, and if it is gone."""
         near = self._files.near and self._files.stamp(record.url) is not None
         return Path(self._path(record.url)) if near else None
+
+    def copy_near(self, record: GranuleRecord, to: Path) -> bool:
+        """Implement `Near.copy_near`."""
+        if not record.stamp:
+            return False
+        try:
+            self.fetch(record, to)
+        except ArchiveError:
+            if self._stamp_now(record) == record.stamp:
+                raise
+            return False
+        if self._stamp_now(record) == record.stamp:
+            return True
+        to.unlink()
+        return False
+
+    def _stamp_now(self, record: GranuleRecord) -> str:
+        stamp = self._files.stamp(record.url)
+        return "" if stamp is None else self._stamp_text(stamp)
+
+    def _stamp_text(self, stamp: Iterable[object]) -> str:
+        return " ".join(map(str, stamp)).rstrip() if self._files.near else ""
 
     def relist(self, record: GranuleRecord) -> GranuleRecord | None:
         """Read again what a granule's record says of its file; the index follows at its refresh."""

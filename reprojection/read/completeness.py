@@ -46,10 +46,11 @@ class Completeness:
 WHOLE = Completeness()
 
 
-_NO_LAYER, _ALL_FILL, _NO_PLACES = (
+_NO_LAYER, _ALL_FILL, _NO_PLACES, _REFUSED = (
     "holds no layer ",
     "holds only fill in layer ",
     "does not say where its pixels lie: without ",
+    "cannot be read as asked: ",
 )
 
 
@@ -68,9 +69,14 @@ def no_places(companion: str) -> str:
     return f"{_NO_PLACES}{companion}"
 
 
+def refused(error: Exception) -> str:
+    """Say why a granule that is sound is no part of what is read at sites."""
+    return f"{_REFUSED}{error}"
+
+
 def is_by_granule(why: str) -> bool:
     """Tell whether this reason was found in a granule, and is no failure of a task."""
-    return why.startswith((_NO_LAYER, _ALL_FILL, _NO_PLACES))
+    return why.startswith((_NO_LAYER, _ALL_FILL, _NO_PLACES, _REFUSED))
 
 
 def _of_night(night: bool) -> str:

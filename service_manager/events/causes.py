@@ -13,9 +13,13 @@ from tasks.bag.task_rows import Interest
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap
 
-_DAMAGED = {
+_OF_GRANULES = {
     category.value: RULES[category].remedy
-    for category in (Category.UNREADABLE_INPUT_FILE, Category.BAD_IMAGE_FORMAT)
+    for category in (
+        Category.UNREADABLE_INPUT_FILE,
+        Category.BAD_IMAGE_FORMAT,
+        Category.SOURCE_NOT_PUBLISHED,
+    )
 }
 _NAMED = 3  # rasters in one sentence
 _CELL = re.compile(r"^r-?\d+c-?\d+(_r-?\d+c-?\d+)* ")  # `tasks.request.target.cell_name`
@@ -53,8 +57,8 @@ def empty_rasters(interests: Collection[Interest]) -> Empty:
 def found_later(interests: Sequence[Interest]) -> tuple[Gap, ...]:
     """List what results do without that neither planning nor a failure of the request tells.
 
-    Those are granules that do not hold what was asked for, and granules that were collected and
-    turned out to be damaged when they were read: the request had been told that they are there.
+    Those are granules that do not hold what was asked for, and granules that turned out to be
+    damaged or gone when they were to be read: the request had been told that they are there.
     """
     told = {one.name for one in interests if one.outcome is TaskOutcome.FAILED}
     found = {
@@ -62,10 +66,10 @@ def found_later(interests: Sequence[Interest]) -> tuple[Gap, ...]:
         for interest in request_operations.results_in(interests)
         for file in interest.files
         for one in file.completeness.missing
-        if is_by_granule(one.why) or (one.why in _DAMAGED and one.what not in told)
+        if is_by_granule(one.why) or (one.why in _OF_GRANULES and one.what not in told)
     }
     return tuple(
-        Gap(what=what, reason=f"{why}. {_DAMAGED[why]}" if why in _DAMAGED else why)
+        Gap(what=what, reason=f"{why}. {_OF_GRANULES[why]}" if why in _OF_GRANULES else why)
         for what, why in sorted(found)
     )
 

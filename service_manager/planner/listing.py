@@ -52,13 +52,16 @@ class Stretch:
     def digest(self) -> str:
         """Return the SHA-256 of what the archive lists for these days.
 
-        It covers each granule's name, size, checksum and last day.
+        It covers each granule's name, size, checksum, last day, and stamp where it has one.
         """
         found = hashlib.sha256()
         for day in self.days:
             for number, records in day.records.items():
                 every = [one for r in records for one in (r, *r.companions)]
-                lines = [f"{r.name} {r.size} {r.checksum} {r.end.date()}" for r in every]
+                lines = [
+                    f"{r.name} {r.size} {r.checksum} {r.end.date()} {r.stamp}".rstrip()
+                    for r in every
+                ]
                 found.update(f"{day.day} {number}\n".encode())
                 found.update("\n".join(lines).encode())
         return found.hexdigest()

@@ -9,7 +9,7 @@ knows: a layer may lie in one piece, so all of it counts. Chunks make it less.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
@@ -30,6 +30,7 @@ from tasks.storage.schema import PARTS_AND_RECORDS, written
 
 Why = Literal[
     "in part",
+    "near",
     "part in storage",
     "in storage",
     "small",
@@ -49,6 +50,7 @@ _GLOBE_DEGREES = 0.1
 _SWATH_PIXELS = 40_000  # of the globe: about a swath of MODIS at the equator
 _COARSE_PIXELS = 64  # along a cell, by which that is told
 _SAID: Mapping[Why, str] = {
+    "near": "{count} read where they lie ({whole})",
     "part in storage": "{count} already in storage, in part (of {whole})",
     "in storage": "{count} already in storage, whole ({whole})",
     "small": "{count} fetched whole ({whole}): they are small",
@@ -116,6 +118,21 @@ class PartsPlan:
         """Add the tasks that fetch a granule and its companions, in part or whole, for sites."""
         spec = _spec(wanted, record, band, self.mask, inputs=(sites,), solar_times=solar_times)
         return self._planned(wanted, record, spec, draft)
+
+    def near(
+        self, wanted: ResolvedProduct, records: Iterable[GranuleRecord], band: int | None
+    ) -> bool:
+        """Tell whether a date's granules are read for sites where they lie, each of them whole."""
+        every = [one for record in records for one in (record, *record.companions)]
+        if not all(one.stamp for one in every) or written() < PARTS_AND_RECORDS:
+            return False
+        specs = ((record, _spec(wanted, record, band, self.mask)) for record in records)
+        if not {self._decided(wanted, *each) for each in specs} <= {"small", "most of it"}:
+            return False
+        for one in every:
+            mine = self.counts.setdefault(wanted.number, {})
+            mine["near"] = mine.get("near", Reads()).plus(0, one.size)
+        return True
 
     def plan_cells(
         self,
@@ -285,7 +302,7 @@ def _spec(
     driver: tuple[ResolvedLayer, ...] = (),
 ) -> PartsSpec:
     layers = (*wanted.layers, *driver)
-    granules = tuple(map(_collect, (record, *record.companions)))
+    granules = tuple(map(collect_spec, (record, *record.companions)))
     return PartsSpec(
         inputs=inputs,
         product=wanted.choice.name,
@@ -325,7 +342,8 @@ def _coarse(grid: Grid) -> Grid:
     )
 
 
-def _collect(record: GranuleRecord) -> CollectSpec:
+def collect_spec(record: GranuleRecord) -> CollectSpec:
+    """Return the collection of a granule."""
     return CollectSpec(
         product=record.product,
         collection=Collection(record.collection),

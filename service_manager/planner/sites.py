@@ -4,8 +4,8 @@ A request for sites reads them in granules; a request for rasters that compares 
 measurements, in its cells.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
@@ -27,9 +27,16 @@ from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.granules import tile_of
 from service_manager.planner.layers import NOT_THERE, ProductLayers
 from service_manager.planner.located import Locator, Reach
-from service_manager.planner.parts import PartsPlan
+from service_manager.planner.parts import PartsPlan, collect_spec
 from tasks.bag.absence import Absent, bounded
-from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec, TableSpec
+from tasks.bag.site_specs import (
+    ExtractNearSpec,
+    ExtractSpec,
+    NearDate,
+    SampleSpec,
+    SitesSpec,
+    TableSpec,
+)
 from tasks.bag.spec import Input
 from tasks.errors import RequestRefusedError
 from tasks.request.compared import comparison_of
@@ -39,6 +46,9 @@ from tasks.request.sites import SiteChoice, parse_sites, sites_text
 from tasks.request.vertices import Area
 
 FOLDER = "sites"
+NEAR_DAYS = 16  # dates of one such span of the calendar are read together, whoever asks for them
+NEAR_GRANULES = 64  # are read together at most
+NEAR_BYTES = 500_000_000  # of them are copied at once, at most
 MOST_DATES = 15_000  # the table's specification names each
 _SITES_FILE, _ROWS_FILE = "sites.json", "rows.parquet"
 _NAMED = 10  # sites in a note
@@ -67,6 +77,28 @@ class SitePlace:
         return (LonLatBox(*self.near.bounds),)
 
 
+@dataclass(kw_only=True)
+class _Near:
+    """Dates of a product that are read together, in granules where they lie."""
+
+    wanted: ProductLayers
+    times: tuple[str, ...]
+    dates: list[NearDate] = field(default_factory=list)
+    records: dict[str, GranuleRecord] = field(default_factory=dict)  # by name
+    absent: list[Absent] = field(default_factory=list)
+
+    def takes(self, day: date, records: Mapping[str, GranuleRecord]) -> bool:
+        """Tell whether a date with its granules belongs to them, and leaves them small enough."""
+        if not self.dates:
+            return True
+        every = {**self.records, **records}
+        return (
+            self.dates[0].day.toordinal() // NEAR_DAYS == day.toordinal() // NEAR_DAYS
+            and len(every) <= NEAR_GRANULES
+            and sum(one.size for one in every.values()) <= NEAR_BYTES
+        )
+
+
 class SitesPlan:
     """The sites of a request, and the extractions and samples planned so far.
 
@@ -90,6 +122,8 @@ class SitesPlan:
         self._spec = SitesSpec(sites=sites_text(sites))
         self._comparison = comparison_of(resolved)
         self._made: list[PlannedRaster] = []
+        self._may_lack = resolved.request.on_missing == "skip"
+        self._near: dict[int, _Near] = {}  # by product choice
         wholes = [part.grid for part in resolved.target.parts]
         self._wholes = tuple(grid_spec(whole) for whole in wholes)
         self._cells, self._outside = cells_with(sites, [cell.grid for cell in cells], wholes)
@@ -126,6 +160,8 @@ class SitesPlan:
 
         Raises RequestRefusedError for too many dates.
         """
+        for number in sorted(self._near):
+            self._plan_near(self._near.pop(number), draft)
         self._plan_samples(draft)
         if final:
             self._plan_table(draft)
@@ -171,8 +207,11 @@ class SitesPlan:
         touched = [record for record in records if locator.of(record, (pixel, False))]
         if not any(locator.of(record, _HERE) for record in touched):
             return wanted.geometry == "tile"
-        sites, times = self._sites(draft), _solar_times(wanted)
-        which = band if wanted.stack > 1 else None
+        times, which = _solar_times(wanted), band if wanted.stack > 1 else None
+        if self._may_lack and self._parts.near(wanted, touched, which):
+            self._take_near(wanted, NearDate(day, which, ()), times, touched, records, draft)
+            return True
+        sites = self._sites(draft)
         inputs = [
             given
             for record in touched
@@ -195,6 +234,52 @@ class SitesPlan:
         key = draft.add(spec)
         draft.rasters.append(PlannedRaster(key=key, file=_ROWS_FILE, folder=FOLDER, day=day))
         return True
+
+    def _take_near(
+        self,
+        wanted: ProductLayers,
+        date: NearDate,
+        times: tuple[str, ...],
+        touched: Sequence[GranuleRecord],
+        records: Sequence[GranuleRecord],
+        draft: Draft,
+    ) -> None:
+        """Take in a date whose granules are read where they lie."""
+        found = {one.name: one for record in touched for one in (record, *record.companions)}
+        number = wanted.number
+        if number in self._near and not self._near[number].takes(date.day, found):
+            self._plan_near(self._near.pop(number), draft)
+        mine = self._near.setdefault(number, _Near(wanted=wanted, times=times))
+        mine.dates.append(date._replace(granules=tuple(sorted(found))))
+        mine.records |= found
+        mine.absent += [
+            one.model_copy(update={"part": f"{date.day} {one.part}"})
+            for one in self._absent(wanted, date.day, records)
+        ]
+
+    def _plan_near(self, near: _Near, draft: Draft) -> None:
+        """Add the extraction of dates that are read together."""
+        wanted = near.wanted
+        records = [near.records[name] for name in sorted(near.records)]
+        granules = tuple(map(collect_spec, records))
+        named, unnamed = bounded(near.absent)
+        spec = ExtractNearSpec(
+            inputs=(self._sites(draft),),
+            missing=named,
+            missing_unnamed=unnamed,
+            product=wanted.choice.name,
+            collection=wanted.choice.collection,
+            layers=tuple(layer.name for layer in wanted.layers),
+            qa=tuple(layer.qa for layer in wanted.layers),
+            mask=wanted.layout.request.mask,
+            dates=tuple(near.dates),
+            granules=granules,
+            wholes=tuple(one.key for one in granules),
+            stamps=tuple(one.stamp for one in records),
+            solar_times=near.times,
+        )
+        key, day = draft.add(spec), near.dates[0].day
+        draft.rasters.append(PlannedRaster(key=key, file=_ROWS_FILE, folder=FOLDER, day=day))
 
     def _absent(
         self, wanted: ProductLayers, day: date, records: Sequence[GranuleRecord]

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from tasks.bag.absence import NOTHING, Absence
 from tasks.bag.model import Phase
-from tasks.bag.spec import ALGORITHM, BaseSpec, GridSpec, Input
+from tasks.bag.spec import ALGORITHM, BaseSpec, CollectSpec, GridSpec, Input
 from tasks.comparison import Comparison
 
 
@@ -61,6 +61,62 @@ class ExtractSpec(BaseSpec):
     @property
     def amount(self) -> int:
         return max(1, len(self.inputs) - 1) * len(self.layers)
+
+
+class NearDate(NamedTuple):
+    """A date to read, the band of it in granules that hold several, and its granules' names."""
+
+    day: date
+    band: int | None
+    granules: tuple[str, ...]
+
+
+class ExtractNearSpec(BaseSpec):
+    """Read layers of several dates' granules at sites where they lie: one table, `rows.parquet`.
+
+    The input is the sites. `granules` are files of this machine's folders, as in collections of
+    their own, sorted by name; their keys are `wholes`, and `stamps` say which file each is: one
+    that is not there any more, or damaged, is left out and told, and a good one in its place has
+    another stamp. The other fields are as in `ExtractSpec`.
+    """
+
+    not_identity: ClassVar[frozenset[str]] = frozenset({"granules"})
+
+    # That of extractions: the rows are the same.
+    algorithm: ClassVar[int] = ExtractSpec.algorithm
+
+    opens_granules: ClassVar[bool] = True
+    phase: ClassVar[Phase] = Phase.REPROJECTION
+    words: ClassVar[str] = "{product}.{collection} {days} at the sites"
+    kind: Literal["near"] = "near"
+    product: str
+    collection: str
+    layers: tuple[str, ...]
+    qa: tuple[str, ...]
+    mask: bool
+    dates: tuple[NearDate, ...]
+    granules: tuple[CollectSpec, ...]
+    wholes: tuple[str, ...]
+    stamps: tuple[str, ...]
+    solar_times: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        first, last = self.dates[0].day, self.dates[-1].day
+        days = f"{first}" if first == last else f"{first} to {last}"
+        return self.words.format_map({**self.__dict__, "days": days})
+
+    @property
+    def own_day(self) -> date:
+        return self.dates[0].day
+
+    @property
+    def work(self) -> str:
+        return f"extraction {self.product}.{self.collection} near"
+
+    @property
+    def amount(self) -> int:
+        return len(self.granules) * len(self.layers)
 
 
 class SampleSpec(BaseSpec):
@@ -122,4 +178,4 @@ class TableSpec(BaseSpec):
         return len(self.inputs)
 
 
-SiteSpec = SitesSpec | ExtractSpec | SampleSpec | TableSpec
+SiteSpec = SitesSpec | ExtractSpec | ExtractNearSpec | SampleSpec | TableSpec

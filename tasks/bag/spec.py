@@ -151,6 +151,9 @@ class BaseSpec(StrictModel, ABC):
 
     algorithm: ClassVar[int] = ALGORITHM
 
+    opens_granules: ClassVar[bool] = False
+    """Whether it opens granules that are not its inputs."""
+
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not determine the artifact."""
 
@@ -219,6 +222,7 @@ class CollectSpec(BaseSpec):
         {"source", "url", "size", "checksum", "checksum_type"}
     )
 
+    opens_granules: ClassVar[bool] = True
     phase: ClassVar[Phase] = Phase.COLLECTION
     words: ClassVar[str] = "{granule}"
     kind: Literal["collect"] = "collect"
@@ -259,6 +263,7 @@ class PartsSpec(BaseSpec):
     # A version above the common one: parts of VIIRS are those of the pixels that it keeps.
     algorithm: ClassVar[int] = ALGORITHM + 1
 
+    opens_granules: ClassVar[bool] = True
     phase: ClassVar[Phase] = Phase.COLLECTION
     words: ClassVar[str] = "parts of {granule}"
     kind: Literal["parts"] = "parts"

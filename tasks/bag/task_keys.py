@@ -12,7 +12,8 @@ A key has 64 hex digits. By position:
 
 So the tasks of a family (one product and date) lie in one partition, and those of one kind lie
 side by side: a range holds what a batch reads. A task that fetches takes product and date from its
-granule's name; every other task takes them from its first input. All of it is in the identity.
+granule's name, or that of the first one; every other task takes them from its first input. All of
+it is in the identity.
 """
 
 import json
@@ -30,7 +31,7 @@ def key_of(identity: str) -> str:
     given = _FIRST_INPUT.search(identity)
     kind = _KIND.search(identity, given.end() if given else 0)
     number = _KINDS.get(kind[1], "f") if kind else "f"
-    if number == _KINDS["parts"]:
+    if number in (_KINDS["parts"], _KINDS["near"]):
         given = None  # its input is the list of the sites, which has no date
     family = given[1] if given else _family_of_granule(identity, digest)
     return f"{family[:8]}{number}{family[9:14]}{digest[:50]}"
@@ -44,7 +45,7 @@ _KINDS = {
     for number, kind in enumerate(
         (
             *("collect", "reproject", "mosaic", "group", "reduce", "cube"),
-            *("sites", "extract", "table", "sample", "parts", "overlap"),
+            *("sites", "extract", "table", "sample", "parts", "overlap", "near"),
         )
     )
 }
@@ -53,7 +54,10 @@ _KINDS = {
 def _family_of_granule(identity: str, digest: str) -> str:
     """Return the family digits, with any kind, of a task that fetches, or has no inputs."""
     fields = json.loads(identity)
-    name = fields.get("granule") if isinstance(fields, dict) else None
+    name = None
+    if isinstance(fields, dict):
+        dates = fields.get("dates")  # each with its granules; the first counts
+        name = dates[0][-1][0] if dates else fields.get("granule")
     dated = _DATE.search(name) if name else None
     if dated is None or dated[1] == "0000":
         return digest

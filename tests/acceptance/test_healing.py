@@ -208,7 +208,8 @@ def test_a_file_that_was_replaced_after_the_plan_is_taken_as_it_is_now(
 
 STORED: dict[str, dict[str, Any]] = {
     "cells": {"grid": {"crs": "EPSG:4326", "resolution": 0.05}},
-    "sites": {"region": {"sites": "id,latitude,longitude\nA,53.3,-6.2\n"}},
+    # Where nothing may be missing, granules of a folder are collected for sites, too.
+    "sites": {"region": {"sites": "id,latitude,longitude\nA,53.3,-6.2\n"}, "on_missing": "fail"},
 }
 
 

@@ -38,7 +38,9 @@ def test_tasks_files_gaps_and_pairs_are_those_of_a_person(
     """Counted by hand from the sample's calendar, the sites and the tables.
 
     Leaf area: one date (14 April) in two tiles. Optical depth: three days with two swaths each.
-    So 8 granules and 4 extractions (1 + 3 dates). Moor sees both swaths of each day (6 overpasses)
+    They lie in a folder of this machine, where dates are read together by 16 days of the calendar:
+    leaf area in one task, optical depth in two, as 15 April begins a span (day 734,608 is 16 times
+    45,913). Moor sees both swaths of each day (6 overpasses)
     and is measured each day. Beech sees both, but the third day is empty there: 4. Bank sees one a
     day, and is not measured on the third: 2. Dunes is not measured. Leaf area is measured at Moor
     on 7 of the composite's 8 days, which is enough, and at Beech on 3, which is not.
@@ -48,8 +50,7 @@ def test_tasks_files_gaps_and_pairs_are_those_of_a_person(
     mill = Mill(tmp_path, sample_archive)
     found = plan(load_request(EXAMPLE), archive, Packages.of(mill.settings), mill.settings)
     assert Counter(task.spec.kind for task in found) == {
-        **{"collect": 8, "extract": 4},
-        **{"sites": 1, "table": 1},
+        **{"near": 3, "sites": 1, "table": 1},
     }
     assert found.gaps == ()
     made = {task.key: mill.make(task.spec) for task in found}

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.errors import (
+    DownloadFailedError,
+    IndexUnusableError,
+    NotGranuleError,
+    NotPublishedError,
+)
 from archives.fetch.files import LocalFiles
 from archives.kinds import folder as folder_module
 from archives.kinds.folder import FolderArchive
@@ -220,6 +225,41 @@ def test_a_file_that_changed_or_went_since_is_named(folder: Path, tmp_path: Path
     shutil.rmtree(folder / "deep")
     with pytest.raises(NotPublishedError, match="no longer"):
         found.fetch(second, tmp_path / "two.hdf")
+
+
+def test_a_file_is_copied_as_it_was_listed_or_not_at_all(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = Sources([archive(folder, tmp_path)])
+    record, *_ = sources.search("MCD15A2", "005", DAY, DAY)
+    path, to = folder / record.url, tmp_path / "copy"
+    assert sources.copy_near(record, to)
+    assert to.read_bytes() == path.read_bytes()
+    to.unlink()
+    assert not sources.copy_near(replace(record, stamp=""), to)
+    fetch = FolderArchive.fetch
+
+    def replaced_meanwhile(*given: object) -> object:
+        found = fetch(*given)  # type: ignore[arg-type]
+        os.utime(path, ns=(2, 2))
+        return found
+
+    monkeypatch.setattr(FolderArchive, "fetch", replaced_meanwhile)
+    assert not sources.copy_near(record, to)
+    monkeypatch.setattr(FolderArchive, "fetch", fetch)
+    assert not sources.copy_near(record, to)  # it is another file now
+    again, *_ = Sources([archive(folder, tmp_path)]).search("MCD15A2", "005", DAY, DAY)
+    assert (again.name, again.size) == (record.name, record.size)
+    assert again.stamp != record.stamp
+    path.write_bytes(b"x" * record.size)
+    damaged, *_ = Sources([archive(folder, tmp_path)]).search("MCD15A2", "005", DAY, DAY)
+    with pytest.raises(NotGranuleError):
+        sources.copy_near(damaged, to)
+    path.unlink()
+    assert not sources.copy_near(damaged, to)
+    assert not to.exists()
+    with pytest.raises(NotPublishedError):
+        sources.copy_near(replace(damaged, source="elsewhere"), to)
 
 
 def test_a_record_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path) -> None:

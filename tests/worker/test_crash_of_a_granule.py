@@ -24,7 +24,7 @@ NAMES = {
 def claimed(name: str) -> Claimed:
     """A reprojection of one input."""
     file = ArtifactFile(name=name, blob=name, size=1, sha256="0" * 64)
-    spec = create_autospec(ReprojectSpec, instance=True)
+    spec = create_autospec(ReprojectSpec, instance=True, opens_granules=False)
     return Claimed(task=create_autospec(object), spec=spec, input_files={0: (file,)})
 
 

@@ -163,8 +163,11 @@ def check_granule(path: Path, *, values: bool = False) -> str:
         return other_than_named(path, granule)
 
 
-def record_of(spec: CollectSpec) -> GranuleRecord:
-    """Make the record that fetching needs, without position and time, which planning needs."""
+def record_of(spec: CollectSpec, stamp: str = "") -> GranuleRecord:
+    """Make the record that fetching needs, without position and time, which planning needs.
+
+    `stamp` is that of a file that is to be read where it lies.
+    """
     unknown = datetime.fromtimestamp(0, UTC)
     return GranuleRecord(
         name=spec.granule,
@@ -181,4 +184,5 @@ def record_of(spec: CollectSpec) -> GranuleRecord:
         url=spec.url,
         day_night="",
         source=spec.source or _FOLDER,
+        stamp=stamp,
     )

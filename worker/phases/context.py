@@ -185,7 +185,7 @@ class Context(Surroundings):
         for index, path in granules:
             meant = path.name.removesuffix(PACKED) in str(error)
             if not isinstance(error, NotHeldError):
-                meant = meant or len(granules) == 1 or not _is_readable(path)
+                meant = meant or len(granules) == 1 or not is_readable(path)
             found |= meant << index
         return found
 
@@ -254,7 +254,7 @@ class Context(Surroundings):
         return file
 
 
-def _is_readable(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     """Tell whether every value of a granule can be read, so not one that is held in part."""
     if path.name.endswith(PACKED):
         return False

@@ -47,6 +47,7 @@ from worker.slots.maker_answers import (
     PartsOrder,
     TryOrder,
 )
+from worker.slots.making import COPIERS
 
 _GB = 10**9
 _MOST_FILES = 1000
@@ -155,6 +156,8 @@ class Apart:
 
     def _made(self, job: Job, context: Context) -> tuple[ArtifactFile, ...]:
         context.fetch_inputs()
+        if copy := COPIERS.get(type(job.spec)):
+            copy(job.spec, context)
         home = self._makers.home
         inner = replace(job, scratch=home / WORK)
         said = self._said(MakeOrder(job=inner, home=home, inputs=self.inputs), context)

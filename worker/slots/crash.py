@@ -5,7 +5,6 @@ import signal
 from modis.formats import is_granule_file
 from reprojection.formats.held import PACKED
 from tasks.bag.protocol import Claimed
-from tasks.bag.spec import CollectSpec, PartsSpec
 from worker.sandbox.messages import Ended
 
 _CRASHES = frozenset(
@@ -25,7 +24,7 @@ def may_be_a_granules(claimed: Claimed, ended: Ended) -> bool:
     """Tell whether an attempt that ended so without a report may have crashed on a granule."""
     if ended.exit_code not in _CRASHES or ended.over_memory or ended.no_room:
         return False
-    if isinstance(claimed.spec, CollectSpec | PartsSpec):
+    if claimed.spec.opens_granules:
         return True
     files = (file for files in claimed.input_files.values() for file in files)
     return any(is_granule_file(file.name.removesuffix(PACKED)) for file in files)

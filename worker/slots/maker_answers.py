@@ -9,9 +9,12 @@ import gc
 import math
 import os
 import pickle
+import sys
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Literal
@@ -162,6 +165,18 @@ def settings() -> Settings:
     return Settings()
 
 
+class _WithoutPandas(MetaPathFinder):
+    """Finds no pandas: pyarrow looks for it when it makes its first array.
+
+    That took 0.9 s of CPU time and 58 MB in each maker, which has no use for it.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("makers do without pandas", name=fullname)
+        return None
+
+
 class MakerAnswers:
     """Answers the questions of a child; keeps granules between them."""
 
@@ -247,5 +262,6 @@ class MakerAnswers:
 
 
 def prepare(memory: int) -> MakerAnswers:
-    """Prepare a maker; `memory` is what it may use, in bytes."""
+    """Prepare a maker, in its own process; `memory` is what it may use, in bytes."""
+    sys.meta_path.insert(0, _WithoutPandas())
     return MakerAnswers(memory)

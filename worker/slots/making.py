@@ -1,8 +1,9 @@
 """Making the artifact of a job, in this process; and what an error of it means."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from reprojection.errors import NotHeldError, UnreadableGranuleError
 from tasks.bag.categories import Category
@@ -43,6 +44,11 @@ MAKERS: Mapping[type[BaseSpec], Maker] = {
     **sites.MAKERS,
 }
 """What makes the artifact of each kind of task. A feature adds its own here."""
+
+COPIERS: Mapping[type[BaseSpec], Callable[[Any, Context], None]] = {
+    **sites.COPIERS,
+}
+"""What copies files that are no inputs to where a maker reads them. A feature adds its own here."""
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:

@@ -1,15 +1,19 @@
 """Plans of sites: one extraction for each product and date, one table, and no raster."""
 
 import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from archives.model import GranuleRecord
 from service_manager.planner import sites
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
-from tasks.bag.site_specs import ExtractSpec, SampleSpec, SitesSpec, TableSpec
+from service_manager.planner.listing import Day, Stretch
+from tasks.bag.site_specs import ExtractNearSpec, ExtractSpec, SampleSpec, SitesSpec, TableSpec
 from tasks.bag.spec import CollectSpec, CubeSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tests.service_manager.shelf import composites, made, specs, swath_granule, tile_granule
@@ -88,6 +92,85 @@ def test_swaths_that_see_no_site_are_not_fetched() -> None:
     given = [[one.name.split(".")[2] for one in s.inputs[:-1]] for s in specs(found, ExtractSpec)]
     assert given == [["1100"], ["0100"]]
     assert len(specs(found, CollectSpec)) == 2
+
+
+def near(records: Sequence[GranuleRecord]) -> list[GranuleRecord]:
+    """The records of files on this machine."""
+    return [replace(record, stamp=f"{n} 1") for n, record in enumerate(records)]
+
+
+def days(spec: ExtractNearSpec) -> list[dt.date]:
+    return [one.day for one in spec.dates]
+
+
+def test_dates_of_files_on_this_machine_are_read_together_by_the_calendar() -> None:
+    found = made(near(composites()), REQUEST, region=BOTH)
+    assert not specs(found, CollectSpec)
+    assert not specs(found, ExtractSpec)
+    together = specs(found, ExtractNearSpec)
+    spans = [{day.toordinal() // sites.NEAR_DAYS for day in days(one)} for one in together]
+    assert all(len(one) == 1 for one in spans)
+    assert len({one.pop() for one in spans}) == len(together)
+    dates = [day for one in together for day in days(one)]
+    assert dates == sorted(dates)
+    assert len(dates) == 16
+    first = together[1]
+    assert first.title == f"MCD15A2.5 {days(first)[0]} to {days(first)[-1]} at the sites"
+    assert [one.granule for one in first.granules] == sorted(
+        name for one in first.dates for name in one.granules
+    )
+    assert first.wholes == tuple(one.key for one in first.granules)
+    (table,) = specs(found, TableSpec)
+    assert [one.key for one in table.inputs[:-1]] == [one.key for one in together]
+
+
+def test_requests_share_what_lies_in_both_and_another_file_is_another_task() -> None:
+    records = near(composites())
+    keys = {one.key for one in specs(made(records, REQUEST), ExtractNearSpec)}
+    part = made(records, REQUEST, time={"start": "2012-01-20", "end": "2012-03-20"})
+    others = {one.key for one in specs(part, ExtractNearSpec)}
+    assert len(others - keys) <= 2  # those at its ends
+    assert len(others & keys) >= 2
+    (moor,) = [r for r in records if r.name.startswith("MCD15A2.A2012041.h17v03")]
+    changed = [replace(r, stamp="9 9") if r is moor else r for r in records]
+    again = {one.key for one in specs(made(changed, REQUEST), ExtractNearSpec)}
+    assert len(keys - again) == len(again - keys) == 1
+    assert list(stretch_digests(changed)) != list(stretch_digests(records))
+
+
+def stretch_digests(records: Sequence[GranuleRecord]) -> Iterator[str]:
+    day = Day(day=dt.date(2012, 1, 1), records={0: tuple(records)})
+    yield Stretch(first=day.day, last=day.day, final=True, days=(day,)).digest()
+
+
+def test_few_granules_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sites, "NEAR_GRANULES", 2)
+    found = specs(made(near(composites()), REQUEST, region=BOTH), ExtractNearSpec)
+    assert [len(one.granules) for one in found] == [2] * 16
+    monkeypatch.undo()
+    monkeypatch.setattr(sites, "NEAR_BYTES", 0)
+    found = specs(made(near(composites()), REQUEST, region=BOTH), ExtractNearSpec)
+    assert [len(one.dates) for one in found] == [1] * 16
+
+
+def test_dates_that_lack_tiles_say_which() -> None:
+    records = [r for r in near(composites()) if not r.name.startswith("MCD15A2.A2012009.h18v03")]
+    (lacking,) = [
+        spec for spec in specs(made(records, REQUEST, region=BOTH), ExtractNearSpec) if spec.missing
+    ]
+    assert [one.part for one in lacking.missing] == ["2012-01-09 h18v03"]
+    assert dt.date(2012, 1, 9) in days(lacking)
+
+
+def test_granules_are_collected_where_one_lies_elsewhere_or_nothing_may_be_missing() -> None:
+    records = near(composites())
+    records[0] = replace(records[0], stamp="")
+    found = made(records, REQUEST, region=BOTH)
+    assert [spec.day for spec in specs(found, ExtractSpec)] == [records[0].start_day]
+    assert len(specs(found, CollectSpec)) == 2
+    strict = made(near(composites()), REQUEST, on_missing="fail")
+    assert not specs(strict, ExtractNearSpec)
+    assert len(specs(strict, ExtractSpec)) == 16
 
 
 MEASURED = {

@@ -7,7 +7,7 @@ import pytest
 
 from modis.composites import Counted
 from tasks.bag.kinds import Spec
-from tasks.bag.site_specs import ExtractSpec, SitesSpec, TableSpec
+from tasks.bag.site_specs import ExtractNearSpec, ExtractSpec, NearDate, SitesSpec, TableSpec
 from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
@@ -72,6 +72,18 @@ EXTRACT = ExtractSpec(
     mask=True,
     day=DAY,
 )
+NEAR = ExtractNearSpec(
+    inputs=(Input(key=SITES.key, file="sites.json"),),
+    product="MOD13A2",
+    collection="6",
+    layers=("NDVI",),
+    qa=("good",),
+    mask=True,
+    dates=(NearDate(DAY, None, (GRANULE.granule,)),),
+    granules=(GRANULE,),
+    wholes=(GRANULE.key,),
+    stamps=("3 1",),
+)
 PARTS = PartsSpec(
     inputs=(Input(key=SITES.key, file="sites.json"),),
     product="MOD13A2",
@@ -111,6 +123,7 @@ SPECS: tuple[Spec, ...] = (
         cells=tuple(SensorCell(product=one.product, day=one.day, cell=one.cell) for one in BANDS),
         pairs=(("MOD13A2", "VNP13A2"),),
     ),
+    NEAR,
 )
 KEYS = (
     "86762ceb0b352713c14685c1a8b8846859f99a8b68a7e97ae0034462e4342ac4",
@@ -127,6 +140,7 @@ KEYS = (
     "86762cebab35274018fcb36bc55e182e0a8df45943b719efb4312f4dd205610b",
     "86762cebab3527c9c67358ff6a88870c50b4a2cd2f7369c228b4de7042fb5048",
     "86762cebbb352760640afb914ecbcab8f42b3fc8962f6b495032c3769569c334",
+    "86762cebcb352726261240104ae10666d0576d0421562f18f964f18f822dc24d",
 )
 
 
@@ -141,6 +155,14 @@ def test_an_identity_is_the_canonical_text_of_its_fields(spec: Spec) -> None:
     inputs = [[given.key, given.file] for given in spec.inputs]
     whole = {**fields, "inputs": inputs, "algorithm": spec.algorithm}
     assert spec.identity == canonical(whole).decode()
+
+
+def test_what_is_read_where_it_lies_is_that_file_and_lies_with_its_first_granule() -> None:
+    assert NEAR.key[:8] == GRANULE.key[:8]
+    assert NEAR.key[9:14] == GRANULE.key[9:14]
+    assert NEAR.model_copy(update={"stamps": ("3 2",)}).key != NEAR.key
+    again = GRANULE.model_copy(update={"url": "elsewhere"})
+    assert NEAR.model_copy(update={"granules": (again,)}).key == NEAR.key
 
 
 def test_parts_lie_with_their_granule_and_are_never_taken_for_it() -> None:

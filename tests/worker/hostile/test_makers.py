@@ -1,12 +1,15 @@
 """Hostile decoders: what a file that has taken over a maker can do, in the tier that is named."""
 
 import ctypes
+import importlib
+import importlib.util
 import os
 import pickle
 import resource
 import signal
 import socket
 import stat
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -681,6 +684,26 @@ def test_a_maker_reads_packages_that_lie_outside_of_python(
         found = made.attempt("a")
         assert isinstance(found, Succeeded), found
         assert made.blobs.get_bytes(*split_blob(found.files[0].blob)) == b"of a library"
+
+
+def test_makers_do_without_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow looks for it with its first array, which takes a second where it is installed."""
+    assert importlib.util.find_spec("pandas") is not None
+
+    def look(context: Context) -> None:
+        sys.modules.pop("pandas", None)  # another test may have left it
+        try:
+            importlib.import_module("pandas")
+        except ModuleNotFoundError as error:
+            path = context.scratch / "said.txt"
+            path.write_text(str(error))
+            context.upload(path)
+
+    with bench(tmp_path, monkeypatch, look) as made:
+        found = made.attempt("a")
+        assert isinstance(found, Succeeded), found
+        said = made.blobs.get_bytes(*split_blob(found.files[0].blob))
+        assert said == b"makers do without pandas"
 
 
 def test_a_file_that_is_being_written_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from tests.reprojection.reading_samples import small_tile
 from tests.worker.mill import leaf_area_of_two
 from tests.worker.world import World, collect_spec
 from worker.files.scratch import Scratch
-from worker.phases.context import _is_readable
+from worker.phases.context import is_readable
 from worker.sandbox.children import Children
 from worker.sandbox.messages import ChildSettings
 from worker.slots import attempt
@@ -62,17 +64,16 @@ def crashing(folder: Path) -> bytes:
     raise AssertionError("no byte of the sample was found on which HDF4 crashes")
 
 
-def run(folder: Path) -> dict[str, Any]:
-    """Collect the crashing granule, and make a cell of it and a good one, in warm children."""
-    archive = folder / "archive"
+@contextmanager
+def supervised(folder: Path) -> Iterator[tuple[World, Supervisor]]:
+    """A worker over `archive` of a folder, whose children are real."""
     settings = Settings(
         storage=f"file:{folder / 'storage'}",
         redis_url="redis://127.0.0.1:1",  # nothing here calls it
         data_dir=folder / "data",
-        archive=str(archive),
+        archive=str(folder / "archive"),
     )
     runtime = connect(settings)
-    world = World(runtime=runtime)
     scratch = Scratch(settings.data_dir, "w")
     given = ChildSettings(settings=settings, cache=folder / "cache", sandbox=None, reading="limits")
     children = Children(partial(attempt.prepare, given), 4 * 10**9, 1, scratch.folder)
@@ -80,11 +81,21 @@ def run(folder: Path) -> dict[str, Any]:
         runtime=runtime, settings=settings, name="w", scratch=scratch, start=children.start
     )
     supervisor.lease.renew(runtime.clock.monotonic())
+    try:
+        yield World(runtime=runtime), supervisor
+    finally:
+        children.close()
+        scratch.close()
+
+
+def run(folder: Path) -> dict[str, Any]:
+    """Collect the crashing granule, and make a cell of it and a good one, in warm children."""
+    archive = folder / "archive"
     bad, good = (
         collect_spec(archive / one.local_name, archive, "MCD15A2", "5") for one in (BAD, GOOD)
     )
     said: dict[str, Any] = {}
-    try:
+    with supervised(folder) as (world, supervisor):
         for spec in (bad, good):
             supervisor.execute([world.plan(spec)])
         said["collected"] = [world.task(one.key).state for one in (bad, good)]
@@ -92,7 +103,7 @@ def run(folder: Path) -> dict[str, Any]:
         # A copy that came when nobody saw that it is damaged.
         inputs = []
         for spec in (bad, good):
-            stored = runtime.blobs.put_file(
+            stored = world.runtime.blobs.put_file(
                 GRANULES, f"seen/{spec.granule}", archive / spec.granule
             )
             file = ArtifactFile(
@@ -109,9 +120,6 @@ def run(folder: Path) -> dict[str, Any]:
         said["struck"] = [len(world.task(one.key).struck) for one in inputs]
         said["states"] = [world.task(one.key).state for one in inputs]
         said["missing"] = world.task(cell.key).missing
-    finally:
-        children.close()
-        scratch.close()
     return said
 
 
@@ -125,7 +133,7 @@ GRID = GridSpec(crs=_TILE.crs, transform=_TILE.transform, width=24, height=24)
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from tests.worker.slots.test_crash import run
+from {module} import run
 from worker.sandbox.children import start_forkserver
 if __name__ == "__main__":
     start_forkserver()
@@ -133,15 +141,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("crash")
+def apart(folder: Path, module: str) -> dict[str, Any]:
+    """What `run` of a module says in a process of its own, over both granules in `archive`."""
     archive = folder / "archive"
     archive.mkdir()
     write_granule(archive / GOOD.local_name, GOOD)
     (archive / BAD.local_name).write_bytes(crashing(folder))
     program = folder / "program.py"
-    program.write_text(PROGRAM)
+    program.write_text(PROGRAM.format(module=module))
     done = subprocess.run(
         [sys.executable, str(program), str(folder)],
         capture_output=True,
@@ -153,6 +160,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {**found, "granule": str(archive / BAD.local_name)}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return apart(tmp_path_factory.mktemp("crash"), __name__)
 
 
 def test_a_crash_in_collection_costs_the_granule_alone(said: dict[str, Any]) -> None:
@@ -184,4 +196,4 @@ def test_reading_another_granule_for_damage_survives_a_crash(
         path.write_bytes(Path(said["granule"]).read_bytes())
     else:
         write_granule(path, BAD)
-    assert _is_readable(path) is not bad
+    assert is_readable(path) is not bad

@@ -6,6 +6,7 @@ The file is `rows.parquet`.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Read the granules at the sites."""
     fetched = context.fetch_inputs()
     files = [path for paths in fetched.values() for path in paths]
-    places = places_of(_listed(files))
+    places = places_of(listed(files))
     granules = granules_of([path for path in files if path.name != SITES], context.folder)
     context.tell(0.5, f"reading {len(spec.layers)} layers of {len(granules)} granules")
     readings, lacks = list[Readings](), WHOLE
@@ -63,7 +64,8 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
     path = context.folder("rows") / ROWS
     names = (name for name, _ in layers_of(spec.layers, spec.qa, spec.band))
     named = dict(zip(names, spec.layers, strict=True))
-    _store(_rows(spec, [(named[one.layer], one) for one in readings]), path)
+    found = [(named[one.layer], one) for one in readings]
+    store([rows_of(spec.product, spec.collection, spec.day, None, found)], path)
     context.tell(0.9, f"storing {ROWS}")
     said = found_besides(completeness_of(spec, [WHOLE] * len(granules)), lacks)
     return (context.upload(path, completeness=said),)
@@ -71,11 +73,17 @@ def extract(spec: ExtractSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 def wanted_of(spec: ExtractSpec | PartsSpec) -> list[Wanted]:
     """Return the layers that an extraction reads."""
-    times = spec.solar_times or ("",) * len(spec.layers)
-    layers = layers_of(spec.layers, spec.qa, spec.band)
+    return wanted_layers(spec.layers, spec.qa, spec.solar_times, spec.band)
+
+
+def wanted_layers(
+    layers: Sequence[str], qa: Sequence[str], solar_times: Sequence[str], band: int | None
+) -> list[Wanted]:
+    """Return layers of a band of granules that hold several dates, as extractions read them."""
+    times = solar_times or ("",) * len(layers)
     return [
         Wanted(layer=layer, rule=rule, solar_time=time)
-        for (layer, rule), time in zip(layers, times, strict=True)
+        for (layer, rule), time in zip(layers_of(layers, qa, band), times, strict=True)
     ]
 
 
@@ -88,7 +96,7 @@ def touch(spec: PartsSpec, paths: Sequence[Path], sites: Path) -> None:
 def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Read the rasters at the sites."""
     fetched = context.fetch_inputs()
-    places = places_of(_listed([path for paths in fetched.values() for path in paths]))
+    places = places_of(listed([path for paths in fetched.values() for path in paths]))
     context.tell(0.5, f"reading {len(spec.layers)} rasters")
     parts: list[tuple[str, Readings]] = []
     with ExitStack() as opened:
@@ -103,7 +111,7 @@ def sample(spec: SampleSpec, context: Context) -> tuple[ArtifactFile, ...]:
                 found = read_cells(layer, cells, places, [grid_of(one) for one in spec.wholes])
                 parts += [(layer, _timed(spec, one)) for one in found]
     path = context.folder("rows") / ROWS
-    _store(_rows(spec, parts), path)
+    store([rows_of(spec.product, spec.collection, spec.day, spec.last, parts)], path)
     context.tell(0.9, f"storing {ROWS}")
     rasters = [context.inputs[n][0] for n in range(len(spec.layers)) if context.inputs.get(n)]
     said = completeness_of(spec, [one.completeness for one in rasters])
@@ -140,10 +148,11 @@ def sites_among(files: Sequence[Path]) -> tuple[SiteChoice, ...]:
 
     Raises AttemptError if they are not among them.
     """
-    return load_sites(_listed(files))
+    return load_sites(listed(files))
 
 
-def _listed(files: Sequence[Path]) -> str:
+def listed(files: Sequence[Path]) -> str:
+    """Return the list of sites among the inputs' files; raise AttemptError if it is not there."""
     for path in files:
         if path.name == SITES:
             return path.read_text("utf-8")
@@ -194,14 +203,26 @@ def schema() -> Any:
     )
 
 
-def _store(rows: Any, path: Path) -> None:
+def store(rows: Sequence[Any], path: Path) -> None:
+    """Write the rows of dates into one file."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(rows, path)
+    whole = rows[0] if len(rows) == 1 else pa.concat_tables(rows).unify_dictionaries()
+    pq.write_table(whole, path)
 
 
-def _rows(spec: ExtractSpec | SampleSpec, found: Sequence[tuple[str, Readings]]) -> Any:
-    """Return the rows of one date: those of each layer and granule, or raster."""
+def rows_of(
+    product: str,
+    collection: str,
+    day: date,
+    last: date | None,
+    found: Sequence[tuple[str, Readings]],
+) -> Any:
+    """Return the rows of one date: those of each layer and granule, or raster.
+
+    `last` is the last day that a sampled value stands for.
+    """
     import pyarrow as pa
 
     if not found:
@@ -223,13 +244,12 @@ def _rows(spec: ExtractSpec | SampleSpec, found: Sequence[tuple[str, Readings]])
         pa.array([REASONS[n] for n in sorted(REASONS)]),
     )
     quality, words = _qualities(parts)
-    last = spec.last if isinstance(spec, SampleSpec) else None
     columns = {
         "n": numbers("site"),
-        "product": texts([spec.product] * len(parts)),
-        "collection": texts([spec.collection] * len(parts)),
+        "product": texts([product] * len(parts)),
+        "collection": texts([collection] * len(parts)),
         "layer": texts(layers),
-        "date": pa.repeat(pa.scalar(spec.day), sum(counts)),
+        "date": pa.repeat(pa.scalar(day), sum(counts)),
         "time": numbers("time"),
         "day_night": texts([one.day_night for one in parts]),
         "units": texts([one.units for one in parts]),
