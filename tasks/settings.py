@@ -149,6 +149,13 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(
         30.0, ge=0, description="Time running attempts have to end when a worker is asked to stop."
     )
+    instance_metadata: str = Field(
+        "",
+        pattern="^(https?://.+)?$",
+        description="Address of Azure's instance metadata, `http://169.254.169.254/metadata`: a "
+        "worker asks it every five seconds whether its machine is to be taken away, and hands back "
+        "in time what does not end. Empty: nobody is asked.",
+    )
     sandbox: str = Field(
         "bubblewrap",
         pattern="^(bubblewrap|limits|exactly: ?(bubblewrap|limits))$",

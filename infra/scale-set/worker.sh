@@ -1,6 +1,6 @@
 #!/bin/sh
 # The first start of a machine of infra/scale-set/workers.bicep: one worker, and a runner of the reduction pool beside
-# it. Both end when Azure is about to take the machine away, and the machine ends with its worker.
+# it. The worker asks Azure whether the machine is about to be taken away; the machine ends with its worker.
 # The template puts its values in place of the words in braces.
 set -eu
 image='{image}' registry='{registry}' identity='{identity}' vault='{vault}' slots='{slots}'
@@ -40,6 +40,7 @@ SWATHMILL_SOURCES={sources}
 SWATHMILL_REDIS_URL=$(secret redis-url)
 SWATHMILL_EARTHDATA_TOKEN=$(secret earthdata-token)
 SWATHMILL_REDUCTION_POOL=reductions:8002
+SWATHMILL_INSTANCE_METADATA=$metadata
 SWATHMILL_WORKER_NAME=$(ask "instance/compute/name?api-version=2021-02-01&format=text")
 END
 
@@ -54,15 +55,7 @@ podman run "$@" --name worker --network podman --network runs --env-file "$setti
     --volume worker:/data "$image" python -P -m worker
 rm "$settings" "$settings.worker"
 
-# Azure says some time before that it takes the machine: 30 seconds for one at a spot price, 10 minutes else.
-while [ "$(podman inspect --format '{{.State.Running}}' worker)" = true ]; do
-    events=$(ask "scheduledevents?api-version=2020-07-01") || events='{}'
-    ending=$(printf '%s' "$events" | jq --raw-output '.Events[]? | select(.EventType == "Preempt" or .EventType == "Terminate") | .EventId')
-    if [ -n "$ending" ]; then
-        podman stop --time 540 worker
-    else
-        sleep 5
-    fi
-done
+# The worker ends in time when Azure is about to take the machine, and when the manager has told it to.
+podman wait worker >/dev/null
 podman stop --time 60 reductions
 poweroff

@@ -206,7 +206,6 @@ case "$last" in
     printf '{{"value": "secret of %s"}}' "$(echo "$last" | sed 's#.*secrets/##; s#?.*##')" ;;
 */oauth2/exchange) cat >> {folder}/calls; echo '{{"refresh_token": "pull"}}' ;;
 *compute/name*) printf mill-w-3 ;;
-*scheduledevents*) echo '{{"Events": [{{"EventId": "1", "EventType": "Preempt"}}]}}' ;;
 *) exit 1 ;;
 esac
 """
@@ -219,8 +218,6 @@ run) while [ $# -gt 0 ]; do
         [ "$1" != --env-file ] || cat "$2" > "{folder}/$name.env"
         shift
     done ;;
-inspect) [ -f {folder}/stopped ] && echo false || echo true ;;
-stop) touch {folder}/stopped ;;
 esac
 """
 
@@ -276,7 +273,8 @@ def test_a_machine_at_a_spot_price_runs_a_worker_until_it_is_taken_away(tmp_path
     calls = (folder / "calls").read_text()
     assert 'vault header = "Authorization: Bearer token for https://vault.example"' in calls
     assert "iptables --insert FORWARD --source 10.89.9.0/24 --destination 169.254.0.0/16" in calls
-    assert calls.index("podman stop --time 540 worker") < calls.index("poweroff")
+    assert worker["SWATHMILL_INSTANCE_METADATA"] == "http://169.254.169.254/metadata"
+    assert calls.index("podman wait worker") < calls.index("poweroff")
     assert not [path for path in tmp_path.glob("tmp.*")], "a file with secrets stayed"
 
 

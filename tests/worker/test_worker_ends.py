@@ -1,8 +1,14 @@
 """How a worker process ends, by signals, and what it survives: real Azurite, Redis and Celery."""
 
+import json
 import signal
+import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -65,6 +71,42 @@ def test_sigterm_lets_short_attempts_end(stack: Stack) -> None:
     names = [row.name for row in workers.list_workers(stack.world.runtime.store)]
     assert "patient" not in names
     assert not list((stack.folder / "data" / "scratch").iterdir())
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Instance metadata that takes a machine away, and before that another one of its group."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        assert self.headers["Metadata"] == "true"
+        self.asked.append(self.path)
+        which = "vm_7" if len(self.asked) < 4 else "vm_3"
+        soon = formatdate(time.time() + 16, usegmt=True)
+        event = {"EventType": "Preempt", "Resources": [which], "NotBefore": soon}
+        body = b"vm_3" if "/compute/name" in self.path else json.dumps({"Events": [event]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_spot_notice_hands_back_before_the_machine_goes(stack: Stack) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/metadata"
+        process = stack.worker("spot", GRACE_SECONDS=3600, INSTANCE_METADATA=address)
+        key = hanging(stack, "hang-spot", process)
+        assert process.popen.wait(60) == 0
+        server.shutdown()
+    assert len(Metadata.asked) >= 4, "another machine's event ended this one"
+    task = stack.world.task(key)
+    assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
+    assert attempt.category is Category.CANCELLED
 
 
 @pytest.mark.proof

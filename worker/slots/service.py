@@ -140,6 +140,7 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
         )
         watch.look()  # before the first message: one that comes to an unfit worker is lost
         watch.start()
+        _watch_machine(supervisor)
         return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
     finally:
         supervisor.kill_all(AttemptOrder.HAND_BACK)
@@ -180,6 +181,21 @@ def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
     redis = RedisWatch(settings.redis_url.get_secret_value(), supervisor.runtime.clock.monotonic)
     redis.start()
     serve_probes(settings, metrics.probe_answers(supervisor, heartbeat, redis))
+
+
+def _watch_machine(supervisor: Supervisor) -> None:
+    """End this worker in time where the platform says that its machine is to be taken away."""
+    if not supervisor.settings.instance_metadata:
+        return
+    # Only where it is used: it takes part of the time in which a process starts.
+    from tasks.service.eviction import EvictionWatch
+
+    def told(grace: float) -> None:
+        supervisor.grace = min(supervisor.grace, grace)
+        if not supervisor.draining:  # else it ends already, now sooner
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    EvictionWatch(supervisor.settings.instance_metadata, told).start()
 
 
 def worker_name(settings: Settings) -> str:
@@ -268,8 +284,9 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
 def _end_of_grace(supervisor: Supervisor) -> None:
     clock = supervisor.runtime.clock
-    end = clock.monotonic() + supervisor.settings.grace_seconds
-    while supervisor.busy() and clock.monotonic() < end:
+    since = clock.monotonic()
+    # The grace may become shorter meanwhile.
+    while supervisor.busy() and clock.monotonic() < since + supervisor.grace:
         clock.sleep(0.1)
     supervisor.kill_all(AttemptOrder.HAND_BACK)
     sys.stderr.flush()

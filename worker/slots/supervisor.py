@@ -188,6 +188,7 @@ class Supervisor:
     heard: Callable[[EndedAttempt], None] = lambda _ended: None
     draining: bool = False
     leaving: bool = False  # the manager wants it to end when it runs nothing
+    grace: float = field(init=False)  # seconds that attempts have, once it is asked to stop
     hold: Hold = Hold.NONE
     _batches: list[_Batch] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -197,6 +198,7 @@ class Supervisor:
         self.lease = Lease(self.runtime.clock, self.settings.lease_seconds)
         self.fitness = Fitness(self.runtime.clock)
         self._policy = RetryPolicy.of(self.settings)
+        self.grace = self.settings.grace_seconds
 
     def execute(self, keys: Sequence[str]) -> None:
         """Claim a batch and supervise its attempts to the end; ignore a stale message."""
