@@ -217,7 +217,9 @@ class Views:
 
     def identity(self, records: Sequence[GranuleRecord]) -> str:
         """Return a text that changes with the granules."""
-        said = repr([(one.name, one.url, one.size, one.production_time) for one in records])
+        said = repr(
+            [(one.name, one.url, one.size, one.production_time, one.stamp) for one in records]
+        )
         return sha256(said.encode()).hexdigest()[:32]
 
     def _list(self, chosen: Chosen) -> tuple[GranuleRecord, ...]:
