@@ -3,7 +3,7 @@
 import datetime as dt
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from portal.operations.board import Sight
 from portal.results.charts import Bar, Chart, bars
@@ -110,6 +110,12 @@ class DailyOutcomes:
     days: tuple[dt.date, ...]
     table: Mapping[str, tuple[int, ...]]  # outcome -> counts by day; "success" first
     seconds: Mapping[str, float]
+    wasted: Mapping[str, float] = field(default_factory=dict)  # class -> seconds of what failed
+
+    @property
+    def most_wasteful(self) -> str:
+        """The class whose failed attempts took most time; "" where none failed."""
+        return min(self.wasted, key=lambda one: (-self.wasted[one], one), default="")
 
     @property
     def total(self) -> int:
@@ -239,14 +245,20 @@ def daily_outcomes(runtime: Runtime, days: int = DAYS) -> DailyOutcomes:
     place = {day: i for i, day in enumerate(span)}
     table: dict[str, list[int]] = {"success": [0] * days}
     seconds: dict[str, float] = {}
+    wasted: dict[str, float] = {}
     for one in history.executions(runtime.store, days, today):
         if one.day in place:
             outcome = _outcome(one)
             table.setdefault(outcome, [0] * days)[place[one.day]] += one.count
             seconds[outcome] = seconds.get(outcome, 0.0) + one.seconds
+            if one.category is not None:
+                wasted[one.task_class] = wasted.get(one.task_class, 0.0) + one.seconds
     order = sorted(table, key=lambda outcome: (outcome != "success", -sum(table[outcome]), outcome))
     return DailyOutcomes(
-        days=span, table={name: tuple(table[name]) for name in order}, seconds=seconds
+        days=span,
+        table={name: tuple(table[name]) for name in order},
+        seconds=seconds,
+        wasted=wasted,
     )
 
 

@@ -9,7 +9,10 @@
   const hint = form.querySelector("[data-polygon-hint]");
   const [draw, clear] = ["draw", "clear"].map((name) => form.querySelector(`[data-polygon="${name}"]`));
   document.getElementById("layer").addEventListener("change", () => { if (found.children.length) form.requestSubmit(); });
-  document.getElementById("polygon-file").addEventListener("change", () => { clear.click(); });
+  document.getElementById("polygon-file").addEventListener("change", (event) => {
+    clear.click();
+    if (event.target.files.length) form.requestSubmit();
+  });
 
   root.addEventListener("map-ready", ({ detail: { map, projection } }) => {
     const source = new ol.source.Vector({ wrapX: false });

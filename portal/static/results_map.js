@@ -256,7 +256,10 @@
     for (const node of root.querySelectorAll("[data-compare]")) node.hidden = !other.select.value;
     get("other-legend").hidden = !other.select.value;
     if (other.select.value) part("other-legend", `${base}/legend?layer=${encodeURIComponent(other.select.value)}`);
-    await show(other, main.date());
+    // The same layer is compared with itself on the next date, another one on the same date.
+    const dates = main.dates();
+    const next = dates[dates.indexOf(main.date()) + 1] ?? dates.at(-2);
+    await show(other, other.select.value === main.select.value ? next : main.date());
     divide();
   }));
   other.slider.addEventListener("input", () => guarded(() => show(other)));

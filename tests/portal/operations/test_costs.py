@@ -47,9 +47,11 @@ def test_the_most_wasteful_class_comes_first(portal: LivePortal, runtime: Runtim
     ]
     with portal.browser(*OPERATOR) as client:
         page = client.get("/operations/costs").text
+        first = client.get("/operations").text
         csv = client.get("/operations/executions/classes.csv").text.splitlines()
     assert csv[1] == "reduction bad 01,reduction,4,3,120.0,90.0"
     assert "8.0%" in page  # 90 s of 1,120 s
+    assert re.search(r"wasted by <a [^>]+>reduction bad 01</a>: 1 min 30 s in attempts", first)
 
 
 def test_a_worker_is_compared_with_the_fleet_by_class(runtime: Runtime) -> None:

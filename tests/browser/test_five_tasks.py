@@ -1,0 +1,117 @@
+"""Five tasks as a new user has them, from the list of requests: how many clicks the answer takes.
+
+docs/studies.md has these numbers beside those of earlier pages.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, expect
+
+from tests.browser.gallery import POLYGON, World, world
+from tests.browser.pages import faultless_page
+
+pytestmark = pytest.mark.browser
+
+
+class Hand:
+    """Whoever does a task: counts clicks and files given, and a choice in a list as two."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.clicks = 0
+
+    def click(self, what: Locator) -> None:
+        self.clicks += 1
+        what.click()
+
+    def choose(self, what: Locator, label: str) -> None:
+        self.clicks += 2
+        what.select_option(label=label)
+
+    def give(self, what: Locator, name: str, content: str) -> None:
+        self.clicks += 1
+        payload = FilePayload(name=name, mimeType="text/plain", buffer=content.encode())
+        what.set_input_files([payload])
+
+    def screens_to(self, what: Locator) -> int:
+        """How many screens lie between what is seen first and all of this."""
+        expect(what).to_be_visible()
+        box = what.bounding_box()
+        assert box is not None
+        return int(max(0.0, box["y"] + box["height"] - 1) // 900)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("tasks"), sample_archive) as made:
+        yield made
+
+
+@pytest.fixture
+def hand(context: BrowserContext, seen: World) -> Iterator[Hand]:
+    """A person in front of the list of requests."""
+    with faultless_page(context) as page:
+        page.goto(seen.portal.link(role="operator"))
+        yield Hand(page)
+
+
+def the_request(hand: Hand) -> Locator:
+    return hand.page.get_by_role("link", name="A thesis on leaf area", exact=True)
+
+
+def test_is_my_request_good(hand: Hand) -> None:
+    hand.click(the_request(hand))
+    strip = hand.page.get_by_role("region", name="Progress")
+    expect(strip).to_contain_text("27 of 32")
+    expect(strip).to_contain_text("2 tasks failed: unreadable input file.")
+    assert (hand.clicks, hand.screens_to(strip)) == (1, 0)
+
+
+def test_which_dates_are_bad_and_why(hand: Hand) -> None:
+    hand.click(the_request(hand))
+    squares = hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km")
+    for date, said in {
+        "2012-04-06": "partial, 50% of the inputs",
+        "2012-04-14": "failed",
+        "2012-04-22": "failed",
+        "2012-04-30": "missing in the archive",
+    }.items():
+        expect(squares.locator(f"[aria-label^='{date}: {said}']")).to_have_count(1)
+    reasons = hand.page.locator(".notes")
+    expect(reasons).to_contain_text("a chunk of Lai_1km has 512 bytes, not 2,048")
+    assert (hand.clicks, hand.screens_to(reasons)) == (1, 1)
+
+
+def test_the_mean_of_my_field_over_the_year_as_csv(hand: Hand) -> None:
+    hand.click(the_request(hand))
+    hand.click(hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km").locator("ol a").first)
+    expect(hand.page.locator("[data-results-map][data-lines]")).to_be_attached()
+    hand.give(hand.page.locator("#polygon-file"), "field.geojson", POLYGON)
+    button = hand.page.get_by_role("button", name="This layer as CSV")
+    assert hand.screens_to(button) == 2
+    with hand.page.expect_download() as waiting:
+        hand.click(button)
+    lines = Path(waiting.value.path()).read_text().splitlines()
+    assert len([line for line in lines if "2012-" in line]) == 13
+    assert hand.clicks == 4
+
+
+def test_two_dates_are_compared(hand: Hand) -> None:
+    hand.click(the_request(hand))
+    hand.click(hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km").locator("ol a").nth(4))
+    expect(hand.page.locator("[data-results-map][data-lines]")).to_be_attached()
+    hand.choose(hand.page.locator("#other"), "MCD15A2.005 Lai_1km")
+    expect(hand.page.locator("#date-shown")).to_have_text("2012-02-02")
+    expect(hand.page.locator("#other-date-shown")).to_have_text("2012-02-10")
+    expect(hand.page.locator("#swipe")).to_be_in_viewport()
+    assert hand.clicks == 4
+
+
+def test_which_package_wastes_most(hand: Hand) -> None:
+    hand.click(hand.page.get_by_role("link", name="Operations", exact=True))
+    told = hand.page.get_by_text("Most time was wasted by")
+    expect(told).to_contain_text("ada/evapotranspiration@3")
+    expect(told).to_contain_text("45 min")
+    assert (hand.clicks, hand.screens_to(told)) == (1, 1)
