@@ -45,6 +45,7 @@ router = APIRouter(
 )
 
 _SPEC = "http://www.opengis.net/spec/"
+_SPELLINGS = (_SPEC, _SPEC.replace("http:", "https:"))  # programs look for either one of Maps
 CONFORMANCE = (
     *(f"{_SPEC}ogcapi-common-1/1.0/conf/{name}" for name in ("core", "landing-page", "json")),
     f"{_SPEC}ogcapi-common-2/1.0/conf/collections",
@@ -53,7 +54,8 @@ CONFORMANCE = (
         for name in ("core", "tileset", "tilesets-list", "geodata-tilesets", "png")
     ),
     *(
-        f"{_SPEC}ogcapi-maps-1/1.0/conf/{name}"
+        f"{spec}ogcapi-maps-1/1.0/conf/{name}"
+        for spec in _SPELLINGS
         for name in ("core", "collection-map", "tilesets", "png")
     ),
     *(f"{_SPEC}tms/2.0/conf/{name}" for name in ("tilematrixset", "json-tilematrixset")),

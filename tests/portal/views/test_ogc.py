@@ -207,6 +207,44 @@ def test_each_class_that_is_listed_is_held(
     assert [one for one, held in wanted.items() if not held] == []
 
 
+def test_what_ogcs_suites_ask_is_answered(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    """As ets-ogcapi-tiles10 and ets-ogcapi-maps10 ask it, for the classes that are listed.
+
+    They were read in November 2026, not run: they send no token.
+    """
+    delivered(runtime, raster(tmp_path, hills(300, 300)))
+    with portal.client() as client:
+        landing = client.get("/maps/", follow_redirects=True).json()  # as Tiles A.9 asks
+        told = follow(client, landing, "conformance")["conformsTo"]
+        for core in (
+            "http://www.opengis.net/spec/ogcapi-tiles-1/1.0/conf/core",  # Tiles A.1
+            "https://www.opengis.net/spec/ogcapi-maps-1/1.0/conf/core",  # Maps A.1.3
+        ):
+            assert core in told
+        for listed in client.get("/maps/collections").json()["collections"]:
+            one = follow(client, listed, "self")
+            assert one["crs"][0].endswith("/OGC/1.3/CRS84")  # Maps A.13.2, and that of maps: A.1.2
+            drawn = follow(client, one, f"{REL}map", "image/png")  # Maps A.1.1, A.1.2, A.13.3
+            assert drawn.headers["content-type"] == "image/png"
+            assert len([*map(float, drawn.headers["content-bbox"].split(","))]) == 4
+            assert ("temporal" in one["extent"]) == ("content-datetime" in drawn.headers)
+            with Image.open(io.BytesIO(drawn.content)) as picture:  # Maps A.16.1
+                assert picture.mode == "RGBA"
+                assert len(picture.getcolors(10**6) or [0, 0]) > 1
+            href = next(x["href"] for x in one["links"] if x["rel"] == f"{REL}tilesets-map")
+            assert href.partition("?")[0].endswith("/tiles")  # Tiles A.9, A.13
+            for said, matrix in tiles_of(client, one).values():
+                assert matrix["id"] in said["tileMatrixSetURI"]
+                item = template(said)  # Maps A.2.2; Tiles A.2, A.6, A.7
+                first, most = {"tileMatrix": "0", "tileRow": 0, "tileCol": 0}, 2**31 - 1
+                assert client.get(item.format_map(first)).status_code == 200
+                for wrong in ({"tileRow": most, "tileCol": most}, {"tileMatrix": "99"}):
+                    answer = client.get(item.format_map({**first, **wrong}))
+                    assert answer.status_code in (400, 404)
+
+
 def test_a_layer_of_granules_is_a_collection_too(sample_archive: Path, tmp_path: Path) -> None:
     made = settings(archive=str(sample_archive), data_dir=str(tmp_path), sources="folder")
     day = "2012-03-07"
