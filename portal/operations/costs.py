@@ -3,11 +3,11 @@
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from modis.formats import is_granule_file
-from portal.operations.executions import Filters, failures
+from portal.operations.executions import ClassCost, Executions, Filters, executions, failures
 from tasks.bag import classes, history
 from tasks.bag.categories import Category
 from tasks.bag.history import Failure
@@ -16,10 +16,76 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
+from tasks.operators import restrictions
+from tasks.operators.restrictions import Kind
 
 _TOP = 10
 _PACED_DAYS = 7
 JUDGED = 50  # kills, on a page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What the executions of an owner, or of a package, took in seconds.
+
+    `quota` is what operators allow an owner in this calendar month, in hours of one slot; None:
+    they set none. `spent` are the owner's hours of this month, where there is one.
+    """
+
+    name: str
+    count: int
+    failed: int
+    seconds: float
+    wasted: float
+    quota: float | None = None
+    spent: float = 0.0
+
+
+def by_package(made: Executions) -> list[Account]:
+    """Add up what runs of each package took; the dearest comes first."""
+    found: dict[str, list[ClassCost]] = {}
+    for one in made.costs:
+        if name := classes.package(one.task_class):
+            found.setdefault(name, []).append(one)
+    return sorted((_account(name, some) for name, some in found.items()), key=_dearest)
+
+
+def by_owner(runtime: Runtime, filters: Filters) -> list[Account]:
+    """Add up what the requests of each owner took; the dearest comes first. Raises StoreError.
+
+    Executions are counted by owner or by worker: where a worker is meant, there is nothing to say.
+    """
+    if filters.worker:
+        return []
+    set_by = {
+        one.subject: one.value
+        for one in restrictions.load(runtime.store)
+        if one.kind is Kind.QUOTA_OWNER
+    }
+    found = []
+    for owner in [filters.owner] if filters.owner else [*history.owners(runtime.store)]:
+        made = executions(runtime.store, replace(filters, owner=owner))
+        quota, spent = set_by.get(owner), 0.0
+        if quota is not None:
+            spent = restrictions.spent_hours(runtime.store, owner, runtime.clock.now())
+        if made.total or quota is not None:
+            found.append(replace(_account(owner, made.costs), quota=quota, spent=spent))
+    return sorted(found, key=_dearest)
+
+
+def _account(name: str, some: Iterable[ClassCost]) -> Account:
+    kept = tuple(some)
+    return Account(
+        name=name,
+        count=sum(one.count for one in kept),
+        failed=sum(one.failed for one in kept),
+        seconds=sum(one.seconds for one in kept),
+        wasted=sum(one.wasted for one in kept),
+    )
+
+
+def _dearest(one: Account) -> tuple[float, str]:
+    return -one.seconds, one.name
 
 
 @dataclass(frozen=True, kw_only=True)

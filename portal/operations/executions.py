@@ -83,6 +83,10 @@ class Filters:
         }
         return f"{path}?{urlencode({name: value for name, value in named.items() if value})}"
 
+    def of(self, field: str, value: str) -> "Filters":
+        """Return the same filters for one owner or one package."""
+        return replace(self, **{field: value})  # type: ignore[arg-type]
+
     def of_day(self, day: dt.date) -> "Filters":
         """Return the same filters on one day."""
         return replace(self, first=day, last=day)

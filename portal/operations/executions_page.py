@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from portal.operations import costs, executions
-from portal.operations.costs import Judged, Verdict
+from portal.operations.costs import Account, Judged, Verdict
 from portal.operations.executions import Executions, Filters, parse_filters
 from portal.operations.overview import DAYS
 from portal.operations.state import Operations
@@ -103,16 +103,21 @@ def download(table: str, portal: CurrentPortal, meant: Meant) -> Response:
 
 @pages.get("/operations/costs")
 def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Response:
-    """Show what work costs and wastes, by class; what fails most; workers; storage."""
+    """Show what work costs by class, owner and package; what fails most; workers; storage."""
     workers = portal.state(Operations).board.look().workers
     runtime = portal.runtime
     now = runtime.clock.now()
+    made = _made(portal, meant)
     return portal.pages.page(
         "costs.html",
         caller,
         "operations",
         200,
-        made=_made(portal, meant),
+        made=made,
+        accounts=(
+            ("owners", "owner", costs.by_owner(runtime, meant)),
+            ("packages", "package", costs.by_package(made)),
+        ),
         top=costs.top_failures(runtime, meant, workers),
         paces=costs.paces(runtime, workers, _today(portal)),
         stored=_stored(portal),
@@ -125,14 +130,32 @@ def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
 
 @pages.get("/operations/costs/{table}.csv")
 def download_costs(table: str, portal: CurrentPortal, meant: Meant) -> Response:
-    """Download one of the tables of the page: throughput, failing, workers or storage."""
+    """Download one of the tables of the page."""
     runtime, name = portal.runtime, f"{table}-{meant.first}-{meant.last}"
     head: tuple[str, ...]
     match table:
+        case "owners" | "packages":
+            head = (table[:-1], "executions", "failed", "seconds", "wasted_seconds", "cost")
+            price = Prices.read(portal.settings.prices).core_hour
+            some = (
+                costs.by_owner(runtime, meant)
+                if table == "owners"
+                else costs.by_package(_made(portal, meant))
+            )
+            if table == "owners":
+                head = (*head, "quota_hours", "spent_hours_this_month")
+            rows: list[tuple[object, ...]] = [
+                (
+                    *(one.name, one.count, one.failed, round(one.seconds, 1), round(one.wasted, 1)),
+                    round(one.seconds / 3600 * price, 4),
+                    *(_quota(one) if table == "owners" else ()),
+                )
+                for one in some
+            ]
         case "throughput":
             head = ("day", "succeeded", "succeeded_an_hour", "failed")
             now = runtime.clock.now()
-            rows: list[tuple[object, ...]] = [
+            rows = [
                 (
                     one.day,
                     one.count - one.failed,
@@ -176,9 +199,15 @@ def download_costs(table: str, portal: CurrentPortal, meant: Meant) -> Response:
             ]
         case _:
             raise BadCallError(
-                f"There is no table {table!r}.", "Name throughput, failing, workers or storage."
+                f"There is no table {table!r}.",
+                "Name owners, packages, throughput, failing, workers or storage.",
             )
     return csv_answer(name, head, rows)
+
+
+def _quota(one: Account) -> tuple[object, object]:
+    """Return the quota of an owner, and what of it is spent; empty where there is none."""
+    return ("", "") if one.quota is None else (one.quota, round(one.spent, 3))
 
 
 def _hours(day: dt.date, now: float) -> float:

@@ -163,6 +163,15 @@ def executions_between(
     return map(_DAY.load, store.scan(TABLE, PARTITION, start, end))
 
 
+def owners(store: Store) -> Iterator[str]:
+    """Yield the owners of whose requests executions are counted; a call each. StoreError."""
+    start = "o|"
+    while row := next(iter(store.scan(TABLE, PARTITION, start, "o}", limit=1)), None):
+        quoted = row.row.split("|")[1]
+        yield urllib.parse.unquote(quoted)
+        start = f"o|{quoted}}}"
+
+
 def failures(
     store: Store, first: float, last: float, categories: Iterable[Category]
 ) -> Iterator[Failure]:

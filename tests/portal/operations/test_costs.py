@@ -14,8 +14,9 @@ from tasks.bag.categories import Category
 from tasks.bag.model import Attempt, Phase
 from tasks.bag.runtime import Runtime
 from tasks.bag.workers import Hold, WorkerRow
-from tasks.operators import manager_rows
+from tasks.operators import manager_rows, restrictions
 from tasks.operators.manager_rows import HostQueue, ManagerRow, PhaseQueue, PhaseStore, RefusedMails
+from tasks.operators.restrictions import Kind, Restriction
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
 from tests.portal.submissions import submitted
 
@@ -52,6 +53,37 @@ def test_the_most_wasteful_class_comes_first(portal: LivePortal, runtime: Runtim
     assert csv[1] == "reduction bad 01,reduction,4,3,120.0,90.0"
     assert "8.0%" in page  # 90 s of 1,120 s
     assert re.search(r"wasted by <a [^>]+>reduction bad 01</a>: 1 min 30 s in attempts", first)
+
+
+def test_cost_is_by_owner_and_package_beside_the_quota(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    at = now(runtime)
+    for number, (owner, hours) in enumerate((("ada", 2), ("adam", 8), ("ada~b", 1))):
+        moment = at - dt.timedelta(milliseconds=number)
+        put_executions(runtime, moment, {None: hours}, "reduction ada 01", 3600.0, owner=owner)
+    put_executions(runtime, at, {Category.UNKNOWN: 1}, "collection A.6", 1800.0, owner="ada")
+    quota = Restriction(kind=Kind.QUOTA_OWNER, subject="ada", value=2.5, by="op", since=1.0)
+    restrictions.put(runtime.store, quota)
+    meant = parse_filters(at.date(), 14, {})
+    found = costs.by_owner(runtime, meant)
+    assert [(one.name, one.seconds / 3600, one.wasted / 3600) for one in found] == [
+        ("adam", 8.0, 0.0),
+        ("ada", 2.5, 0.5),
+        ("ada~b", 1.0, 0.0),
+    ]
+    assert [(one.quota, one.spent) for one in found] == [(None, 0.0), (2.5, 2.5), (None, 0.0)]
+    assert [one.name for one in costs.by_owner(runtime, meant.of("owner", "adam"))] == ["adam"]
+    assert costs.by_owner(runtime, meant.of("worker", "worker-1")) == []
+    packages = costs.by_package(executions(runtime.store, meant))
+    assert [(one.name, one.count) for one in packages] == [("ada", 11)]
+    with portal.browser(*OPERATOR) as client:
+        page = client.get("/operations/costs").text
+        csv = client.get("/operations/costs/owners.csv").text.splitlines()
+    assert "0.12 of 0.12 <strong>spent</strong>" in page
+    assert 'href="/operations/costs?' in page
+    assert csv[1] == "adam,8,0,28800.0,0.0,0.4,,"
+    assert csv[2] == "ada,3,1,9000.0,1800.0,0.125,2.5,2.5"
 
 
 def test_a_worker_is_compared_with_the_fleet_by_class(runtime: Runtime) -> None:
@@ -91,7 +123,7 @@ def test_what_fails_most_is_named(portal: LivePortal, runtime: Runtime) -> None:
     assert dict(top.hosts) == {"node-1": 3, "of workers that have left": 2}
     with portal.browser(*OPERATOR) as client:
         page = client.get("/operations/costs").text
-        (address,) = re.findall(r'href="([^"]+)">ada/lai@2', page)
+        (address,) = re.findall(r'href="(/operations/attempts[^"]+)">ada/lai@2', page)
         assert "reduction ada/lai@2 01" in client.get(address.replace("&amp;", "&")).text
 
 
@@ -228,7 +260,8 @@ def test_each_table_of_costs_is_a_csv_file_and_a_link(portal: LivePortal, runtim
         found = {name: client.get(href.replace("&amp;", "&")).text for href, name in files}
         assert client.get("/operations/costs/nothing.csv").status_code == 400
         phase = client.get("/operations/costs/failing.csv?phase=collection").text
-    assert {"throughput", "failing", "workers"} == found.keys()
+    assert {"packages", "throughput", "failing", "workers"} == found.keys()
+    assert found["packages"].splitlines()[1].startswith("ada/lai@2,8,2,32.0,8.0,")
     assert found["throughput"].splitlines()[-1].startswith(f"{at.date()},9,")
     assert "package,ada/lai@2,2,/operations/attempts?" in found["failing"]
     assert "worker-1,'=cmd(),1.0,8,2,free," in found["workers"]
