@@ -20,10 +20,10 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.spec import (
     CollectSpec,
     GroupSpec,
+    LayerSpec,
     MosaicSpec,
     PartsSpec,
     ReduceSpec,
-    ReprojectSpec,
 )
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage.blobs import is_damaged, split_blob
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 400_000_000
 _MOST_NAMED = 3
 _MOST_TASKS = 400  # that a raster is made of, with its own
-_RASTERS = (MosaicSpec, ReprojectSpec, ReduceSpec, GroupSpec)
+_RASTERS = (MosaicSpec, LayerSpec, ReduceSpec, GroupSpec)
 _SECONDS = 60.0
 _COMMAND = "Explain it with `swathmill explain` where the granules are."
 

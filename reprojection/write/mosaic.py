@@ -1,7 +1,7 @@
 """Join cells into one raster on a region's grid."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,27 +48,83 @@ def mosaic(
     """
     if not cell_paths:
         raise ChoiceRefusedError("no cell was given; a mosaic needs at least one")
-    opened = [open_raster(path) for path in cell_paths]
-    first, nodata, dtype = opened[0].said, opened[0].nodata, opened[0].dtype
-    for one in opened[1:]:
+    cells = [_stored(path) for path in cell_paths]
+    raster = _joined(cells, grid, clip, clip_text)
+    completeness = of_parts([one.said.completeness for one in cells], absent, missing, unnamed)
+    return replace(raster, completeness=completeness)
+
+
+def mosaic_of_cell(
+    cell: Raster, clip: Polygon | MultiPolygon | None = None, *, clip_text: str = ""
+) -> Raster:
+    """Return what `mosaic` makes of one cell on the cell's own grid; the cell is in no file.
+
+    Raises ChoiceRefusedError as `mosaic` does.
+    """
+    dtype = cell.data.dtype
+
+    def read(window: Window) -> Pixels:
+        rows, cols = window.toslices()
+        return cell.data[:, rows, cols]
+
+    one = _Cell(
+        name=cell.provenance.layer,
+        said=cell.description(),
+        nodata=cell.nodata,
+        dtype=dtype,
+        read=read,
+    )
+    raster = _joined([one], cell.grid, clip, clip_text)
+    return replace(raster, completeness=of_parts([cell.completeness]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """A cell: what it says of itself, and how a window of its pixels is read."""
+
+    name: str
+    said: Description
+    nodata: float | int | None
+    dtype: np.dtype[np.generic]
+    read: Callable[[Window], Pixels]
+
+
+def _stored(path: Path) -> _Cell:
+    opened = open_raster(path)
+
+    def read(window: Window) -> Pixels:
+        with rasterio.open(path, driver="GTiff") as dataset:
+            part: Pixels = dataset.read(window=window)
+        return part
+
+    return _Cell(
+        name=path.name, said=opened.said, nodata=opened.nodata, dtype=opened.dtype, read=read
+    )
+
+
+def _joined(
+    cells: Sequence[_Cell], grid: Grid, clip: Polygon | MultiPolygon | None, clip_text: str
+) -> Raster:
+    """Join cells, at least one; the completeness is that of the first."""
+    first, nodata, dtype = cells[0].said, cells[0].nodata, cells[0].dtype
+    for one in cells[1:]:
         same = (one.dtype, _common(one.said)) == (dtype, _common(first))
         if not same or repr(one.nodata) != repr(nodata):
             raise ChoiceRefusedError(
-                f"{one.path.name} and {opened[0].path.name} are not cells of one layer: type, "
+                f"{one.name} and {cells[0].name} are not cells of one layer: type, "
                 "nodata, bands, scale and units must agree"
             )
-    provenance = together([one.said.provenance for one in opened], clip_text)
+    provenance = together([one.said.provenance for one in cells], clip_text)
     if any(band.role == "source" for band in first.bands):
         _check_numbers(len(provenance.granules), dtype, nodata)
     data = _empty(first, grid, nodata, dtype)
     numbers = {source: number for number, source in enumerate(provenance.granules, 1)}
-    for one in opened:
+    for one in cells:
         placed = _place(one.said.grid.grid(), grid)
         if placed is None:
             continue
         window, rows, cols = placed
-        with rasterio.open(one.path, driver="GTiff") as dataset:
-            part = dataset.read(window=window)
+        part = one.read(window)
         renumber = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
         for band, about in enumerate(first.bands):
             plane = part[band]
@@ -77,10 +133,8 @@ def mosaic(
             data[band, rows, cols] = plane
     if clip is not None:
         _clip(data, first, grid, nodata, clip)
-    completeness = of_parts([one.said.completeness for one in opened], absent, missing, unnamed)
-    notes = tuple(sorted({note for one in opened for note in one.said.notes}))
-    own = {"provenance": provenance, "completeness": completeness, "notes": notes}
-    said = first.model_copy(update=own)
+    notes = tuple(sorted({note for one in cells for note in one.said.notes}))
+    said = first.model_copy(update={"provenance": provenance, "notes": notes})
     return Raster.of(said, data, nodata, grid)
 
 

@@ -6,7 +6,7 @@ from tasks.bag.absence import Absence, Absent, Unnamed, bounded
 from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec
 from tasks.bag.model import Task
-from tasks.bag.spec import Input, ReprojectSpec
+from tasks.bag.spec import Input, LayerSpec
 from tasks.bag.task_table import TaskTable
 
 _MOST = 300  # failed tasks that are looked at for one task's sake
@@ -54,6 +54,6 @@ def _causes(
 
 def _why(task: Task, spec: Spec) -> str:
     category = (task.category or Category.UNKNOWN).value
-    if isinstance(spec, ReprojectSpec) and spec.inputs:
+    if isinstance(spec, LayerSpec) and spec.inputs:
         return f"{category}, from {', '.join(given.name for given in spec.inputs)}"
     return category

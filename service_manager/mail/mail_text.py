@@ -23,7 +23,7 @@ _NAMED = 3  # examples of one failure category
 
 _PHASE_WORDS = {
     Phase.COLLECTION: ("granule", "granules"),
-    Phase.REPROJECTION: ("cell", "cells"),
+    Phase.REPROJECTION: ("cell or raster", "cells and rasters"),
     Phase.AGGREGATION: ("mosaic or stack", "mosaics and stacks"),
     Phase.REDUCTION: ("reduction run", "reduction runs"),
 }

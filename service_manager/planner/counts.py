@@ -11,9 +11,9 @@ from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     GroupSpec,
+    LayerSpec,
     MosaicSpec,
     PartsSpec,
-    ReprojectSpec,
 )
 from tasks.requests.plan import PlannedTask
 
@@ -85,7 +85,7 @@ def stored_bytes(spec: Spec) -> int:
             return spec.expected
         case CubeSpec():
             return raster_bytes(spec.grid.pixels) * len(spec.inputs)
-        case ReprojectSpec() | MosaicSpec() | GroupSpec() if spec.grid is not None:
+        case LayerSpec() | MosaicSpec() | GroupSpec() if spec.grid is not None:
             return raster_bytes(spec.grid.pixels)
     return 0
 

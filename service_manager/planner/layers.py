@@ -22,7 +22,7 @@ from service_manager.planner.patterns import Given, Pattern, grid_texts, quoted,
 from tasks.bag.absence import Absent, bounded
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
-from tasks.bag.spec import GridSpec, Input, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import GridSpec, Input, LayerSpec, MosaicSpec, RasterSpec, ReprojectSpec
 from tasks.canonical import canonical
 from tasks.request.document import Request
 from tasks.request.region.kinds import region_tiles
@@ -44,7 +44,8 @@ class Made:
     """One reprojected cell of a plan, which a reduction groups.
 
     It holds the numbers of its product choice, of the layer there, and of its place. `time` is the
-    start of the overpass that it is of, HH:MM in UTC; empty: of the whole day.
+    start of the overpass that it is of, HH:MM in UTC; empty: of the whole day. `file` is the
+    artifact's that has the pixels.
     """
 
     choice: int
@@ -53,6 +54,7 @@ class Made:
     day: date
     time: str
     key: str
+    file: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,10 @@ class RasterPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What all products of a request share: the target and its cells."""
+    """What all products of a request share: the target and its cells.
+
+    If `fused`, a raster of the results is made of granules, without its only cell.
+    """
 
     request: Request
     places: tuple[WindowCell, ...]
@@ -91,6 +96,7 @@ class Layout:
     pixels: tuple[int, ...]
     """How many pixels each cell has."""
     parts: tuple[RasterPart, ...]
+    fused: bool
 
     @cached_property
     def tile_places(self) -> dict[Tile, tuple[int, ...]]:
@@ -112,7 +118,9 @@ class Layout:
         return {place: tuple(tiles) for place, tiles in found.items()}
 
     @classmethod
-    def of(cls, resolved: ResolvedRequest, places: tuple[WindowCell, ...]) -> "Layout":
+    def of(
+        cls, resolved: ResolvedRequest, places: tuple[WindowCell, ...], *, fused: bool = False
+    ) -> "Layout":
         """Build the layout of a request's places."""
         request, target = resolved.request, resolved.target
         clip = area_geojson(target.area) if request.region.clip else ""
@@ -126,6 +134,7 @@ class Layout:
             grids=tuple(map(grid_texts, cells)),
             pixels=tuple(cell.pixels for cell in cells),
             parts=tuple(_raster_part(part, clip, places) for part in target.parts),
+            fused=fused,
         )
 
 
@@ -167,6 +176,9 @@ class ProductLayers(ResolvedProduct):
     """Of each layer's cells. The layer's name varies, as it may say the band of the date."""
     cells: tuple[ReprojectSpec, ...] = field(init=False)
     """One cell of each layer, without inputs."""
+    rasters: tuple[RasterSpec, ...] = field(init=False)
+    """One raster of each layer that is made without cells, without inputs."""
+    raster_patterns: tuple[Pattern, ...] = field(init=False)
     records: dict[str, str] = field(init=False)
     """What each layer is to a record, as JSON; empty if it is of none."""
 
@@ -177,6 +189,10 @@ class ProductLayers(ResolvedProduct):
         varying = ("inputs", "grid", "day", "layer", *_ABSENCE)
         object.__setattr__(self, "patterns", tuple(Pattern(cell, *varying) for cell in cells))
         object.__setattr__(self, "cells", tuple(cells))
+        rasters = [_raster(self, cell) for cell in cells]
+        patterns = tuple(Pattern(one, *varying, "name") for one in rasters)
+        object.__setattr__(self, "rasters", tuple(rasters))
+        object.__setattr__(self, "raster_patterns", patterns)
         object.__setattr__(self, "records", _records(self))
 
     @property
@@ -226,6 +242,12 @@ def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
         else None,
         clamp=request.clamp and TRAITS.get(layer.resampling, _UNKNOWN).overshoots,
     )
+
+
+def _raster(wanted: ProductLayers, cell: ReprojectSpec) -> RasterSpec:
+    """Return a raster of the layer of a cell, which it is made without."""
+    common = {name: getattr(cell, name) for name in LayerSpec.model_fields}
+    return RasterSpec(**common, name="", clip=wanted.layout.clip)
 
 
 def plan_date(
@@ -294,17 +316,17 @@ def _plan_moment(
     made: list[Made] = []
     for number, layer in enumerate(wanted.layers):
         reach = layer.reach, layer.whole_pixel
-        keys = _cells(
-            wanted, number, band, day, time, inputs[reach], numbers[reach], lacking, draft
-        )
-        if mosaics:
+        make, file = _cells, CELL_FILE
+        if mosaics and wanted.layout.fused:
+            make, file = _rasters, f"{_name(wanted, layer.name, moment_name(day, time))}.tif"
+        keys = make(wanted, number, band, day, time, inputs[reach], numbers[reach], lacking, draft)
+        if mosaics and not wanted.layout.fused:
             for part in wanted.layout.parts:
                 _mosaic(wanted, layer.name, part, day, time, keys.items(), lacking, draft)
         choice = wanted.choice
         if draft.compares(choice.name, choice.collection, layer.name):
             cells = {
-                place: Input(key=key, name=layer.name, file=CELL_FILE)
-                for place, key in keys.items()
+                place: Input(key=key, name=layer.name, file=file) for place, key in keys.items()
             }
             draft.made.append(
                 MadeLayer(
@@ -319,7 +341,15 @@ def _plan_moment(
             )
         if wanted.layout.request.steps or choice.part is not None:
             made += [
-                Made(choice=wanted.number, layer=number, place=place, day=day, time=time, key=key)
+                Made(
+                    choice=wanted.number,
+                    layer=number,
+                    place=place,
+                    day=day,
+                    time=time,
+                    key=key,
+                    file=file,
+                )
                 for place, key in keys.items()
             ]
     return made
@@ -431,11 +461,8 @@ def _cells(
     """Add the cells of a layer and day; their keys by place. `numbers` count their inputs."""
     layout = wanted.layout
     work = wanted.cells[number].work
-    name, pattern, exact = wanted.layers[number].name, wanted.patterns[number], wanted.choice.exact
-    undated = exact is not None and not exact.raster.days
-    stacked = not undated if exact is not None else wanted.stack > 1
-    when = quoted((date.min if undated else day).isoformat())
-    layer = quoted(f"{name}[{band}]" if stacked else name)
+    pattern = wanted.patterns[number]
+    when, layer = _dated(wanted, number, band, day)
     keys = {}
     for place, given in inputs.items():
         grid = layout.grids[place]
@@ -444,11 +471,52 @@ def _cells(
         text = pattern.text(given.text, grid.text, *values)
         output = ""
         if layout.request.hands_over_cells and layout.request.delivers_layers(day):
-            folder = f"{wanted.product}/{wanted.names[name]}/cells/{moment_name(day, time)}"
+            name = wanted.names[wanted.layers[number].name]
+            folder = f"{wanted.product}/{name}/cells/{moment_name(day, time)}"
             output = f"{folder}/{layout.places[place].name}"
         kind = _kind(work, layout.pixels[place], numbers[place])
         draft.put(key, Line(output, text, kind))
     return keys
+
+
+def _rasters(
+    wanted: ProductLayers,
+    number: int,
+    band: int,
+    day: date,
+    time: str,
+    inputs: dict[int, Given],
+    numbers: Mapping[int, int],
+    lacking: Mapping[int, Sequence[Absent]],
+    draft: Draft,
+) -> dict[int, str]:
+    """Add the raster of a layer and day, which has no cells; as `_cells`."""
+    layout, layer = wanted.layout, wanted.layers[number].name
+    ((place, given),) = inputs.items()
+    grid, pattern = layout.grids[place], wanted.raster_patterns[number]
+    name = _name(wanted, layer, moment_name(day, time))
+    values = *_dated(wanted, number, band, day), *_absence(lacking.get(place, ())), quoted(name)
+    key = pattern.key(given.identity, grid.identity, *values)
+    text = pattern.text(given.text, grid.text, *values)
+    folder = f"{wanted.product}/{wanted.names[layer]}"
+    kind = _kind(wanted.rasters[number].work, layout.pixels[place], numbers[place])
+    draft.put(key, Line(folder, text, kind))
+    draft.result(key, name, folder, day, time)
+    return {place: key}
+
+
+def _dated(wanted: ProductLayers, number: int, band: int, day: date) -> tuple[str, str]:
+    """Return the day and the layer's name as values of the two fields, in JSON."""
+    name, exact = wanted.layers[number].name, wanted.choice.exact
+    undated = exact is not None and not exact.raster.days
+    stacked = not undated if exact is not None else wanted.stack > 1
+    when = quoted((date.min if undated else day).isoformat())
+    return when, quoted(f"{name}[{band}]" if stacked else name)
+
+
+def _name(wanted: ProductLayers, layer: str, when: str) -> str:
+    """Return the name of the raster of a layer and date without its ending."""
+    return f"{wanted.product}.{wanted.names[layer]}.{when}"
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from datetime import date
 
 from archives.model import GranuleRecord
 from service_manager.planner.draft import Draft
-from service_manager.planner.layers import CELL_FILE, Made, ProductLayers, plan_date
+from service_manager.planner.layers import Made, ProductLayers, plan_date
 from service_manager.planner.located import Locator
 from service_manager.planner.parts import PartsPlan
 from tasks.bag.spec import Input, OverlapSpec
@@ -126,7 +126,7 @@ class Overlaps:
 def _cell(wanted: ProductLayers, made: Made) -> tuple[SensorCell, Input]:
     name = wanted.layout.places[made.place].name
     cell = SensorCell(product=wanted.choice.name, day=made.day, cell=name)
-    return cell, Input(key=made.key, name=cell.text, file=CELL_FILE)
+    return cell, Input(key=made.key, name=cell.text, file=made.file)
 
 
 def _planned(

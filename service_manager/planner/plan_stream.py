@@ -18,7 +18,7 @@ from modis.granule_name import is_near_real_time, near_editions
 from modis.tile import Tile
 from reprojection.catalogue import Geometry, collections_beside
 from service_manager.planner.cells import WindowCell, places
-from service_manager.planner.chosen import archives, chosen
+from service_manager.planner.chosen import Chosen, archives, chosen
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Compared, Draft, Line, PlannedRaster
@@ -60,9 +60,10 @@ from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
 from tasks.settings import Settings
+from tasks.storage.schema import PARTS_AND_RECORDS, written
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 15  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 16  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,13 +195,14 @@ class PlanStream:
         self._steps = chosen(resolved, packages)
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
-        cells = () if request.region.in_place else places(goal, request.region)
+        fused = _is_fused(resolved, self._steps)
+        cells = () if request.region.in_place else places(goal, request.region, fused=fused)
         self._parts = PartsPlan(archive, there, request.mask, cells)
         made = (of(resolved, cells, self._parts) for of in READINGS)
         self._readings = [one for one in made if one is not None]
         self._in_place = next((one for one in self._readings if one.places), None)
         check_outputs(resolved, {one.number: one.rasters for one in self._steps})
-        self._layout = Layout.of(resolved, cells)
+        self._layout = Layout.of(resolved, cells, fused=fused)
         self._wanted = [
             ProductLayers(**vars(one), layout=self._layout) for one in resolved.products
         ]
@@ -584,6 +586,25 @@ def _near_note(product: ResolvedProduct, days: frozenset[date] | None) -> str:
 
 def _failures(archive: Archive) -> int:
     return archive.failures if isinstance(archive, _Chain) else 0
+
+
+def _is_fused(resolved: ResolvedRequest, steps: Sequence[Chosen]) -> bool:
+    """Tell whether the rasters of a request are made of granules, without cells.
+
+    That is where layers are delivered, a raster is one cell, and whoever else takes the cell may as
+    well take the raster: a step that needs no pixels around it, if no region is cut out. Sensors
+    are joined cell by cell, and pixels around sites may lie beyond the raster.
+    """
+    request = resolved.request
+    if written() < PARTS_AND_RECORDS or not resolved.target.is_one_cell:
+        return False
+    if request.hands_over_cells or request.deliver == "results" or request.read_at is not None:
+        return False
+    if any(one.choice.part is not None for one in resolved.products):
+        return False
+    return not (steps and request.region.clip) and not any(
+        step.package.inputs.halo for step in steps
+    )
 
 
 def _check_cells(count: int) -> None:

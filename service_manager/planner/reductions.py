@@ -13,7 +13,6 @@ from service_manager.planner.chosen import Chosen
 from service_manager.planner.draft import Draft, MadeLayer
 from service_manager.planner.expected import SeenOf, WindowLacks, bands
 from service_manager.planner.layers import (
-    CELL_FILE,
     NOT_THERE,
     Layout,
     Made,
@@ -35,15 +34,15 @@ from tasks.request.windows import Window, windows
 from tasks.requests.plan import Gap, PlannedWindow
 from tasks.spec_parts import Band
 
-_Member = tuple[int, date, str, int, bytes, Counted, date]
-"""A cell in a window: product choice, day, start of its overpass, layer, task key, its count, and
-the last day that it covers."""
+_Member = tuple[int, date, str, int, bytes, Counted, date, str]
+"""A cell in a window: product choice, day, start of its overpass, layer, task key, its count, the
+last day that it covers, and its file."""
 
 _Held = tuple[int, Sequence[GranuleRecord]]
 """The granules of a date that is not planned yet, and its band in them."""
 
-_Cell = tuple[int, str, int, bytes]
-"""A planned cell of a date: place, start of its overpass (empty: none), layer, task key."""
+_Cell = tuple[int, str, int, bytes, str]
+"""A planned cell of a date: place, start of its overpass (empty: none), layer, task key, file."""
 
 _Roots = dict[str, str]
 """What is missing at the root, by name, and why."""
@@ -287,9 +286,9 @@ class Groups:
             for one in used:
                 for day, counted in picked[one.number]:
                     last = self._lasts[one.number][day]
-                    for place, time, layer, key in self._planned(one, day, draft):
+                    for place, time, layer, key, file in self._planned(one, day, draft):
                         if chosen.takes(one.number, one.layers[layer]):
-                            member = one.number, day, time, layer, key, counted, last
+                            member = one.number, day, time, layer, key, counted, last, file
                             there.members.setdefault(place, []).append(member)
             there.take_outputs()
             for index in there.places:
@@ -486,8 +485,8 @@ class _There:
             ),
         )
         cells = (
-            Input(key=key.hex(), name=f"{cell} {moment_name(day, time)}", file=CELL_FILE)
-            for cell, (_, day, time, _, key, *_) in stacked
+            Input(key=key.hex(), name=f"{cell} {moment_name(day, time)}", file=file)
+            for cell, (_, day, time, _, key, _, _, file) in stacked
         )
         rasters = (
             Input(key=one.key, name=f"{steps[one.step]} {cell} {one.window}", file=one.file)
@@ -592,11 +591,13 @@ def _dates(members: Iterable[_Member]) -> list[tuple[int, date]]:
 
 
 def _cells(made: Iterable[Made]) -> list[_Cell]:
-    return [(cell.place, cell.time, cell.layer, bytes.fromhex(cell.key)) for cell in made]
+    return [
+        (cell.place, cell.time, cell.layer, bytes.fromhex(cell.key), cell.file) for cell in made
+    ]
 
 
 def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
-    number, day, time, layer, _, counted, last = member
+    number, day, time, layer, _, counted, last, _ = member
     one = wanted[number]
     more = {
         "cell": cell,

@@ -12,6 +12,7 @@ from tasks.bag.spec import (
     MosaicSpec,
     OverlapSpec,
     PartsSpec,
+    RasterSpec,
     ReduceSpec,
     ReprojectSpec,
 )
@@ -20,6 +21,7 @@ Spec = Annotated[
     CollectSpec
     | PartsSpec
     | ReprojectSpec
+    | RasterSpec
     | MosaicSpec
     | OverlapSpec
     | CubeSpec

@@ -297,8 +297,8 @@ class PartsSpec(BaseSpec):
         return sum(one.size for one in self.granules)
 
 
-class ReprojectSpec(BaseSpec):
-    """Put one layer of one date's granules onto one cell: one GeoTIFF, `cell.tif`.
+class LayerSpec(BaseSpec):
+    """Put one layer of one date's granules onto a grid.
 
     Inputs are the granules' collection tasks, sorted by granule name. With `driver` each pixel is
     taken from the granule that the driver's pixel is taken from.
@@ -316,10 +316,6 @@ class ReprojectSpec(BaseSpec):
     algorithm: ClassVar[int] = 8
 
     phase: ClassVar[Phase] = Phase.REPROJECTION
-    words: ClassVar[str] = (
-        "{product}.{collection} {layer} {day} cell at {grid.transform[2]:g}, {grid.transform[5]:g}"
-    )
-    kind: Literal["reproject"] = "reproject"
     product: str
     collection: str
     layer: str
@@ -347,6 +343,31 @@ class ReprojectSpec(BaseSpec):
     @property
     def amount(self) -> int:
         return self.grid.pixels * max(1, len(self.inputs))
+
+
+class ReprojectSpec(LayerSpec):
+    """Put one layer of one date's granules onto one cell: one GeoTIFF, `cell.tif`."""
+
+    words: ClassVar[str] = (
+        "{product}.{collection} {layer} {day} cell at {grid.transform[2]:g}, {grid.transform[5]:g}"
+    )
+    kind: Literal["reproject"] = "reproject"
+
+
+class RasterSpec(LayerSpec):
+    """Make one raster of the results of one layer of one date's granules, without cells.
+
+    The files are those of a mosaic, and so are `name` and `clip`; `grid` is that of the raster.
+    """
+
+    words: ClassVar[str] = "{name}"
+    kind: Literal["raster"] = "raster"
+    name: str  # file name without ending
+    clip: str = ""
+
+    @property
+    def work(self) -> str:
+        return f"{super().work} raster"
 
 
 class MosaicSpec(BaseSpec):

@@ -46,6 +46,7 @@ _KINDS = {
         (
             *("collect", "reproject", "mosaic", "group", "reduce", "cube"),
             *("sites", "extract", "table", "sample", "parts", "overlap", "near"),
+            "raster",
         )
     )
 }

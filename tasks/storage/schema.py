@@ -18,7 +18,8 @@ from tasks.storage.store import Entity, Row
 OLDEST, SCHEMA = 6, 7
 
 PARTS_AND_RECORDS = 7
-"""Specifications of tasks that fetch parts of granules, and of layers of records."""
+"""Specifications of tasks that fetch parts of granules, of layers of records, and of rasters that
+are made without cells."""
 
 Upgrade = Callable[[Entity], Entity]
 

@@ -11,7 +11,7 @@ import pytest
 from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
 from swathmill.commands.remake.making import remake
-from tasks.bag.spec import MosaicSpec
+from tasks.bag.spec import MosaicSpec, RasterSpec
 from tasks.packages.packages import SERIES, SHIPPED, Packages
 from tasks.request.request_file import load_request
 from tests.service_manager.shelf import plan
@@ -32,7 +32,7 @@ def results(name: str, granules: Path, folder: Path) -> list[Path]:
     (folder / "results").mkdir()
     for task in found.tasks:
         for file in mill.make(task.spec):
-            if isinstance(task.spec, MosaicSpec):
+            if isinstance(task.spec, MosaicSpec | RasterSpec):
                 files.append(mill.fetch(file).rename(folder / "results" / file.name))
     return files
 

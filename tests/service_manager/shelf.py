@@ -11,7 +11,7 @@ from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.tile import Tile
 from service_manager.planner.plan_stream import PlanStream
-from tasks.bag.spec import MosaicSpec
+from tasks.bag.spec import MosaicSpec, RasterSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import Request, parse_request
 from tasks.requests.plan import Plan
@@ -160,5 +160,5 @@ def outputs(found: Plan) -> list[str]:
     return [
         f"{p.output}/{p.spec.name}.tif"
         for p in found
-        if p.output and isinstance(p.spec, MosaicSpec)
+        if p.output and isinstance(p.spec, MosaicSpec | RasterSpec)
     ]

@@ -136,7 +136,7 @@ def test_writing_counts_the_tasks_that_are_written(bench: Searching) -> None:
 
 def test_the_row_is_written_every_other_second_at_most(bench: Searching) -> None:
     bench.permits.release(ALL)
-    request = bench.submit("p", **REQUEST)
+    request = bench.submit("p", **{**REQUEST, "cells": True})
     bench.until(lambda: bench.row(request).state is RequestState.WRITING)
     changed = [bench.runtime.clock.now()]
     before = bench.row(request).preparation

@@ -19,7 +19,7 @@ from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_gr
 from reprojection.warp import from_tiles
 from reprojection.write.write import read_raster
 from swathmill.commands.shared.target import box_around
-from tasks.bag.spec import MosaicSpec
+from tasks.bag.spec import RasterSpec
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
 from tests.reprojection.formats.test_held import Far
@@ -127,7 +127,7 @@ def test_a_region_of_a_globe_is_planned_and_made(tmp_path: Path, product: str) -
     mill = Mill(tmp_path / "mill", path.parent)
     for task in planned.tasks:
         files = mill.make(task.spec)
-        if isinstance(task.spec, MosaicSpec):
+        if isinstance(task.spec, RasterSpec):
             raster = read_raster(mill.fetch(next(f for f in files if f.name.endswith(".tif"))))
     grid = Lattice(crs="EPSG:4326", resolution=SIDE).snap((-5.0, 40.0, 10.0, 55.0))
     whole = reproject([path], "LST_Day_CMG", grid, Options(resampling="nearest"))

@@ -1,4 +1,4 @@
-"""Aggregation of cells: of one layer and date into one raster, of two sensors into a table."""
+"""Rasters of the results: of cells, or of granules; and two sensors' cells as a table."""
 
 import json
 from functools import partial
@@ -8,17 +8,18 @@ from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.raster import Raster
 from reprojection.write.mosaic import mosaic as mosaic_cells
+from reprojection.write.mosaic import mosaic_of_cell
 from reprojection.write.record_layer import record_mosaic
 from reprojection.write.sensor_overlap import SeenCell, write_overlap
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import MosaicSpec, OverlapSpec
+from tasks.bag.spec import MosaicSpec, OverlapSpec, RasterSpec
 from tasks.service.classify import AttemptError
 from worker.phases.completeness import completeness_of, missing_of, unnamed_of, without_file
 from worker.phases.context import Context
-from worker.phases.reproject import grid_of
+from worker.phases.reproject import grid_of, make_cell
 
 
 def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -45,15 +46,27 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         missing=(*missing_of(spec), *without),
         unnamed=unnamed_of(spec),
     )
-    context.tell(0.75, f"writing {spec.name}.tif")
+    return _stored(raster, spec.name, context, keep=False)
+
+
+def whole_raster(spec: RasterSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Make of granules what `mosaic` makes of their cell, with the cell in memory."""
+    cell = make_cell(spec, context)
+    raster = mosaic_of_cell(cell, read_clip(spec.clip), clip_text=spec.clip)
+    return _stored(raster, spec.name, context, keep=True)  # a group may take it
+
+
+def _stored(raster: Raster, name: str, context: Context, *, keep: bool) -> tuple[ArtifactFile, ...]:
+    """Write and store a raster of the results and its STAC item."""
+    context.tell(0.75, f"writing {name}.tif")
     folder = context.folder("mosaic")
-    image, item = folder / f"{spec.name}.tif", folder / f"{spec.name}.json"
+    image, item = folder / f"{name}.tif", folder / f"{name}.json"
     write_mosaic(raster, image)
     write_item(image, item)
-    context.tell(0.9, f"storing {spec.name}")
+    context.tell(0.9, f"storing {name}")
     return (
         context.upload(
-            image, keep=False, completeness=raster.completeness, valid_share=raster.valid_share
+            image, keep=keep, completeness=raster.completeness, valid_share=raster.valid_share
         ),
         context.upload(item, keep=False),
     )

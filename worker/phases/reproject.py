@@ -18,7 +18,7 @@ from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog
 from tasks.bag.model import ArtifactFile
-from tasks.bag.spec import GridSpec, ReprojectSpec
+from tasks.bag.spec import GridSpec, LayerSpec, ReprojectSpec
 from tasks.packages.rasters import is_raster
 from tasks.spec_parts import Driver as Followed
 from worker.files.held_granules import granules_of
@@ -47,6 +47,17 @@ class Cell:
 
 def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Put the granules onto the cell; the file is small and read whole, so it has no overviews."""
+    raster = make_cell(spec, context)
+    context.tell(0.8, f"writing {CELL}")
+    path = context.folder("cell") / CELL
+    write_cell(raster, path)
+    context.tell(0.9, f"storing {CELL}")
+    said, share = raster.completeness, raster.valid_share
+    return (context.upload(path, completeness=said, valid_share=share),)
+
+
+def make_cell(spec: LayerSpec, context: Context) -> Raster:
+    """Fetch the granules of a layer and put them onto its grid, with what is said of them."""
     fetched = context.fetch_inputs()
     paths = granules_of((path for files in fetched.values() for path in files), context.folder)
     # Nobody has read all bytes of a granule that is held in part: it has no digest.
@@ -57,12 +68,7 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
     cell = cell_of(spec)
     raster = cell_pixels(cell, paths)
     said = found_besides(completeness_of(spec, [WHOLE] * len(paths)), raster.completeness)
-    raster = with_lineage(raster, cell, paths, digests, said)
-    context.tell(0.8, f"writing {CELL}")
-    path = context.folder("cell") / CELL
-    write_cell(raster, path)
-    context.tell(0.9, f"storing {CELL}")
-    return (context.upload(path, completeness=said, valid_share=raster.valid_share),)
+    return with_lineage(raster, cell, paths, digests, said)
 
 
 def cell_pixels(cell: Cell, paths: Sequence[Path]) -> Raster:
@@ -118,7 +124,7 @@ def write_cell(raster: Raster, to: Path) -> None:
     write_cog(raster, to, overviews=False, statistics=False, compress="quick")
 
 
-def cell_of(spec: ReprojectSpec) -> Cell:
+def cell_of(spec: LayerSpec) -> Cell:
     """Return what a specification says of a cell."""
     return Cell(
         product=spec.product,
@@ -135,7 +141,7 @@ def grid_of(spec: GridSpec) -> Grid:
     return Grid(crs=spec.crs, transform=spec.transform, width=spec.width, height=spec.height)
 
 
-def options_of(spec: ReprojectSpec) -> Options:
+def options_of(spec: LayerSpec) -> Options:
     """Make the options of reprojection that a specification gives."""
     return Options(
         resampling=_method(spec.resampling),

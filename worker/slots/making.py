@@ -16,6 +16,7 @@ from tasks.bag.spec import (
     MosaicSpec,
     OverlapSpec,
     PartsSpec,
+    RasterSpec,
     ReduceSpec,
     ReprojectSpec,
 )
@@ -25,7 +26,7 @@ from worker.phases.collect import collect
 from worker.phases.context import Context, Maker
 from worker.phases.cube import cube
 from worker.phases.group import group
-from worker.phases.mosaic import mosaic, overlap
+from worker.phases.mosaic import mosaic, overlap, whole_raster
 from worker.phases.parts import collect_parts
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
@@ -36,6 +37,7 @@ MAKERS: Mapping[type[BaseSpec], Maker] = {
     CollectSpec: collect,
     PartsSpec: collect_parts,
     ReprojectSpec: reproject,
+    RasterSpec: whole_raster,
     MosaicSpec: mosaic,
     OverlapSpec: overlap,
     CubeSpec: cube,

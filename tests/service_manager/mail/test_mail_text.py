@@ -106,7 +106,7 @@ def test_reuse_is_told() -> None:
         Phase.REPROJECTION: PhaseCount(total=2, done=2, reused=1),
     }
     body = " ".join(text(RequestState.COMPLETE, outcome([DONE], (), phases)).split())
-    assert "all 1 granule, 1 of 2 cells" in body
+    assert "all 1 granule, 1 of 2 cells and rasters" in body
     assert "Nothing was fetched again." in body
     phases[Phase.REPROJECTION] = PhaseCount(total=2, done=2, reused=2)
     body = " ".join(text(RequestState.COMPLETE, outcome([DONE], (), phases)).split())

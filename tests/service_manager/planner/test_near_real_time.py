@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service_manager.planner.listing import newest_day, search_box
-from tasks.bag.spec import CollectSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, LayerSpec
 from tasks.errors import RequestRefusedError
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
@@ -65,7 +65,7 @@ def test_swaths_lie_where_near_real_time_granules_say_until_the_standard_ones_ar
         assert {one.granule for one in collected} == {one.name for one in taken}
         assert {one.product for one in collected} == {"VNP02MOD", "VNP03MOD"}
         assert any("near real time" in note for note in found.notes) == noted
-        (cell,) = specs(found, ReprojectSpec)
+        (cell,) = specs(found, LayerSpec)
         assert len(cell.inputs) == 4
     for unasked in ([*early, *places], [*swaths, *guessed]):
         with pytest.raises(RequestRefusedError):

@@ -12,9 +12,10 @@ from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     GroupSpec,
+    LayerSpec,
     MosaicSpec,
+    RasterSpec,
     ReduceSpec,
-    ReprojectSpec,
 )
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
@@ -37,8 +38,8 @@ def test_the_tasks_of_tiles_of_sixteen_dates() -> None:
     found = made(composites())
     assert len(specs(found, CollectSpec)) == 32
     assert sum(spec.size for spec in specs(found, CollectSpec)) == 32_000
-    assert len(specs(found, ReprojectSpec)) == 16 * 2  # dates, layers
-    assert len(specs(found, MosaicSpec)) == 32
+    assert len(specs(found, RasterSpec)) == 16 * 2  # dates, layers
+    assert not specs(found, MosaicSpec)
     assert found.gaps == ()
     assert "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-01.tif" in outputs(found)
     assert len(outputs(found)) == len({*outputs(found)}) == 32
@@ -47,7 +48,7 @@ def test_the_tasks_of_tiles_of_sixteen_dates() -> None:
 def test_composites_are_selected_by_their_start_day() -> None:
     found = made(composites(), time={"start": "2012-01-03", "end": "2012-04-30"})
     assert len(specs(found, CollectSpec)) == 30
-    assert min(s.day for s in specs(found, ReprojectSpec)) == dt.date(2012, 1, 9)
+    assert min(s.day for s in specs(found, LayerSpec)) == dt.date(2012, 1, 9)
 
 
 def test_inputs_come_before_dependents_and_every_task_once() -> None:
@@ -66,7 +67,7 @@ def test_equal_requests_give_equal_plans_whatever_the_order_of_records() -> None
 
 def test_a_cell_has_only_the_granules_that_touch_it() -> None:
     found = made(composites(), cells=True)
-    first = [s for s in specs(found, ReprojectSpec) if s.day == dt.date(2012, 1, 1)]
+    first = [s for s in specs(found, LayerSpec) if s.day == dt.date(2012, 1, 1)]
     for spec in first:
         west = spec.grid.transform[2]
         names = [given.name for given in spec.inputs]
@@ -94,7 +95,7 @@ def test_a_tile_on_its_own_grid_needs_no_neighbour() -> None:
             resampling=resampling,
         )
         assert len(specs(found, CollectSpec)) == 16
-        cells = specs(found, ReprojectSpec)
+        cells = specs(found, LayerSpec)
         assert {(c.grid.width, c.grid.height) for c in cells} == {(1200, 1200)}
         assert all(len(c.inputs) == 1 for c in cells)
 
@@ -116,7 +117,7 @@ def test_across_the_antimeridian() -> None:
     )
     names = {s.granule.split(".")[2] for s in specs(found, CollectSpec)}
     assert names == {"h00v09", "h35v09"}
-    assert specs(found, MosaicSpec)[0].grid.width == 40
+    assert specs(found, RasterSpec)[0].grid.width == 40
 
 
 def test_the_newest_edition_of_a_granule_is_used() -> None:
@@ -135,17 +136,15 @@ def test_what_a_task_key_depends_on() -> None:
         return {spec.key for spec in specs(found, kind)}
 
     moved = [replace(r, url="elsewhere", checksum="0", size=5) for r in composites()]
-    assert keys(made(moved, **once), ReprojectSpec) == keys(plain, ReprojectSpec)
+    assert keys(made(moved, **once), LayerSpec) == keys(plain, LayerSpec)
     remade = [replace(r, production_time="3" * 13) for r in composites()]
-    assert not keys(made(remade, **once), ReprojectSpec) & keys(plain, ReprojectSpec)
-    assert keys(made(composites(), **once, merge="latest"), ReprojectSpec) == keys(
-        plain, ReprojectSpec
+    assert not keys(made(remade, **once), LayerSpec) & keys(plain, LayerSpec)
+    assert keys(made(composites(), **once, merge="latest"), LayerSpec) == keys(
+        plain, LayerSpec
     )  # tiles are never merged
-    assert not keys(made(composites(), **once, qa="best"), ReprojectSpec) & keys(
-        plain, ReprojectSpec
-    )
+    assert not keys(made(composites(), **once, qa="best"), LayerSpec) & keys(plain, LayerSpec)
     longer = made(composites())
-    assert keys(plain, ReprojectSpec) < keys(longer, ReprojectSpec)
+    assert keys(plain, LayerSpec) < keys(longer, LayerSpec)
 
 
 def test_default_methods() -> None:
@@ -155,7 +154,7 @@ def test_default_methods() -> None:
 
     def methods(**changes: Any) -> dict[str, str]:
         found = made(composites(), products=products, **changes)
-        return {s.layer: s.resampling for s in specs(found, ReprojectSpec)}
+        return {s.layer: s.resampling for s in specs(found, LayerSpec)}
 
     assert methods(resampling=None) == {"Lai_1km": "bilinear", "FparLai_QC": "nearest"}
     assert methods(resampling="cubic") == {"Lai_1km": "cubic", "FparLai_QC": "nearest"}
@@ -201,7 +200,7 @@ def test_days_of_composites_are_shared_over_months() -> None:
 
 def test_cells_are_delivered_when_asked_for() -> None:
     found = made(composites(), cells=True)
-    folders = [p.output for p in found if isinstance(p.spec, ReprojectSpec)]
+    folders = [p.output for p in found if isinstance(p.spec, LayerSpec)]
     assert "MCD15A2.005/Lai_1km/cells/2012-01-01/r-6c-1" in folders
     assert len(set(folders)) == len(folders) == 128
 
@@ -220,7 +219,7 @@ def test_clipping_leaves_out_cells_and_granules_beyond_the_polygon() -> None:
         grid={"crs": "EPSG:4326", "resolution": 0.001},
         time={"start": "2012-01-01", "end": "2012-01-01"},
     )
-    assert len(specs(found, ReprojectSpec)) < len(specs(whole, ReprojectSpec))
+    assert len(specs(found, LayerSpec)) < len(specs(whole, LayerSpec))
     assert all(spec.clip for spec in specs(found, MosaicSpec))
     assert not any(spec.clip for spec in specs(whole, MosaicSpec))
 
@@ -252,7 +251,7 @@ def test_a_coarser_layer_of_a_tile_product_needs_its_neighbours() -> None:
         time={"start": day, "end": day},
         resampling="bilinear",
     )
-    inputs = {spec.layer: len(spec.inputs) for spec in specs(found, ReprojectSpec)}
+    inputs = {spec.layer: len(spec.inputs) for spec in specs(found, LayerSpec)}
     assert inputs == {"sur_refl_b01_1": 1, "SensorZenith_1": 9}
 
 
@@ -273,10 +272,10 @@ def test_a_cube_has_all_dates_of_a_layer_and_all_windows_of_a_reduction() -> Non
     lai = cubes["MCD15A2.005/Lai_1km"]
     assert lai.name == "MCD15A2.005.Lai_1km"
     assert lai.days == tuple(dt.date(2012, 1, 1) + dt.timedelta(days=8 * n) for n in range(16))
-    mosaics = {p.key: p.spec for p in found if isinstance(p.spec, MosaicSpec)}
+    rasters = {p.key: p.spec for p in found if isinstance(p.spec, MosaicSpec | RasterSpec)}
     for spec in cubes.values():
         assert [given.file for given in spec.inputs] == [
-            f"{mosaics[given.key].name}.tif" for given in spec.inputs
+            f"{rasters[given.key].name}.tif" for given in spec.inputs
         ]
     assert [day.month for day in cubes["monthly-mean/Lai_1km_mean"].days] == [1, 2, 3, 4]
     without = lai.over({0: lai.inputs[0], 5: lai.inputs[5]})

@@ -8,7 +8,7 @@ import pytest
 
 from archives.model import GranuleRecord
 from modis.collection import Collection
-from tasks.bag.spec import CollectSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, LayerSpec
 from tasks.errors import RequestRefusedError
 from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
 
@@ -34,7 +34,7 @@ def test_companions_are_collected_and_given_to_each_cell() -> None:
     found = made([*granules("MYD14", MOMENTS), *granules("MYD03", MOMENTS)], FIRE)
     names = {spec.granule.split(".")[0] for spec in specs(found, CollectSpec)}
     assert names == {"MYD14", "MYD03"}
-    (cell,) = specs(found, ReprojectSpec)
+    (cell,) = specs(found, LayerSpec)
     assert [given.name.split(".")[0] for given in cell.inputs] == ["MYD14", "MYD03"] * 2
     counted = next(task for task in found if task.spec is cell or task.spec == cell)
     assert counted.spec.amount == cell.grid.pixels * 4
@@ -42,7 +42,7 @@ def test_companions_are_collected_and_given_to_each_cell() -> None:
 
 def test_a_granule_without_its_companion_is_left_out() -> None:
     found = made([*granules("MYD14", MOMENTS), *granules("MYD03", MOMENTS[:1])], FIRE)
-    (cell,) = specs(found, ReprojectSpec)
+    (cell,) = specs(found, LayerSpec)
     assert len(cell.inputs) == 2
     assert {given.name.split(".")[2] for given in cell.inputs} == {"1200"}
 
@@ -62,7 +62,7 @@ def test_each_layer_has_the_companion_of_its_resolution_in_whatever_collection()
         collected = specs(found, CollectSpec)
         assert {spec.product for spec in collected} == {"VJ109", *names}
         assert len(collected) == 2 * (1 + len(names))  # one edition of each companion
-        for cell in specs(found, ReprojectSpec):
+        for cell in specs(found, LayerSpec):
             assert len(cell.inputs) == 2 * (1 + len(names))
 
 

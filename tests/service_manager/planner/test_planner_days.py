@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, LayerSpec, MosaicSpec, RasterSpec
 from tasks.errors import RequestRefusedError
 from tests.service_manager.shelf import composites, made, outputs, specs, tile_granule
 
@@ -67,17 +67,17 @@ def test_without_weight_composites_go_by_their_first_day() -> None:
 def test_the_days_of_a_stack_are_dates_of_their_own() -> None:
     found = made(STACKS, FIRE)
     assert len(specs(found, CollectSpec)) == 4  # of January 1st and 9th; of December none
-    cells = {(spec.layer, spec.day.day) for spec in specs(found, ReprojectSpec)}
+    cells = {(spec.layer, spec.day.day) for spec in specs(found, LayerSpec)}
     bands = [(2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (0, 9), (1, 10)]
     assert cells == {(f"{name}[{band}]", day) for name in ("FireMask", "QA") for band, day in bands}
     assert "MOD14A1.006/FireMask/MOD14A1.006.FireMask.2012-01-03.tif" in outputs(found)
-    assert len(specs(found, MosaicSpec)) == 2 * 8
+    assert len(specs(found, RasterSpec)) == 2 * 8
     assert found.gaps == ()
 
 
 def test_the_years_last_stack_ends_with_the_year() -> None:
     found = made(STACKS, FIRE, time={"start": "2011-12-30", "end": "2012-01-02"})
-    cells = sorted((spec.day, spec.layer) for spec in specs(found, ReprojectSpec))
+    cells = sorted((spec.day, spec.layer) for spec in specs(found, LayerSpec))
     assert [layer for _, layer in cells if "Fire" in layer] == [
         "FireMask[3]",
         "FireMask[4]",
@@ -102,4 +102,4 @@ def test_a_band_of_a_stack_stays_with_its_granule() -> None:
         made(STACKS, FIRE, products=mixed)
     alone = [{"name": "MOD14A1", "collection": "6", "layers": ["QA[2]"]}]
     found = made(STACKS, FIRE, products=alone)
-    assert {spec.day for spec in specs(found, ReprojectSpec)} == {dt.date(2012, 1, 9)}
+    assert {spec.day for spec in specs(found, LayerSpec)} == {dt.date(2012, 1, 9)}

@@ -54,6 +54,18 @@ def test_neighbours_are_inputs_and_the_cell_stays(tmp_path: Path) -> None:
         assert {band.cell for band in group.bands} == expected
 
 
+def test_pixels_around_a_small_raster_are_those_of_its_cell(tmp_path: Path) -> None:
+    """Without a halo a run takes the raster of a small region itself, which has no cell."""
+    (plain,) = {one.grid for one in planned(tmp_path / "a", "", cells=False)}
+    haloed = planned(tmp_path / "b", "inputs: {halo: 16}\n", cells=False)
+    (wide,) = {one.grid for one in haloed}
+    assert plain is not None
+    assert wide is not None
+    assert (plain.width, plain.height) == (1400, 800)
+    assert (wide.width, wide.height) == (1792, 1024)
+    assert {given.file for one in haloed for given in one.inputs} == {"cell.tif"}
+
+
 def test_the_region_goes_along_where_it_is_asked_for(tmp_path: Path) -> None:
     plain = planned(tmp_path / "a", "")
     masked = planned(tmp_path / "b", "inputs: {region: true}\n")

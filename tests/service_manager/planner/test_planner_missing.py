@@ -8,7 +8,7 @@ import pytest
 from archives.model import GranuleRecord
 from tasks.bag.absence import NAMED
 from tasks.bag.kinds import load_spec
-from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import CubeSpec, GroupSpec, LayerSpec, MosaicSpec
 from tests.service_manager.shelf import composites, made, specs, swath_granule, tile_granule
 
 FIRST, SECOND = dt.date(2012, 1, 1), dt.date(2012, 1, 9)
@@ -47,7 +47,7 @@ def test_a_cell_with_one_of_its_two_tiles_says_so() -> None:
         products=ONE_LAYER,
         grid={"crs": "EPSG:3035", "resolution": 2000},
     )
-    cells = [s for s in specs(found, ReprojectSpec) if s.missing]
+    cells = [s for s in specs(found, LayerSpec) if s.missing]
     assert cells
     for cell in cells:
         assert cell.day == SECOND
@@ -59,7 +59,7 @@ def test_keys_and_texts_of_what_lacks_something_agree() -> None:
     records = [*without(SECOND), *composites(((17, 2),))[:1]]
     region = {"bbox": [-8.0, 55.0, 6.0, 62.0]}
     found = made(records, time=JANUARY, region=region, reduction=MONTHLY, cube="zarr")
-    assert any(p.spec.missing for p in found if isinstance(p.spec, ReprojectSpec))
+    assert any(p.spec.missing for p in found if isinstance(p.spec, LayerSpec))
     for planned in found:
         assert planned.key == planned.spec.key
         assert load_spec(planned.spec.model_dump_json()) == planned.spec
@@ -130,7 +130,7 @@ def test_three_years_without_most_tiles_fit_into_rows() -> None:
         assert len(planned.spec.model_dump_json()) < 500_000
     (mosaic,) = [s for s in specs(found, MosaicSpec) if s.day is None]
     places = {s.cell for s in specs(found, GroupSpec)}
-    cells = {s.grid.transform for s in specs(found, ReprojectSpec)}
+    cells = {s.grid.transform for s in specs(found, LayerSpec)}
     assert len(cells) == len(places) == len(mosaic.inputs)
     assert mosaic.absent_parts == 16
     tiles = 17  # that places without any granule lack

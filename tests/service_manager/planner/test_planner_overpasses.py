@@ -15,9 +15,10 @@ from tasks.bag.spec import (
     CollectSpec,
     CubeSpec,
     GroupSpec,
+    LayerSpec,
     MosaicSpec,
+    RasterSpec,
     ReduceSpec,
-    ReprojectSpec,
 )
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
@@ -67,10 +68,10 @@ def test_overpasses_by_day_and_night_are_runs_files_and_gaps_counted_by_hand() -
     count = Counter(type(planned.spec) for planned in found)
     assert count == {
         CollectSpec: 7,
-        ReprojectSpec: 5,  # three overpasses by day, two by night; the region is one cell
+        RasterSpec: 5,  # three overpasses by day, two by night; the region is one cell
         GroupSpec: 3,  # each day has something
         ReduceSpec: 3,
-        MosaicSpec: 5 + 4,  # the mean of each half on the 13th, of one half on the others
+        MosaicSpec: 4,  # the mean of each half on the 13th, of one half on the others
         CubeSpec: 2 + 2,
     }
     layers = [name for name in outputs(found) if name.startswith("MYD11")]
@@ -118,19 +119,18 @@ def specs_of(found: Plan) -> list[GroupSpec]:
 
 def test_an_overpass_is_the_same_task_as_a_day_of_it_alone() -> None:
     """So that requests share the cells, and keys of requests without overpasses stay."""
-    alone = made(RECORDS[5:6], SWATHS, products=[{**choice("day"), "overpasses": "merged"}])
-    found = made(RECORDS, SWATHS, products=[choice("day")])
-    assert {s.key for s in specs(alone, ReprojectSpec)} < {
-        s.key for s in specs(found, ReprojectSpec)
-    }
-    merged = made(RECORDS, SWATHS, products=[{**choice("day"), "overpasses": "merged"}])
-    assert [len(cell.inputs) for cell in specs(merged, ReprojectSpec)] == [3, 1]
-    assert not any("overpass" in note for note in merged.notes)
+    merged = {**choice("day"), "overpasses": "merged"}
+    alone = made(RECORDS[5:6], SWATHS, products=[merged], cells=True)
+    found = made(RECORDS, SWATHS, products=[choice("day")], cells=True)
+    assert {s.key for s in specs(alone, LayerSpec)} < {s.key for s in specs(found, LayerSpec)}
+    together = made(RECORDS, SWATHS, products=[merged])
+    assert [len(one.inputs) for one in specs(together, RasterSpec)] == [3, 1]
+    assert not any("overpass" in note for note in together.notes)
 
 
 def test_cells_are_handed_over_by_overpass() -> None:
     found = made(RECORDS[1:4], SWATHS, products=[choice()], cells=True)
-    folders = {p.output for p in found if isinstance(p.spec, ReprojectSpec)}
+    folders = {p.output for p in found if isinstance(p.spec, LayerSpec)}
     assert {folder.rpartition("/")[0] for folder in folders} == {
         "MYD11_L2.006/LST/cells/2007-04-13T1300",
         "MYD11_L2.006/LST/cells/2007-04-13T1440",

@@ -9,7 +9,7 @@ import pytest
 
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
-from tasks.bag.spec import CollectSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, LayerSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
@@ -39,7 +39,7 @@ def test_swaths_of_one_utc_day_are_merged_and_others_are_not() -> None:
         swath_granule(late, (4, 2, 22, 20)),
         swath_granule(late + dt.timedelta(minutes=5), (6, 2, 24, 20)),
     ]
-    cells = specs(made(records, SWATHS), ReprojectSpec)
+    cells = specs(made(records, SWATHS), LayerSpec)
     assert {(c.day.day, len(c.inputs)) for c in cells} == {(13, 2), (14, 1)}
 
 
@@ -54,7 +54,7 @@ def test_day_and_night_are_separate_when_asked_for() -> None:
 
     def inputs(day_night: str) -> set[int]:
         products = [{**SWATHS["products"][0], "day_night": day_night}]
-        cells = specs(made(records, SWATHS, products=products, **one_day), ReprojectSpec)
+        cells = specs(made(records, SWATHS, products=products, **one_day), LayerSpec)
         assert {c.day_night for c in cells} == {day_night}
         return {len(c.inputs) for c in cells}
 
@@ -158,7 +158,7 @@ def test_all_layers_of_a_swath_product_follow_the_first_of_them() -> None:
     day = {"start": "2007-04-13", "end": "2007-04-13"}
     cells = specs(
         made(records, SWATHS, products=products, resampling=methods, qa=rule, time=day),
-        ReprojectSpec,
+        LayerSpec,
     )
     lead = Driver(layer=depth, resampling="average", qa='{"Land_Ocean_Quality_Flag":{"value":[3]}}')
     assert {c.layer: c.driver for c in cells} == {
@@ -172,13 +172,13 @@ def test_all_layers_of_a_swath_product_follow_the_first_of_them() -> None:
     # Alone, a layer is the same task whether others follow it or not.
     alone = specs(
         made(records, SWATHS, products=[choice("MYD04_L2", depth)], resampling=methods, qa=rule),
-        ReprojectSpec,
+        LayerSpec,
     )
     assert {c.key for c in alone} == {c.key for c in cells if c.layer == depth}
     # A mean takes all granules; only what has no mean follows.
     mean = specs(
         made(records, SWATHS, products=products, resampling=methods, merge="mean", time=day),
-        ReprojectSpec,
+        LayerSpec,
     )
     assert [c.layer for c in mean if c.driver] == ["Land_Ocean_Quality_Flag"]
 
@@ -195,7 +195,7 @@ def test_swath_layers_are_never_resampled_by_a_lattice_kernel() -> None:
         }
     ]
     found = made([record], SWATHS, products=products, resampling="bilinear", merge="mean")
-    chosen = {s.layer: (s.resampling, s.merge) for s in specs(found, ReprojectSpec)}
+    chosen = {s.layer: (s.resampling, s.merge) for s in specs(found, LayerSpec)}
     assert chosen == {
         "Optical_Depth_Land_And_Ocean": ("nearest", "mean"),
         "Land_Ocean_Quality_Flag": ("nearest", "nadir"),

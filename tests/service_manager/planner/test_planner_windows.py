@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service_manager.planner import plan_stream
 from service_manager.planner.cells import WindowCell, places
-from tasks.bag.spec import GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import GroupSpec, MosaicSpec, RasterSpec, ReprojectSpec
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.request.target import Target
+from tasks.storage.schema import PARTS_AND_RECORDS
 from tests.service_manager.shelf import REQUEST, composites, made, specs
 
 DAY = {"start": "2012-01-01", "end": "2012-01-01"}
@@ -53,13 +55,68 @@ def test_a_small_region_across_four_cells_is_one_cell() -> None:
 
 
 def test_leaf_area_comes_to_under_half_of_its_four_cells() -> None:
-    found = made(composites(), time=DAY, reduction=MONTHLY)
+    found = made(composites(), time=DAY, reduction=MONTHLY, deliver="results")
     cells = specs(found, ReprojectSpec)
     assert len(cells) == 2  # layers
     assert {cell.grid.pixels for cell in cells} == {1792 * 1024}
     (group,) = specs(found, GroupSpec)
     assert group.grid == cells[0].grid
     assert group.cell == "r-6c-1_r-5c0"
+
+
+def test_a_small_raster_is_made_without_a_cell_and_a_run_takes_it() -> None:
+    found = made(composites(), time=DAY, reduction=MONTHLY)
+    rasters = specs(found, RasterSpec)
+    assert len(rasters) == 2  # layers
+    assert {(one.grid.width, one.grid.height) for one in rasters} == {(1400, 800)}
+    assert not specs(found, ReprojectSpec)
+    (group,) = specs(found, GroupSpec)
+    assert group.grid == rasters[0].grid
+    assert group.cell == "r-6c-1_r-5c0"
+    assert {(one.key, one.file) for one in group.inputs} == {
+        (one.key, f"{one.name}.tif") for one in rasters
+    }
+
+
+TRIANGLE = {"type": "Polygon", "coordinates": [[[-8, 51], [-7, 51], [-8, 58], [-8, 51]]]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cells": True},
+        {"deliver": "cells", "reduction": MONTHLY},
+        {"deliver": "results", "reduction": MONTHLY},
+        {"region": {"geojson": TRIANGLE, "clip": True}, "reduction": MONTHLY},
+        {"grid": {"modis": 1000}},
+        {
+            "measurements": {
+                "table": "site,date,h\nA,2012-01-01,1\n",
+                "sites": "id,latitude,longitude\nA,55,0\n",
+                "compare": {"Lai_1km": "h"},
+            }
+        },
+        {"grid": {"crs": "EPSG:4326", "resolution": 0.005}},
+    ],
+)
+def test_what_else_takes_cells_or_is_large_has_them(changes: dict[str, Any]) -> None:
+    found = made(composites(), **changes)
+    assert specs(found, ReprojectSpec)
+    assert not specs(found, RasterSpec)
+
+
+def test_builds_before_this_one_are_given_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run beside it until the upgrade ends, and do not know tasks of the kind `raster`."""
+    monkeypatch.setattr(plan_stream, "written", lambda: PARTS_AND_RECORDS - 1)
+    found = made(composites())
+    assert specs(found, ReprojectSpec)
+    assert not specs(found, RasterSpec)
+
+
+def test_a_raster_that_is_cut_out_is_made_without_a_cell() -> None:
+    found = made(composites(), time=DAY, region={"geojson": TRIANGLE, "clip": True})
+    assert not specs(found, ReprojectSpec)
+    assert all(one.clip for one in specs(found, RasterSpec))
 
 
 def test_a_larger_region_is_whole_cells_inside_and_parts_at_its_edge() -> None:
@@ -127,7 +184,9 @@ def test_on_the_tile_grid_cells_are_tiles_or_parts_of_them() -> None:
 
 def test_requests_of_nearly_the_same_region_share_cells() -> None:
     def keys(box: list[float]) -> set[str]:
-        found = made(composites(), time=DAY, region={"bbox": box})
+        found = made(
+            composites(), time=DAY, region={"bbox": box}, reduction=MONTHLY, deliver="results"
+        )
         assert len({spec.grid.text for spec in specs(found, MosaicSpec)}) == 1
         return {spec.key for spec in specs(found, ReprojectSpec)}
 

@@ -89,6 +89,17 @@ def test_the_first_sensor_in_order_that_has_a_date_stands_for_it() -> None:
     )
 
 
+def test_small_rasters_of_a_record_are_made_of_cells_too() -> None:
+    """Sensors are compared in cells, and a raster of a record says of which sensor it is."""
+    small = {
+        "region": {"bbox": [0.0, 51.0, 5.0, 55.0]},
+        "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+    }
+    found = made(ARCHIVE, {**RECORD, **small})
+    assert len(specs(found, MosaicSpec)) == len(DATES)
+    assert [*sensors(found)] == DATES
+
+
 def test_another_order_is_what_the_request_prefers() -> None:
     first = {"record": "ndvi-16day", "layers": ["NDVI"], "prefer": ["VIIRS"]}
     found = made(ARCHIVE, RECORD, products=[first])

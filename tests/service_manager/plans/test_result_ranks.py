@@ -8,7 +8,7 @@ import pytest
 
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.result_ranks import place_of, result_ranks
-from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, RasterSpec, ReprojectSpec
 from tasks.packages.packages import SHIPPED, Packages
 from tasks.request.document import First, parse_request
 from tasks.requests.plan import PlannedTask
@@ -41,7 +41,7 @@ def course(tasks: Sequence[PlannedTask], ranks: Mapping[str, int]) -> Iterator[P
 def days(tasks: Sequence[PlannedTask], first: First) -> list[dt.date]:
     """The dates of the rasters in the order in which they are made, each once."""
     made_first = course(tasks, result_ranks(tasks, first))
-    rasters = (one.spec for one in made_first if isinstance(one.spec, MosaicSpec))
+    rasters = (one.spec for one in made_first if isinstance(one.spec, MosaicSpec | RasterSpec))
     return list(dict.fromkeys(one.day for one in rasters if one.day is not None))
 
 

@@ -1,13 +1,14 @@
 """What an attempt is expected to take: classes know the amount of work, and similar ones help."""
 
 from datetime import date
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.bag.classes import TaskClass, parse, sized
-from tasks.bag.expectation import Times, at_octave
+from tasks.bag.expectation import GENEROUS, Times, at_octave
 from tasks.bag.history import ClassStatistics
 from tasks.bag.spec import (
     CollectSpec,
@@ -15,7 +16,9 @@ from tasks.bag.spec import (
     GridSpec,
     GroupSpec,
     Input,
+    LayerSpec,
     MosaicSpec,
+    RasterSpec,
     ReduceSpec,
     ReprojectSpec,
 )
@@ -88,6 +91,17 @@ def test_classes_are_read_by_people() -> None:
     assert parse("aggregation group") == TaskClass(
         "aggregation group", "aggregation group", "aggregation group", None
     )
+
+
+def test_rasters_without_cells_have_a_mean_of_their_own() -> None:
+    """Until they have one, a raster may take what its family's cells take, several times."""
+    common: dict[str, Any] = {one: getattr(cell(), one) for one in LayerSpec.model_fields}
+    raster = RasterSpec(**common, name="MOD13A2.006.NDVI.2012-01-01")
+    assert raster.task_class == "reprojection MOD13A2.6 0.01 raster, 1-2 Mpx"
+    assert parse(raster.task_class).family == parse(cell().task_class).family
+    times = Times(timed((cell().task_class, 2.0)), 5)
+    assert times.mean(raster.task_class) is None
+    assert times.limit(raster.task_class) == GENEROUS * 2.0
 
 
 def test_parameters_make_another_class_and_the_amount_no_other_key() -> None:

@@ -34,7 +34,7 @@ from service_manager.planner.plan_stream import PlanStream
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.site_specs import ExtractSpec, SitesSpec, TableSpec
-from tasks.bag.spec import CollectSpec, PartsSpec, ReprojectSpec
+from tasks.bag.spec import CollectSpec, LayerSpec, PartsSpec
 from tasks.holdings import parts as holding
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
@@ -241,7 +241,7 @@ def test_swaths_give_the_same_rasters(
     follows = {**SWATHS[0], "layers": ["Sensor_Zenith"]}
     two = {**SWATH_FIELD, "products": [SWATHS[0], follows]}
     found = same_rasters(mill, other, SWATHS, two, monkeypatch)
-    cell, *_ = specs(found, ReprojectSpec)
+    cell, *_ = specs(found, LayerSpec)
     assert {one.grids for one in specs(found, PartsSpec)} == {(cell.grid,)}
     assert {one.layers for one in specs(found, PartsSpec)} == {(layer,), ("Sensor_Zenith", layer)}
     assert all(
@@ -250,7 +250,10 @@ def test_swaths_give_the_same_rasters(
         for file in collected(mill, one.key)
     )
     assert any("reads up to about" in note for note in found.notes)
-    large = {**SWATH_FIELD, "grid": {"crs": "EPSG:3035", "resolution": 4000}}  # a cell of 1,024 km
+    large = {
+        "region": {"bbox": [-8.0, 48.0, 6.0, 58.0]},
+        "grid": {"crs": "EPSG:3035", "resolution": 4000},
+    }
     assert not specs(planned(mill, SWATHS, rasters=large), PartsSpec)
 
 
@@ -357,8 +360,8 @@ def test_a_small_region_takes_a_part_of_the_granules_and_has_the_same_rasters(
     mill, other = Mill(tmp_path / "parts", granules), Mill(tmp_path / "whole", granules)
     found = same_rasters(mill, other, TILES, FIELD, monkeypatch)
     assert len(specs(found, PartsSpec)) == 2
-    (cell,) = specs(found, ReprojectSpec)
-    (file,) = collected(mill, cell.key)
+    (cell,) = specs(found, LayerSpec)
+    file, _ = collected(mill, cell.key)
     assert 0.2 < (file.valid_share or 0.0) < 0.8  # half of the pixels fail the rule
     explained = {one.name: one.file for one in granules_of(mill.world.runtime, cell.key)}
     assert explained == {one.granule: None for one in specs(found, PartsSpec)}  # none is whole
@@ -439,7 +442,7 @@ def test_a_cell_that_meets_a_hole_has_its_granule_fetched_whole(
         patched.setattr(phase, "reproject", lambda *_, **__: None)
         for spec in specs(found, PartsSpec):
             mill.make(spec)
-    (cell,) = specs(found, ReprojectSpec)
+    (cell,) = specs(found, LayerSpec)
     said = mill.attempt(cell)
     assert isinstance(said, Failed)
     assert said.category is Category.UNREADABLE_INPUT_FILE

@@ -5,7 +5,7 @@ import json
 import time
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,16 +16,27 @@ from zarr.storage import ZipStore
 
 import worker.phases.cube
 from modis.composites import Counted
-from tasks.bag.spec import CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.bag.absence import Absent
+from tasks.bag.spec import (
+    CubeSpec,
+    GroupSpec,
+    Input,
+    LayerSpec,
+    MosaicSpec,
+    RasterSpec,
+    ReduceSpec,
+)
 from tasks.packages.packages import SHIPPED, load_package, pack
 from tasks.spec_parts import Band
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
+from tests.worker.world import collect_spec
 from worker.phases.collect import check_granule
 
 pytestmark = pytest.mark.real_data
 
 MEAN = SHIPPED / "monthly-mean"
 DATES = ("001", "009", "017")
+TRIANGLE = '{"type": "Polygon", "coordinates": [[[-4, 51], [4, 51], [0, 58], [-4, 51]]]}'
 
 
 @pytest.fixture
@@ -157,6 +168,47 @@ def test_cells_become_one_cog_with_overviews(mill: Mill) -> None:
     with rasterio.open(mill.fetch(files[0])) as dataset:
         assert dataset.overviews(1)
         assert (dataset.width, dataset.height) == (grid.width, grid.height)
+
+
+@pytest.mark.parametrize("clip", ["", TRIANGLE])
+@pytest.mark.parametrize("swath", [False, True])
+def test_a_raster_without_a_cell_is_that_of_its_cell_byte_by_byte(
+    swath: bool, clip: str, mill: Mill
+) -> None:
+    """What it lacks is the same, too."""
+    bands = ("source", "reason")
+    lacks = (Absent(part="h18v03", what="MCD15A2.005 2012-01-01 h18v03", why="not in the archive"),)
+    spec = cell(leaf_area(mill.archive, "001"), "Lai_1km", date(2012, 1, 1))
+    collected = [leaf_area(mill.archive, "001")]
+    if swath:
+        found = sorted(mill.archive.rglob("MYD04_L2*.hdf"))
+        collected = [collect_spec(path, mill.archive, "MYD04_L2", "61") for path in found[:3]]
+        update = {
+            "inputs": tuple(Input(key=one.key, name=one.granule) for one in collected),
+            "product": "MYD04_L2",
+            "collection": "61",
+            "layer": "Optical_Depth_Land_And_Ocean",
+        }
+        spec = spec.model_copy(update=update)
+    for one in collected:
+        mill.make(one)
+    spec = spec.model_copy(update={"extra_bands": bands, "missing": lacks})
+    (small,) = mill.make(spec)
+    name = "MCD15A2.005.Lai_1km.2012-01-01"
+    mosaic = MosaicSpec(
+        inputs=(Input(key=spec.key, file="cell.tif"),),
+        name=name,
+        grid=spec.grid,
+        clip=clip,
+        day=spec.day,
+    )
+    common: dict[str, Any] = {one: getattr(spec, one) for one in LayerSpec.model_fields}
+    raster = RasterSpec(**common, name=name, clip=clip)
+    wanted, alone = mill.make(mosaic), mill.make(raster)
+    assert small.completeness.missing
+    for made, other in zip(wanted, alone, strict=True):
+        assert (made.name, made.sha256, made.size) == (other.name, other.sha256, other.size)
+        assert (made.completeness, made.valid_share) == (other.completeness, other.valid_share)
 
 
 @pytest.mark.parametrize("form", ["netcdf", "zarr"])
