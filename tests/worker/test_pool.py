@@ -50,8 +50,10 @@ from worker.sandbox.messages import (
     Message,
     Postponed,
     Progress,
+    Saved,
     Succeeded,
     encode,
+    state_path,
 )
 from worker.slots.lent_blobs import LentBlobs
 
@@ -284,6 +286,14 @@ def test_what_a_runner_sends_is_stored_under_this_attempt_by_its_bytes(tmp_path:
     assert file.sha256 == blobs.put_bytes(ARTIFACTS, "4f/claim/out.txt", b"made").sha256
 
 
+def test_a_checkpoint_lies_where_a_child_leaves_one_when_it_is_told(tmp_path: Path) -> None:
+    say = line(Saved(size=5)) + b"state" + line(made("out.txt", 4)) + b"made" + line(ENDED)
+    (said, _), ended = heard(MemoryBlobs(), tmp_path / "a", say)
+    assert ended == ENDED
+    assert said == Saved(size=5)
+    assert state_path(tmp_path / "a").read_bytes() == b"state"
+
+
 @pytest.mark.parametrize(
     "say",
     [
@@ -291,6 +301,8 @@ def test_what_a_runner_sends_is_stored_under_this_attempt_by_its_bytes(tmp_path:
         pytest.param(line(made("out.txt", 101)) + b"x" * 101, id="more bytes than allowed"),
         pytest.param(line(made("out.txt", 50)) + b"x", id="fewer bytes than announced"),
         pytest.param(line(made("a", 0, number=1001)), id="more files than there may be"),
+        pytest.param(line(Saved(size=101)) + b"x" * 101, id="a checkpoint larger than allowed"),
+        pytest.param(line(Saved(size=50)) + b"x", id="a checkpoint that breaks off"),
         pytest.param(b"no message\n", id="no message"),
         pytest.param(b"", id="nothing"),
         pytest.param(b'{"kind":"progress","fraction":2}\n', id="no fraction"),

@@ -200,7 +200,7 @@ class _Course:
                 self._send_state(message)
             else:
                 self._send(encode(message) + b"\n")
-        except OSError:
+        except (OSError, BrokenOffError):  # the worker is gone, or the child told what is not so
             process.kill()
 
     def _send_state(self, message: Saved) -> None:

@@ -52,9 +52,13 @@ class Checkpoints:
     def take(self, path: Path) -> None:
         """Take over a file with a newer state, to be stored in place of one that still waits."""
         with self._changed:
+            own = path.with_name(f"{self._number + 1}.tar")
+            try:
+                path.replace(own)
+            except OSError as error:  # the child told of a state that is not there
+                _log().warning("checkpoint not taken", task=self._task.key, error=str(error))
+                return
             self._number += 1
-            own = path.with_name(f"{self._number}.tar")
-            path.replace(own)
             self._drop()
             self._waiting = own
             if self._thread is None:

@@ -29,8 +29,10 @@ from worker.sandbox.messages import (
     LentFile,
     Message,
     Progress,
+    Saved,
     Succeeded,
     decode,
+    state_path,
 )
 from worker.slots.lent_blobs import LENT, MADE, LentBlobs, lent_path
 
@@ -134,6 +136,44 @@ def test_a_run_gets_what_was_lent_and_its_files_follow_its_success(scratch: Scra
     (job,) = child.jobs
     assert (job.key, job.claim, job.request) == ("4f", "claim", "r")
     assert not job.scratch.exists()
+
+
+def test_a_checkpoint_follows_what_tells_of_it_and_is_removed(scratch: Scratch) -> None:
+    def saves(job: Job) -> list[Message]:
+        path = state_path(job.scratch)
+        path.parent.mkdir()
+        path.write_bytes(b"state")
+        return [Saved(size=5), Succeeded(files=())]
+
+    child = Scripted(says=saves)
+    child.free.set()
+    with served(Runner(start=child.start, scratch=scratch, slots=1)) as connection:
+        connection.sendall(order(state="") + GIVEN)
+        _, saved, rest, *_ = said(connection)
+    assert decode(saved) == Saved(size=5)
+    assert rest.startswith(b"state{")
+    assert isinstance(decode(rest.removeprefix(b"state")), Succeeded)
+    (job,) = child.jobs
+    assert not state_path(job.scratch).exists()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_child_that_tells_of_a_checkpoint_which_is_not_so_is_killed(
+    scratch: Scratch, there: bool
+) -> None:
+    def saves(job: Job) -> list[Message]:
+        if there:
+            state_path(job.scratch).parent.mkdir()
+            state_path(job.scratch).write_bytes(b"sta")
+        return [Saved(size=5)]
+
+    child = Scripted(
+        says=saves, ended=Ended(exit_code=None, peak_memory=1, over_memory=False, log="")
+    )
+    with served(Runner(start=child.start, scratch=scratch, slots=1)) as connection:
+        connection.sendall(order() + GIVEN)
+        said(connection)
+    assert child.killed
 
 
 def test_success_is_told_once_after_the_run_has_ended(scratch: Scratch) -> None:

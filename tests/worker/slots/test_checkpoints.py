@@ -150,3 +150,12 @@ def test_a_first_attempt_asks_storage_nothing(world: World) -> None:
         pass
     first.forget()  # neither does its end
     assert world.content == [b"old"]
+
+
+def test_a_state_that_is_told_of_and_not_there_is_none(world: World) -> None:
+    checkpoints = world.of()
+    with attempt(checkpoints):
+        checkpoints.take(world.folder / "state.tar")
+        world.reaches(checkpoints, b"1")
+        until(world.stored(b"1"), 10, "the next one is stored")
+    assert [name.split("-")[-2] for name in world.blobs.names(CHECKPOINTS)] == ["000001"]
