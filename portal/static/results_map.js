@@ -135,6 +135,7 @@
       view: new ol.View({ projection: PROJECTION, center: ol.extent.getCenter(extent), resolution: 1, constrainOnlyCenter: true, maxResolution: Math.max(extent[2] - extent[0], extent[3] - extent[1]) / 150, minResolution: info.resolution / 24, extent }),
     });
     map.getView().fit(extent, { padding: [16, 16, 16, 16] });
+    for (const button of get("result-map").querySelectorAll(".ol-control button")) button.setAttribute("aria-label", button.title);
     map.on("click", (event) => { if (!root.hasAttribute("data-drawing")) read(event.coordinate); });
     get("result-map").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !root.hasAttribute("data-drawing")) { event.preventDefault(); read(map.getView().getCenter()); }

@@ -151,7 +151,24 @@ def test_two_layers_are_compared(page: Page, day: tuple[LivePortal, str]) -> Non
     page.select_option("#other", label="MCD15A2.005 Fpar_1km")
     expect(page.locator("#other-date-shown")).to_have_text("2012-01-09")
     expect(page.locator(".side-2 canvas, canvas.side-2")).to_have_count(1)
-    page.locator("#swipe").press("End")
+    # The handle is drawn to the side on the map, and beside it the map is clicked.
+    handle = page.locator("#swipe")
+    box = page.locator("#result-map").bounding_box()
+    assert box is not None
+    middle, height = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(middle, height)
+    page.mouse.down()
+    page.mouse.move(middle - box["width"] / 4, height, steps=5)
+    page.mouse.up()
+    assert 20 < int(handle.input_value()) < 30
+    page.mouse.click(middle + box["width"] / 4, height)
+    expect(page.locator("#point")).to_contain_text("dates have a value here")
+    assert 20 < int(handle.input_value()) < 30
+    page.locator("#opacity").press("Home")
+    page.get_by_role("button", name="Full screen").click()
+    expect(handle).to_be_visible()
+    page.keyboard.press("Escape")
+    handle.press("End")
     page.select_option("#other", label="nothing")
     expect(page.locator("#swipe")).to_be_hidden()
 
