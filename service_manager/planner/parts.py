@@ -2,7 +2,8 @@
 
 A granule that a region covers for the most part is collected whole: others will take it, too. Of a
 swath a raster takes layers whole, with all that says where their pixels lie, so one cell is enough
-to read them. A tile on another grid than MODIS' is collected: its record does not name the grid.
+to read them. Of a tile on another grid than MODIS' the record does not name the grid: the share is
+told by the box around its boundary. It only decides; what is read, the cells themselves say.
 
 What parts will take is estimated from the granule's size and from the layers that the catalogue
 knows: a layer may lie in one piece, so all of it counts. Chunks make it less.
@@ -15,6 +16,7 @@ from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 from archives.model import GranuleRecord
+from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.tile import Tile
 from reprojection.catalogue import Product
@@ -47,6 +49,8 @@ _MOST_CELLS = 16  # of a request; one of more is no small region
 _OF_AREA = 0.5  # of a granule's pixels: cells that take more have it collected
 _TILE_METRES = 1000  # pixels of tiles, and of the globe in degrees, by which that is told
 _GLOBE_DEGREES = 0.1
+_BOX_PIXELS = 1000  # along the longer side of a box around a tile on another grid
+_MOST_DEGREES = 90.0  # that such a box may span; beyond, a pole or 180 degrees may lie within
 _SWATH_PIXELS = 40_000  # of the globe: about a swath of MODIS at the equator
 _COARSE_PIXELS = 64  # along a cell, by which that is told
 _SAID: Mapping[Why, str] = {
@@ -104,7 +108,9 @@ class PartsPlan:
     mask: bool
     cells: Sequence[WindowCell]
     counts: dict[int, dict[Why, Reads]] = field(default_factory=dict)
-    _small: dict[tuple[Tile | None, str, tuple[int, ...]], bool] = field(default_factory=dict)
+    _small: dict[tuple[Tile | None, LonLatBox | None, str, tuple[int, ...]], bool] = field(
+        default_factory=dict
+    )
 
     def plan(
         self,
@@ -162,13 +168,17 @@ class PartsPlan:
             return False
         if 0 < record.size <= WHOLE_BYTES:
             return False
-        lies = wanted.geometry, record.tile is None
-        if lies not in (("tile", False), ("globe", True), ("swath", True)):
+        lies, box = (wanted.geometry, record.tile is None), None
+        if lies == ("outlined", True):  # a tile on another grid
+            box = _box_of(record)
+            if box is None:
+                return False
+        elif lies not in (("tile", False), ("globe", True), ("swath", True)):
             return False  # it is a cut-out of a tile, or lies otherwise
         swath = wanted.geometry == "swath"
-        about = record.tile, wanted.geometry, tuple(places)
+        about = record.tile, box, wanted.geometry, tuple(places)
         if about not in self._small:
-            source = _pixels_of(record.tile)
+            source = _pixels_of(record.tile) if box is None else _pixels_in(box)
             parts = [source_window(source, _coarse(self.cells[n].grid)) for n in places]
             taken = sum(part.rows * part.columns for part in parts)
             every = _SWATH_PIXELS if swath else source.height * source.width
@@ -328,6 +338,27 @@ def _pixels_of(tile: Tile | None) -> Grid:
     width, height = round(360 / _GLOBE_DEGREES), round(180 / _GLOBE_DEGREES)
     transform = (_GLOBE_DEGREES, 0.0, -180.0, 0.0, -_GLOBE_DEGREES, 90.0)
     return Grid(crs="EPSG:4326", transform=transform, width=width, height=height)
+
+
+def _box_of(record: GranuleRecord) -> LonLatBox | None:
+    """Return the box around a boundary; None where there is none, or no box says where it lies."""
+    points = [point for ring in record.boundary or () for point in ring]
+    if not points:
+        return None
+    (west, south), (east, north) = (map(side, zip(*points, strict=True)) for side in (min, max))
+    wide = east - west >= _MOST_DEGREES or max(-south, north) >= _MOST_DEGREES
+    return None if wide or west == east or south == north else LonLatBox(west, south, east, north)
+
+
+def _pixels_in(box: LonLatBox) -> Grid:
+    """Return pixels by which the share of a box is told that a grid takes."""
+    size = max(box.width, box.north - box.south) / _BOX_PIXELS
+    return Grid(
+        crs="EPSG:4326",
+        transform=(size, 0.0, box.west, 0.0, -size, box.north),
+        width=max(1, round(box.width / size)),
+        height=max(1, round((box.north - box.south) / size)),
+    )
 
 
 def _coarse(grid: Grid) -> Grid:

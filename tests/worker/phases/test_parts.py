@@ -19,13 +19,21 @@ from archives.errors import AnswerBrokenError, ArchiveError, DownloadFailedError
 from archives.fetch.files import LocalFiles
 from archives.fetch.parts import WholeOnlyError
 from archives.kinds.folder import FolderArchive
+from archives.model import Ring
 from archives.sources import Sources
+from modis.box import LonLatBox
 from modis.formats import is_granule_file
+from modis.tile import TILE_SIZE
 from portal.results.explanations import granules_of
 from reprojection import catalogue
 from reprojection.formats.held import PACKED
 from reprojection.read.outline import read_outline
-from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite
+from reprojection.sample.hdfeos_write import (
+    FieldToWrite,
+    GranuleToWrite,
+    GridToWrite,
+    write_granule,
+)
 from reprojection.warp.sites import touch_sites
 from service_manager.planner import parts as choice
 from service_manager.planner.cells import places
@@ -44,8 +52,9 @@ from tasks.storage.blobs import GRANULES
 from tasks.storage.schema import PARTS_AND_RECORDS
 from tests.generated.hdf5_write import write_hdf5_granule
 from tests.generated.products import write_product
-from tests.reprojection.reading_samples import small_tile
-from tests.service_manager.shelf import specs
+from tests.reprojection.reading_samples import small_tile, wrap_up
+from tests.reprojection.test_polar_grids import PIXEL
+from tests.service_manager.shelf import specs, tile_granule
 from tests.worker.mill import Mill
 from worker.phases import parts as phase
 from worker.phases import reproject as cells
@@ -416,6 +425,102 @@ def test_of_large_regions_and_what_is_stored_other_granules_are_planned(
     assert [one.key for one in specs(other, PartsSpec)] == [one.key for one in parts]
     monkeypatch.setattr(choice, "_MOST_CELLS", 0)
     assert not specs(planned(mill, rasters=FIELD), PartsSpec)
+
+
+def write_tile(name: str, grid: GridToWrite, product: str, collection: int, to: Path) -> None:
+    """Write a tile in the format of its name."""
+    if name.endswith(".hdf"):
+        write_granule(to / name, wrap_up(grid, name, product, collection))
+    else:
+        write_hdf5_granule(to / name, wrap_up(grid, name, product, collection), eos=True)
+
+
+def grid_of_noise(name: str, layers: tuple[str, str], side: int, **more: Any) -> GridToWrite:
+    fields = [
+        FieldToWrite(
+            name=layer,
+            values=np.random.default_rng(n).integers(0, 2**30, (side, side), np.int32),
+            dims=("YDim", "XDim"),
+        )
+        for n, layer in enumerate(layers)
+    ]
+    return GridToWrite(name=name, fields=fields, **more)
+
+
+OTHER_GRIDS: dict[str, tuple[str, GridToWrite, str, int, dict[str, Any]]] = {
+    "geographic": (
+        "VNP46A1.A2012065.h18v03.002.2012153130500.h5",
+        grid_of_noise(
+            "VNP_Grid_DNB", ("DNB_At_Sensor_Radiance", "Sensor_Zenith"), 600,
+            upper_left=(0.0, 60.0), lower_right=(10.0, 50.0), corners="degrees",
+        ),
+        "VNP46A1", 2,
+        {"region": {"bbox": [3.0, 55.1, 3.4, 55.4]},
+         "grid": {"crs": "EPSG:4326", "resolution": 0.01}},
+    ),
+    "polar": (
+        "MOD29P1D.A2012065.h09v07.061.2012153130500.hdf",
+        grid_of_noise(
+            "MOD_Grid_Seaice_1km", ("Sea_Ice_by_Reflectance", "Ice_Surface_Temperature"), 951,
+            upper_left=(500 * PIXEL, -500 * PIXEL),
+            lower_right=((500 + 951) * PIXEL, -(500 + 951) * PIXEL), pole=90,
+        ),
+        "MOD29P1D", 61,
+        {"region": {"bbox": [40.0, 76.2, 42.0, 76.6]},
+         "grid": {"crs": "EPSG:3413", "resolution": 1000}},
+    ),
+    "rotated": (
+        "VNP19A2.A2012065.h25v05.002.2012153130500.h5",
+        grid_of_noise(
+            "grid1km", ("Optical_Depth_047", "Optical_Depth_055"), 600,
+            upper_left=(2.5 * TILE_SIZE, 4.0 * TILE_SIZE),
+            lower_right=(3.5 * TILE_SIZE, 3.0 * TILE_SIZE), meridian=-160,
+        ),
+        "VNP19A2", 2,
+        {"region": {"bbox": [-123.0, 35.0, -122.6, 35.3]},
+         "grid": {"crs": "EPSG:4326", "resolution": 0.01}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHER_GRIDS)
+@pytest.mark.parametrize("resampling", ["nearest", "cubic"])
+def test_tiles_on_other_grids_give_the_same_rasters(
+    kind: str, resampling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "_LESS", 2.0)  # the layers of some are most of their granule
+    name, grid, product, collection, rasters = OTHER_GRIDS[kind]
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write_tile(name, grid, product, collection, archive)
+    mill, other = Mill(tmp_path / "parts", archive), Mill(tmp_path / "whole", archive)
+    layer = grid.fields[0].name
+    what = {"name": product, "collection": str(collection), "layers": [layer]}, "2012-03-05"
+    asked = {**rasters, "resampling": resampling, "mask": False}
+    found = same_rasters(mill, other, what, asked, monkeypatch)
+    (parts,) = specs(found, PartsSpec)
+    (file,) = collected(mill, parts.key)
+    assert file.name.endswith(PACKED)
+    # The layer of HDF4 lies in one piece: half of the granule.
+    assert file.size < 0.55 * (archive / name).stat().st_size
+    (cell,) = specs(found, LayerSpec)
+    assert (collected(mill, cell.key)[0].valid_share or 0.0) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("ring", "box"),
+    [
+        (((0.0, 50.0), (10.0, 50.0), (10.0, 60.0)), LonLatBox(0.0, 50.0, 10.0, 60.0)),
+        (((-179.0, 50.0), (179.0, 50.0), (179.0, 60.0)), None),  # across 180 degrees
+        (((-135.0, 85.0), (-45.0, 85.0), (45.0, 85.0), (135.0, 85.0)), None),  # around a pole
+        (((0.0, 85.0), (40.0, 85.0), (40.0, 90.0)), None),
+        ((), None),
+    ],
+)
+def test_a_box_says_where_a_tile_on_another_grid_lies(ring: Ring, box: LonLatBox | None) -> None:
+    record = replace(tile_granule(date(2012, 3, 5), 17, 3), tile=None, boundary=(ring,))
+    assert choice._box_of(record) == box
+    assert choice._box_of(replace(record, boundary=None)) is None
 
 
 def test_a_tile_that_is_cut_out_is_fetched_whole(granules: Path, tmp_path: Path) -> None:
