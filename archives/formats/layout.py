@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from archives.formats.geometa import SwathPlace
-from archives.model import GranuleRecord
+from archives.model import GranuleRecord, Holding
 from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
 from modis.granule_name import parse_granule_name
@@ -48,6 +48,20 @@ def archive_set(product: str, collection: str) -> str:
     """Return the archive set of a product's collection, which names its folder."""
     wanted = Collection(collection)
     return dict(held_sets(product)).get(wanted, wanted)
+
+
+def year_holdings(product: str, listed: Callable[[str], list[str]]) -> list[Holding]:
+    """Say which collections of a product have folders of years, and of which.
+
+    `listed` returns the names of the folders below the product's, in an archive set.
+    """
+    found = []
+    for collection, number in held_sets(product):
+        years = sorted(int(name) for name in listed(number) if name.isdecimal())
+        if years:
+            first, last = date(years[0], 1, 1), date(years[-1], 12, 31)
+            found.append(Holding(product=product, collection=collection, first=first, last=last))
+    return found
 
 
 def day_folders(

@@ -27,7 +27,7 @@ from archives.fetch.answers import bare_url, see_granule
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import DownloadOrigin, Partial, check_room
 from archives.fetch.timing import Timing
-from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
+from archives.formats.layout import Listed, archive_set, day_folders, record_of, year_holdings
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
 from modis.box import LonLatBox
 from modis.collection import Collection
@@ -89,20 +89,9 @@ class FtpArchive:
 
     def holdings(self, product: str) -> list[Holding]:
         """List the collections that have a folder for the product, with its first and last year."""
-        found = []
-        for collection, number in held_sets(product):
-            names = self._folders(f"{self._root}/{number}/{product}")
-            years = sorted(int(name) for name in names if name.isdecimal())
-            if years:
-                found.append(
-                    Holding(
-                        product=product,
-                        collection=collection,
-                        first=date(years[0], 1, 1),
-                        last=date(years[-1], 12, 31),
-                    )
-                )
-        return found
+        return year_holdings(
+            product, lambda number: self._folders(f"{self._root}/{number}/{product}")
+        )
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Download the granule; resume where an earlier call was cut (RFC 3659, REST)."""

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from archives.fetch.answers import bare_url
 from archives.fetch.download import Downloader
 from archives.fetch.parts import InParts
 from archives.formats.geometa import SwathPlace, geometa_path, read_geometa
-from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
+from archives.formats.layout import Listed, archive_set, day_folders, record_of, year_holdings
 from archives.kinds.web import Web
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
 from modis.box import LonLatBox
@@ -69,21 +69,7 @@ class LaadsArchive:
 
     def holdings(self, product: str) -> list[Holding]:
         """List the collections that have a folder for the product, with its first and last year."""
-        found = []
-        for collection, number in held_sets(product):
-            years = sorted(
-                int(name) for name in self._folders(f"allData/{number}/{product}") if name.isdigit()
-            )
-            if years:
-                found.append(
-                    Holding(
-                        product=product,
-                        collection=collection,
-                        first=date(years[0], 1, 1),
-                        last=date(years[-1] + 1, 1, 1) - timedelta(days=1),
-                    )
-                )
-        return found
+        return year_holdings(product, lambda number: self._folders(f"allData/{number}/{product}"))
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Download the granule."""

@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Self
 
-from pydantic import Field
-
 from portal.serving.expected import Expected
 from portal.serving.quantities import moment
 from tasks.accounts.group_table import name_of
 from tasks.answers.answer import Answer
-from tasks.answers.requests import FailureAnswer, PhaseAnswer, PreparationAnswer, RequestAnswer
+from tasks.answers.requests import (
+    FailureAnswer,
+    PhaseAnswer,
+    PreparationAnswer,
+    PreviewAnswer,
+    RequestAnswer,
+    WindowAnswer,
+)
 from tasks.answers.results import GapAnswer
 from tasks.bag.categories import RULES
 from tasks.bag.model import Attempt, Phase, RunUse, State, Task
@@ -77,87 +82,38 @@ def request_answer(row: RequestRow, *, failures: tuple[Interest, ...] = ()) -> R
     )
 
 
-class WindowAnswer(Answer):
-    """One window of a step of the reduction."""
+def preview_answer(row: RequestRow, doubts: Sequence[str] = (), raster: str = "") -> PreviewAnswer:
+    """Build the answer from the counts of a dry run that has ended.
 
-    step: str
-    window: str
-    runs: int = Field(description="The cells in which the package runs; 0: it is not run.")
-    has: str = Field(description="The number of dates of each product and earlier step.")
-    lacks: str = Field(description="What is missing, by name; empty: nothing.")
-    first: str = Field("", description="Its first day; of all years that of the first year.")
-    last: str = Field("", description="Its last day; of all years that of the last year.")
-
-
-class PreviewAnswer(Answer):
-    """What a request would take, counted by a dry run. `bytes` is the volume to be fetched."""
-
-    id: str
-    state: str
-    granules: int
-    tasks: int
-    reused: int
-    bytes: int
-    gaps: int
-    stored: int = Field(0, description="Bytes to keep, at most.")
-    raster: str = Field(
-        "", description="Size of the largest raster and reach of the region; empty: none is made."
+    `doubts` say what the archive's granules state and was not understood, `raster` how large
+    the largest one is.
+    """
+    counts = row.preview
+    expected = Expected.of(counts)
+    return PreviewAnswer(
+        id=row.id,
+        state=row.state.value,
+        granules=counts.granules,
+        tasks=counts.tasks,
+        reused=counts.reused,
+        bytes=counts.size,
+        gaps=counts.gaps,
+        stored=counts.stored,
+        raster=raster,
+        exact=counts.exact,
+        core_hours=round(counts.busy / 3600, 3),
+        similar=counts.similar,
+        unmeasured=counts.unmeasured,
+        elapsed=counts.elapsed,
+        cost=counts.cost,
+        expected_time=expected.time,
+        expected_cost=expected.cost,
+        notes=(*expected.notes, *row.notes, *doubts),
+        message=row.message,
+        missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
+        windows=tuple(WindowAnswer(**asdict(window)) for window in counts.windows),
+        window_count=counts.window_count,
     )
-    exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
-    core_hours: float = Field(0, description="Expected, from the duration of such tasks.")
-    similar: int = Field(0, description="Tasks in `core_hours` estimated from similar ones.")
-    unmeasured: int = Field(
-        0, description="Tasks without an estimate: not in `core_hours`, `elapsed` and `cost`."
-    )
-    elapsed: float = Field(0, description="Expected seconds with all workers; 0: unknown.")
-    cost: float = Field(0, description="Expected, with a month of storage.")
-    expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
-    expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
-    notes: tuple[str, ...] = Field(
-        (),
-        description="What both are based on and leave out, what is made and fetched and how, and "
-        "what the archive's granules state and was not understood.",
-    )
-    message: str = Field("", description="Says if it would wait for confirmation, and why.")
-    missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
-    windows: tuple[WindowAnswer, ...] = Field(
-        (), description="The first windows of the reduction's steps."
-    )
-    window_count: int = Field(0, description="The number of all windows.")
-
-    @classmethod
-    def of(cls, row: RequestRow, doubts: Sequence[str] = (), raster: str = "") -> Self:
-        """Build the answer from the counts of a dry run that has ended.
-
-        `doubts` say what the archive's granules state and was not understood, `raster` how large
-        the largest one is.
-        """
-        counts = row.preview
-        expected = Expected.of(counts)
-        return cls(
-            id=row.id,
-            state=row.state.value,
-            granules=counts.granules,
-            tasks=counts.tasks,
-            reused=counts.reused,
-            bytes=counts.size,
-            gaps=counts.gaps,
-            stored=counts.stored,
-            raster=raster,
-            exact=counts.exact,
-            core_hours=round(counts.busy / 3600, 3),
-            similar=counts.similar,
-            unmeasured=counts.unmeasured,
-            elapsed=counts.elapsed,
-            cost=counts.cost,
-            expected_time=expected.time,
-            expected_cost=expected.cost,
-            notes=(*expected.notes, *row.notes, *doubts),
-            message=row.message,
-            missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
-            windows=tuple(WindowAnswer(**asdict(window)) for window in counts.windows),
-            window_count=counts.window_count,
-        )
 
 
 class AttemptAnswer(Answer):

@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect
 from portal.description.openapi import REQUEST_BODY
 from portal.requests.answers import (
     AttemptAnswer,
-    PreviewAnswer,
     TaskAnswer,
     failure_answer,
+    preview_answer,
     request_answer,
 )
 from portal.requests.state import Requests
@@ -45,7 +45,7 @@ from portal.submit.submissions import (
     wait_for_preview,
 )
 from tasks.accounts.group_table import GroupTable, NoSuchGroupError
-from tasks.answers.requests import FailureAnswer, RequestAnswer
+from tasks.answers.requests import FailureAnswer, PreviewAnswer, RequestAnswer
 from tasks.answers.results import GapAnswer
 from tasks.bag.model import RequestOrder, RequestState, Task
 from tasks.bag.task_keys import is_key
@@ -237,9 +237,9 @@ def _counts(portal: Portal, caller: Person, row: RequestRow) -> PreviewAnswer:
     try:
         resolved = kept.names.resolved(caller, request_operations.document_of(row))
     except RequestRefusedError:  # what it names has changed since it was taken
-        return PreviewAnswer.of(row)
+        return preview_answer(row)
     told = doubts(resolved, held) if held is not None else ()
-    return PreviewAnswer.of(row, told, raster_text(resolved))
+    return preview_answer(row, told, raster_text(resolved))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")

@@ -20,6 +20,8 @@ _MOST = 2.0**40  # pixels that a grid may have at all
 _FARTHEST = 1e8
 """Metres from a CRS's origin beyond which no map has valid points: over two circumferences."""
 
+_INSIDE = 65  # points across a grid: no whole tile slips through, 36 span the Earth
+
 _FAR = 20.0
 """Degrees beyond a CRS's area of use at which its coordinates mean little."""
 
@@ -182,6 +184,24 @@ def _check_lonlat(box: Sequence[float]) -> LonLatBox:
             "south <= north, longitudes from -180 to 180"
         )
     return LonLatBox(west, south, LonLatBox(west, south, east, north).unwrapped_east, north)
+
+
+def lonlat_points(grid: Grid, along: int, *, inset: float = 0.0) -> tuple[Floats, Floats]:
+    """Return longitude and latitude of points (n,) of an upright grid, in degrees.
+
+    `along` points lie on each side of a line `inset` pixels inside the edge, and a net within.
+    Points that are nowhere on the Earth are left out.
+    """
+    width, height = grid.width - 2 * inset, grid.height - 2 * inset
+    side = np.linspace(0.0, 1.0, along)
+    net_x, net_y = np.meshgrid(np.linspace(0, 1, _INSIDE), np.linspace(0, 1, _INSIDE))
+    zero, one = np.zeros_like(side), np.ones_like(side)
+    cols = np.concatenate([side, side, zero, one, net_x.ravel()]) * width + inset
+    rows = np.concatenate([zero, one, side, side, net_y.ravel()]) * height + inset
+    a, _, c, _, e, f = grid.transform
+    lon, lat = grid.system.to_lonlat(a * cols + c, e * rows + f)
+    there = np.isfinite(lon) & np.isfinite(lat)
+    return lon[there], lat[there]
 
 
 def _padded_span(values: NDArray[np.float64]) -> tuple[float, float]:

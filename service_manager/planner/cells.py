@@ -19,6 +19,7 @@ from archives.model import Ring
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile, tiles_around
+from reprojection.grid.covering import lonlat_points
 from reprojection.grid.crs import lonlat_to_sinusoidal
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
@@ -32,7 +33,6 @@ Floats = NDArray[np.float64]
 
 _MOST = 0.75  # of a cell's pixels: a cell that is wanted as far as that is made whole
 _PER_PIXEL = 2  # samples along a pixel's side on a window's outline
-_INSIDE = 65  # samples across a window: no whole tile slips through, 36 span the Earth
 _ROUNDING = 0.1  # metres: a pixel centre on a tile's very edge may fall to either side
 _AROUND = 4.0  # degrees of longitude are shorter than those of latitude, to 75 degrees north
 _WIDE = math.radians(20.0)
@@ -124,27 +124,14 @@ def _overlap(lattice: Lattice, one: Grid, other: Grid) -> Grid:
     return lattice.window(first_col, first_row, last_col - first_col, last_row - first_row)
 
 
-def _samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
-    """Return longitude and latitude of sample points of a window.
-
-    The points are dense along a line `inset` pixels inside the window's edge and form a net within.
-    Points that are nowhere on the Earth are left out.
-    """
-    width, height = window.width - 2 * inset, window.height - 2 * inset
-    along = np.linspace(0.0, 1.0, max(window.width, window.height) * _PER_PIXEL + 1)
-    net_x, net_y = np.meshgrid(np.linspace(0, 1, _INSIDE), np.linspace(0, 1, _INSIDE))
-    zero, one = np.zeros_like(along), np.ones_like(along)
-    cols = np.concatenate([along, along, zero, one, net_x.ravel()]) * width + inset
-    rows = np.concatenate([zero, one, along, along, net_y.ravel()]) * height + inset
-    a, _, c, _, e, f = window.transform
-    lon, lat = window.system.to_lonlat(a * cols + c, e * rows + f)
-    there = np.isfinite(lon)
-    return lon[there], lat[there]
+def _points(window: Grid, inset: float) -> tuple[Floats, Floats]:
+    side = max(window.width, window.height)
+    return lonlat_points(window, side * _PER_PIXEL + 1, inset=inset)
 
 
 @lru_cache(maxsize=64)
 def _sinusoidal_samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
-    return lonlat_to_sinusoidal(*_samples(window, inset))
+    return lonlat_to_sinusoidal(*_points(window, inset))
 
 
 def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[Tile]:
@@ -225,7 +212,7 @@ def _area_rings(area: Area) -> Iterator[Ring]:
 
 def _meets(window: Grid, area: Area) -> bool:
     """Tell whether a window and a region share a point, to about a pixel."""
-    lon, lat = _samples(window, 0.0)
+    lon, lat = _points(window, 0.0)
     inside = shapely.contains_xy(area, lon, lat) | shapely.contains_xy(area, lon + 360.0, lat)
     if inside.any():
         return True

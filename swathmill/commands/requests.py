@@ -16,7 +16,7 @@ from portal.serving.quantities import size_text
 from swathmill.access import client_for
 from swathmill.answers import RequestStatus
 from swathmill.client import Client
-from swathmill.commands.shared.counts import Counts, lines_of
+from swathmill.commands.shared.counts import lines_of
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
@@ -34,6 +34,7 @@ from swathmill.errors import ArgumentError, RefusedError, StackError
 from swathmill.following import Follower
 from swathmill.missing_lines import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView
+from tasks.answers.requests import PreviewAnswer
 from tasks.answers.results import ResultAnswer
 from tasks.bag.model import RequestState
 from tasks.packages.items import without_items
@@ -68,7 +69,7 @@ def submit(
         if as_json:
             print_json(counts)
             return
-        for line in lines_of(Counts.model_validate(counts)):
+        for line in lines_of(PreviewAnswer.model_validate(counts)):
             PlainConsole().print(line, markup=False)
         return
     made = client.submit(document)

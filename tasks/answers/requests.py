@@ -92,3 +92,52 @@ class RequestAnswer(Answer):
     continues: str = Field("", description="The request that this one goes on from.")
     continued_as: str = Field("", description="The request that goes on from this one.")
     url: str
+
+
+class WindowAnswer(Answer):
+    """One window of a step of the reduction."""
+
+    step: str
+    window: str
+    runs: int = Field(description="The cells in which the package runs; 0: it is not run.")
+    has: str = Field(description="The number of dates of each product and earlier step.")
+    lacks: str = Field(description="What is missing, by name; empty: nothing.")
+    first: str = Field("", description="Its first day; of all years that of the first year.")
+    last: str = Field("", description="Its last day; of all years that of the last year.")
+
+
+class PreviewAnswer(Answer):
+    """What a request would take, counted by a dry run. `bytes` is the volume to be fetched."""
+
+    id: str
+    state: str
+    granules: int
+    tasks: int
+    reused: int
+    bytes: int
+    gaps: int
+    stored: int = Field(0, description="Bytes to keep, at most.")
+    raster: str = Field(
+        "", description="Size of the largest raster and reach of the region; empty: none is made."
+    )
+    exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
+    core_hours: float = Field(0, description="Expected, from the duration of such tasks.")
+    similar: int = Field(0, description="Tasks in `core_hours` estimated from similar ones.")
+    unmeasured: int = Field(
+        0, description="Tasks without an estimate: not in `core_hours`, `elapsed` and `cost`."
+    )
+    elapsed: float = Field(0, description="Expected seconds with all workers; 0: unknown.")
+    cost: float = Field(0, description="Expected, with a month of storage.")
+    expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
+    expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
+    notes: tuple[str, ...] = Field(
+        (),
+        description="What both are based on and leave out, what is made and fetched and how, and "
+        "what the archive's granules state and was not understood.",
+    )
+    message: str = Field("", description="Says if it would wait for confirmation, and why.")
+    missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
+    windows: tuple[WindowAnswer, ...] = Field(
+        (), description="The first windows of the reduction's steps."
+    )
+    window_count: int = Field(0, description="The number of all windows.")

@@ -15,8 +15,8 @@ from modis.collection import Collection
 from modis.tile import Tile, tiles_around
 from reprojection.catalogue import products
 from reprojection.catalogue.layers import split_index
+from reprojection.grid.covering import lonlat_points
 from reprojection.grid.crs import lonlat_to_sinusoidal
-from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
 from tasks.refusal_wording import listed, nearest, nearest_names
@@ -28,7 +28,6 @@ from tasks.request.target import Target
 _COARSEST = 10_000.0  # metres: no layer of MODIS has larger pixels
 _REACH = 2.0  # source pixels, or target pixels where they are larger: half of the widest kernel
 _ALONG = 4000  # samples along a side of the results
-_INSIDE = 65  # samples across them: no tile slips through
 _AROUND = 3.0  # degrees: half of the distance between two samples, at most
 _CELL = 10.0
 _SHOWN = 12  # tiles or products that a message names
@@ -313,7 +312,7 @@ def _touched(made: Target) -> tuple[frozenset[Tile], frozenset[Square]]:
 
     It may name some too many, never too few.
     """
-    lon, lat = _samples(made.grid)
+    lon, lat = lonlat_points(made.grid, _ALONG)
     x, y = lonlat_to_sinusoidal(lon, lat)
     around = _REACH * max(_COARSEST, made.pixel_metres)
     return tiles_around(x, y, around), _cells(lon, lat)
@@ -331,16 +330,3 @@ def _cells(lon: Floats, lat: Floats) -> frozenset[Square]:
             found.update(map(Square, col.tolist(), row.tolist()))
             found.update(Square(c, r) for r in set(row[polar].tolist()) for c in range(across))
     return frozenset(found)
-
-
-def _samples(grid: Grid) -> tuple[Floats, Floats]:
-    """Longitude and latitude of points of the results: dense along the edge, a net within."""
-    along = np.linspace(0.0, 1.0, _ALONG)
-    net_x, net_y = np.meshgrid(np.linspace(0, 1, _INSIDE), np.linspace(0, 1, _INSIDE))
-    zero, one = np.zeros_like(along), np.ones_like(along)
-    cols = np.concatenate([along, along, zero, one, net_x.ravel()]) * grid.width
-    rows = np.concatenate([zero, one, along, along, net_y.ravel()]) * grid.height
-    a, _, c, _, e, f = grid.transform
-    lon, lat = grid.system.to_lonlat(a * cols + c, e * rows + f)
-    there = np.isfinite(lon) & np.isfinite(lat)
-    return lon[there], lat[there]

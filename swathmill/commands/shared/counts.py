@@ -1,47 +1,10 @@
 """The counts of a dry run in words."""
 
-from pydantic import BaseModel, ConfigDict
-
 from portal.serving.quantities import size_text
+from tasks.answers.requests import PreviewAnswer, WindowAnswer
 
 
-class WindowCounts(BaseModel):
-    """A window of a reduction's step, as the portal answers it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    step: str
-    window: str
-    runs: int
-    has: str
-    lacks: str
-    first: str = ""
-    last: str = ""
-
-
-class Counts(BaseModel):
-    """The counts of a dry run as the portal answers them (`PreviewAnswer`)."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    granules: int = 0
-    tasks: int = 0
-    reused: int = 0
-    bytes: int = 0
-    gaps: int = 0
-    stored: int = 0
-    raster: str = ""
-    exact: bool = True
-    expected_time: str = "not known"
-    expected_cost: str = "not known"
-    notes: tuple[str, ...] = ()
-    message: str = ""
-    missing: tuple[str, ...] = ()
-    windows: tuple[WindowCounts, ...] = ()
-    window_count: int = 0
-
-
-def lines_of(counts: Counts) -> list[str]:
+def lines_of(counts: PreviewAnswer) -> list[str]:
     """Write the counts as lines for people."""
     about = "" if counts.exact else ", estimated from a sample"
     lines = [
@@ -67,7 +30,7 @@ def lines_of(counts: Counts) -> list[str]:
     return lines
 
 
-def _window_line(window: WindowCounts) -> str:
+def _window_line(window: WindowAnswer) -> str:
     runs = f"{window.runs:,} {'run' if window.runs == 1 else 'runs'}" if window.runs else "no run"
     lacks = f"; lacks {window.lacks}" if window.lacks else ""
     days = f" ({window.first} to {window.last})" if window.first != window.last else ""
