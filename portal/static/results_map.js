@@ -182,15 +182,19 @@
       new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(255,255,255,.8)", width: 2.5 }) }),
       new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(20,20,20,.9)", width: 1 }) }),
     ];
-    // Degrees stand at the lower and the left edge, where they hide least of the results.
+    // Degrees stand at the lower and the right edge, where they hide least of the results.
     const within = ([x, y]) => x >= extent[0] && x <= extent[2] && y >= extent[1] && y <= extent[3];
-    const meridian = (label, line) => [
-      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }) }),
-      new ol.style.Style({
-        geometry: new ol.geom.Point(line.getCoordinates().find(within) ?? line.getFirstCoordinate()),
-        text: maps.label(label, "#16211f", "#fff", { textBaseline: "bottom", textAlign: "left", offsetX: 3, offsetY: -3 }),
-      }),
-    ];
+    const meridian = (label, line) => {
+      const points = line.getCoordinates();
+      const [place, textAlign, offsetX] = /[NS]$/.test(label) ? [points.findLast(within), "right", -3] : [points.find(within), "left", 3];
+      return [
+        new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }) }),
+        new ol.style.Style({
+          geometry: new ol.geom.Point(place ?? points[0]),
+          text: maps.label(label, "#16211f", "#fff", { textBaseline: "bottom", textAlign, offsetX, offsetY: -3 }),
+        }),
+      ];
+    };
     map.addLayer(new ol.layer.Vector({
       zIndex: 9, source: new ol.source.Vector({ features, wrapX: false }), declutter: true,
       style: (feature) => (feature.get("label") ? meridian(feature.get("label"), feature.getGeometry()) : coast),
