@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from tasks.bag.spec import (
     GridSpec,
     GroupSpec,
     Input,
+    LayerSpec,
     MosaicSpec,
     OverlapSpec,
     PartsSpec,
+    RasterSpec,
     ReduceSpec,
     ReprojectSpec,
 )
@@ -48,6 +51,8 @@ CELL = ReprojectSpec(
     extra_bands=("reason",),
 )
 FOLLOWER = CELL.model_copy(update={"driver": Driver(layer="AOD", resampling="nearest")})
+_LAYER: dict[str, Any] = {one: getattr(CELL, one) for one in LayerSpec.model_fields}
+RASTER = RasterSpec(**_LAYER, name="MOD13A2.006.NDVI.2012-01-01", clip="{}")
 MADE = (Input(key=CELL.key, file="cell.tif"),)
 BANDS = (
     Band(
@@ -124,6 +129,7 @@ SPECS: tuple[Spec, ...] = (
         pairs=(("MOD13A2", "VNP13A2"),),
     ),
     NEAR,
+    RASTER,
 )
 KEYS = (
     "86762ceb0b352713c14685c1a8b8846859f99a8b68a7e97ae0034462e4342ac4",
@@ -131,9 +137,9 @@ KEYS = (
     "86762ceb1b3527d9bca79a41a92ef10256d1a428f51e17944266f74d07be0799",
     "86762ceb2b3527aa844130d42b957f14392478881f6a564fd98a352f510fb0b3",
     "86762ceb5b352796900a5f23d1e2545928e62ea1a22c7a9d85e5ecc4ce42d031",
-    "86762ceb3b352791340934baf1c78ab41583fdd0866eb22a1b088a4d58b0b49b",
-    "86762ceb3b3527bd0c0a920d9d0a16aec88b4eae553f20f969c4843741cf83e5",
-    "86762ceb4b35275bad10554f60223cc6fe898efd314e209b69497b9ab0b1639f",
+    "86762ceb3b35271691f2c1081e9e3f9fe3c570f42aca7a18b7ea6c00125adad3",
+    "86762ceb3b35277669094c9892fa8acfa3ded4397f4f33a8e5d802ce525b020a",
+    "86762ceb4b3527782a463b7c3665fece77eb43cfa9b66af8874f06df3cd05524",
     "d0266ee56a54cbd0266ee50a54cb803b4874b380197d6cca3be1e4cbe6da798a",
     "86762ceb7b352752246e99aefb33b383992c40fa357aa1faf2b6c2b69ff9aef8",
     "86762ceb8b352765c538ecbf578e03551c021069aba63dda2b96984d981feb1f",
@@ -141,6 +147,7 @@ KEYS = (
     "86762cebab3527c9c67358ff6a88870c50b4a2cd2f7369c228b4de7042fb5048",
     "86762cebbb352760640afb914ecbcab8f42b3fc8962f6b495032c3769569c334",
     "86762cebcb352726261240104ae10666d0576d0421562f18f964f18f822dc24d",
+    "86762cebdb3527fa2cb407ae2adb8f386ff90dffe96a07212ad8f3434ffbfa2d",
 )
 
 

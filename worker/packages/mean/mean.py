@@ -15,7 +15,7 @@ import numpy as np
 import rasterio
 from rasterio.windows import Window
 
-ROWS = 128
+ROWS = 256  # as high as the blocks of the stacks
 
 
 def main() -> None:
@@ -41,9 +41,7 @@ def mean(source: Path, target: Path, weights: dict[int, float]) -> None:
             "transform": stack.transform,
             "tiled": True,
             "blockxsize": 256,
-            "blockysize": 256,
-            "compress": "deflate",
-            "predictor": 3,
+            "blockysize": 256,  # not compressed: it is read once, and made a raster of the results
         }
         with rasterio.open(target, "w", **profile) as out:
             out.set_band_description(1, f"{source.stem} mean")
@@ -60,11 +58,13 @@ def block_mean(
     total = np.zeros((int(rows.height), int(rows.width)))
     count = np.zeros(total.shape)
     for band, weight in weights.items():
-        stored = stack.read(band, window=rows, masked=True)
-        valid = ~np.ma.getmaskarray(stored)
-        value = stored.data.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
-        valid &= np.isfinite(value)
-        total[valid] += weight * value[valid]
+        stored = stack.read(band, window=rows)
+        value = stored.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
+        valid = np.isfinite(value)
+        if stack.nodata is not None:
+            valid &= stored != stack.nodata
+        value *= weight
+        np.add(total, value, out=total, where=valid)
         count += weight * valid
     result = np.full(total.shape, np.nan, np.float32)
     np.divide(total, count, out=result, where=count > 0, casting="same_kind")

@@ -15,7 +15,7 @@ import numpy as np
 import rasterio
 from rasterio.windows import Window
 
-ROWS = 128
+ROWS = 256  # as high as the blocks of the stacks
 
 
 def main() -> None:
@@ -42,9 +42,7 @@ def weighted_mean(source: Path, target: Path, weights: dict[int, float], month: 
             "transform": stack.transform,
             "tiled": True,
             "blockxsize": 256,
-            "blockysize": 256,
-            "compress": "deflate",
-            "predictor": 3,
+            "blockysize": 256,  # not compressed: it is read once, and made a raster of the results
         }
         with rasterio.open(target, "w", **profile) as out:
             out.set_band_description(1, f"{source.stem} mean {month}")
@@ -61,12 +59,14 @@ def block_mean(
     total = np.zeros((int(rows.height), int(rows.width)))
     weight = np.zeros(total.shape)
     for band, own in sorted(weights.items()):
-        stored = stack.read(band, window=rows, masked=True)
-        valid = ~np.ma.getmaskarray(stored)
-        value = stored.data.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
-        valid &= np.isfinite(value)
-        total[valid] += own * value[valid]
-        weight[valid] += own
+        stored = stack.read(band, window=rows)
+        value = stored.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
+        valid = np.isfinite(value)
+        if stack.nodata is not None:
+            valid &= stored != stack.nodata
+        value *= own
+        np.add(total, value, out=total, where=valid)
+        weight += own * valid
     result = np.full(total.shape, np.nan, np.float32)
     np.divide(total, weight, out=result, where=weight > 0, casting="same_kind")
     return result
