@@ -521,6 +521,9 @@ def test_a_box_says_where_a_tile_on_another_grid_lies(ring: Ring, box: LonLatBox
     record = replace(tile_granule(date(2012, 3, 5), 17, 3), tile=None, boundary=(ring,))
     assert choice._box_of(record) == box
     assert choice._box_of(replace(record, boundary=None)) is None
+    for east, there in ((choice._MOST_DEGREES - 0.1, True), (choice._MOST_DEGREES, False)):
+        wide = replace(record, boundary=(((0.0, 0.0), (east, 0.0), (east, 10.0)),))
+        assert (choice._box_of(wide) is not None) is there
 
 
 def test_a_tile_that_is_cut_out_is_fetched_whole(granules: Path, tmp_path: Path) -> None:
