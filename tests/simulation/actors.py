@@ -242,6 +242,7 @@ class SimWorker:
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)  # claims that it was answered
     sequence: int = 0
     hold: Hold = Hold.NONE
     leaving: bool = False
@@ -394,8 +395,10 @@ class SimWorker:
             claimed = protocol.claim_batch(self.runtime, keys, self.name, self.options.retry)
         except StoreError:
             if store.unanswered == unanswered and self.world.now > store.late_until:
-                self.watch.claims_nothing(self.name, keys, earlier)
+                # Another slot may have had the same message.
+                self.watch.claims_nothing(self.name, keys, earlier | self.known)
             raise
+        self.known |= {one.claim for one in claimed}
         if not claimed:
             return
         for given in (given for one in claimed for given in one.spec.inputs):
@@ -492,7 +495,7 @@ class SimWorker:
         broken = self.broken.broken(self.name)
         if broken is not None:
             category, length = broken, TOOK
-        healing = self._missing(claimed)
+        healing = claimed.absent or self._missing(claimed)
         if healing and broken is None:
             category = random.choice([Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
             length = 0.1
