@@ -25,13 +25,21 @@ from tasks.storage.store import Operation, Row
 log = structlog.get_logger("tasks.bag.protocol")
 
 
+INPUT_ABSENT = "an input is being made again"
+"""What is said of an attempt that failed for want of an input."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """A task this worker may run: `task` is RUNNING under `claim`."""
+    """A task this worker may run: `task` is RUNNING under `claim`.
+
+    Bit i of `absent`: input i is not DONE any more, and the attempt fails for it at once.
+    """
 
     task: Task
     spec: Spec
     input_files: Mapping[int, tuple[ArtifactFile, ...]]
+    absent: int = 0
 
     @property
     def claim(self) -> str:
@@ -100,7 +108,8 @@ def claim_batch(
     All keys are of one shard. A message that was stale or doubled takes nothing.
 
     Inputs are read before the claim. A task with one that is not DONE any more (another task found
-    its blobs missing) has a failed attempt by `policy`, so that the manager sees to it.
+    its blobs missing) has a failed attempt by `policy`, so that the manager sees to it. If storage
+    does not take that end, the task is returned with what is `absent`, and its worker ends it.
 
     Raises:
         StoreError: storage does not answer; the monitor deals with what may have been claimed.
@@ -113,7 +122,7 @@ def claim_batch(
     specs = runtime.tasks.specs(number, sorted(found))
     given = runtime.tasks.tasks_of_all(one.key for spec in specs.values() for one in spec.inputs)
     taken = _take(runtime, found, worker)
-    claimed, lacking = list[Claimed](), list[End]()
+    claimed, lacking = list[Claimed](), list[Claimed]()
     for key, task in taken.items():
         inputs = [given.get(one.key) for one in specs[key].inputs]
         absent = sum(1 << i for i, t in enumerate(inputs) if t is None or t.state is not State.DONE)
@@ -122,13 +131,13 @@ def claim_batch(
             for i, t in enumerate(inputs)
             if t is not None
         }
-        one = Claimed(task=task, spec=specs[key], input_files=files)
-        if absent:
-            lacking.append(_without_input(runtime, one, absent))
-        else:
-            claimed.append(one)
+        one = Claimed(task=task, spec=specs[key], input_files=files, absent=absent)
+        (lacking if absent else claimed).append(one)
     if lacking:
-        end_batch(runtime, lacking, policy)
+        try:
+            end_batch(runtime, [_without_input(runtime, one) for one in lacking], policy)
+        except StoreError:
+            claimed += lacking
     return claimed
 
 
@@ -297,16 +306,16 @@ def _take(runtime: Runtime, found: Mapping[str, Task], worker: str) -> dict[str,
     }
 
 
-def _without_input(runtime: Runtime, claimed: Claimed, absent: int) -> End:
+def _without_input(runtime: Runtime, claimed: Claimed) -> End:
     now = runtime.clock.now()
     attempt = claimed.attempt(
         started=now,
         ended=now,
         duration=0.0,
         category=Category.SOURCE_BLOB_MISSING,
-        message="an input is being made again",
+        message=INPUT_ABSENT,
     )
-    return End(attempt=attempt, healing=absent, first=claimed.task)
+    return End(attempt=attempt, healing=claimed.absent, first=claimed.task)
 
 
 def _once(runtime: Runtime, end: End, policy: RetryPolicy, now: float) -> transitions.Decision:

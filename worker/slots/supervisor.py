@@ -384,6 +384,10 @@ class Supervisor:
             child.kill()
 
     def _run(self, slot: _Slot) -> _End:
+        if absent := slot.claimed.absent:
+            category = Category.SOURCE_BLOB_MISSING
+            lacks = Diagnosis(category=category, message=protocol.INPUT_ABSENT, healing=absent)
+            return _End(diagnosis=lacks)
         try:
             with self.scratch.attempt(slot.claimed.claim) as folder:
                 ended = self._follow(slot, folder)

@@ -221,6 +221,27 @@ def test_an_input_that_is_not_done_any_more_stops_the_claim(
     )
 
 
+def test_a_claim_whose_end_is_not_taken_is_its_workers_to_end(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    done(runtime, put(store, GRANULE))
+    key = put(store, CELL)
+    protocol.change_task(runtime, GRANULE.key, lambda task: transitions.heal(task, 0))
+    store.script = ["", *["before"] * 10]
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    store.script = []
+    assert claimed is not None
+    assert claimed.absent == 1
+    now = runtime.clock.now()
+    category = Category.SOURCE_BLOB_MISSING
+    attempt = claimed.attempt(started=now, ended=now, duration=0.0, category=category)
+    end = protocol.End(attempt=attempt, healing=claimed.absent, first=claimed.task)
+    assert protocol.end_batch(runtime, [end], POLICY) == [True]
+    task = TaskTable(store).task(key)
+    assert task is not None
+    assert (task.state, task.missing, task.attempt) == (State.WAITING, 1, 1)
+
+
 def test_a_claim_over_an_input_that_is_gone_reads_the_task_once(
     runtime: Runtime, store: Unreliable
 ) -> None:

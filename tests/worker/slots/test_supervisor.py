@@ -556,6 +556,26 @@ def test_a_damaged_input_of_one_task_costs_the_others_nothing(bench: Bench) -> N
     assert states(bench, keys) == [State.DONE, State.WAITING, State.DONE]
 
 
+def test_an_attempt_whose_input_is_absent_fails_without_a_child(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a claim returns it when storage did not take its end."""
+    claim = protocol.claim_batch
+
+    def claimed(*given: Any) -> list[protocol.Claimed]:
+        first, *others = claim(*given)
+        return [replace(first, absent=1), *others]
+
+    monkeypatch.setattr(protocol, "claim_batch", claimed)
+    keys = batch_of(bench, 2)
+    bench.supervisor.execute(keys)
+    assert states(bench, keys) == [State.WAITING, State.DONE]
+    (attempt,) = bench.world.runtime.tasks.attempts(keys[0])
+    said = (attempt.category, attempt.message)
+    assert said == (Category.SOURCE_BLOB_MISSING, protocol.INPUT_ABSENT)
+    assert len(bench.jobs) == 1
+
+
 def test_what_is_in_hand_is_told_apart_from_what_waits(bench: Bench) -> None:
     keys, hangs = batch_of(bench, 3), hanging()
     by_turn(bench, well(), hangs, well())
