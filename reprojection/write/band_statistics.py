@@ -179,19 +179,9 @@ def _of_classes(plane: npt.NDArray[np.generic], known: npt.NDArray[np.bool_]) ->
 
 
 def _of_values(plane: npt.NDArray[np.generic], nodata: float | int | None) -> BandStatistics:
-    known = np.isfinite(plane)
-    if nodata is not None and not np.isnan(nodata):
-        known &= plane != nodata
-    valid = int(np.count_nonzero(known))
+    ordered, valid = _copied(plane, nodata)
     if not valid:
         return BandStatistics(pixels=plane.size, valid=0)
-    if plane.dtype.kind == "f":
-        # NaN is ordered behind all values: that is faster than to take the others out.
-        ordered = plane.flatten()
-        if valid + np.count_nonzero(np.isnan(plane)) < plane.size:
-            ordered[~known.ravel()] = np.nan
-    else:
-        ordered = plane[known]
     places = [(valid - 1) * part / 4 for part in (1, 2, 3)]
     lows = [int(place) for place in places]
     # The middle first, then each half: half the time of all at once.
@@ -220,6 +210,30 @@ def _of_values(plane: npt.NDArray[np.generic], nodata: float | int | None) -> Ba
         deviation=(squares / valid) ** 0.5,
         quartiles=tuple(_between(at, place, valid) for place in places),
     )
+
+
+def _copied(
+    plane: npt.NDArray[np.generic], nodata: float | int | None
+) -> tuple[npt.NDArray[np.generic], int]:
+    """Return a flat copy to be ordered, and how many values it has; made strip by strip.
+
+    Floats keep their places, with NaN where there is no value: NaN is ordered behind all values,
+    and that is faster than to take the others out. Of integers it has the values alone.
+    """
+    copy, at, valid = np.empty(plane.size, plane.dtype), 0, 0
+    for start in range(0, len(plane), _ROWS):
+        strip = plane[start : start + _ROWS].flatten()
+        known = np.isfinite(strip)
+        if nodata is not None and not np.isnan(nodata):
+            known &= strip != nodata
+        if plane.dtype.kind == "f":
+            strip[~known] = np.nan
+        else:
+            strip = strip[known]
+        copy[at : at + strip.size] = strip
+        at += strip.size
+        valid += int(np.count_nonzero(known))
+    return copy[:at], valid
 
 
 def _text(value: float | None) -> str:

@@ -73,10 +73,12 @@ def write_cog(
         else:
             with beside.open("w+b") as file:
                 quick = compress == "quick"
+                # First, as it orders a copy of each band: then there are no overviews yet.
+                template = _template(raster, statistics=statistics)
                 write_tiff(
                     file,
                     _levels(raster) if overviews else [list(raster.data)],
-                    _template(raster, statistics=statistics),
+                    template,
                     deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
                     threads=threads,
                 )

@@ -363,3 +363,26 @@ def _check_size(resolved: ResolvedRequest, limits: Settings) -> None:
             f"{finer_than_modis(request, grid.system)}Ask for a coarser grid or a smaller region, "
             "or have the limit raised.",
         )
+    _check_memory(resolved, pixels, limits)
+
+
+def _check_memory(resolved: ResolvedRequest, pixels: int, limits: Settings) -> None:
+    """Refuse a raster that takes more memory, while it is written, than an attempt may use.
+
+    All bands of a raster have one type. Beside them are their overviews, a third of them, or
+    before that the copy of one band of floats that is ordered for its quartiles.
+    """
+    request = resolved.request
+    stored = all(layer.units == "stored" for one in resolved.products for layer in one.layers)
+    size, bands = (2 if stored else 4), 1 + len(request.extra_bands)  # int16, float32
+    beside = bands / 3 if stored else max(1.0, bands / 3)
+    needed = pixels * size * (bands + beside) / 1e9
+    if needed > limits.attempt_memory_gb:
+        raise RequestRefusedError(
+            "grid.resolution" if request.grid.modis is None else "grid.modis",
+            f"one raster would have {pixels:,} pixels in {bands} band{'s' * (bands > 1)} of {size} "
+            f"bytes, which take some {needed:.1f} GB of memory while it is written; attempts may "
+            f"use {limits.attempt_memory_gb:g} GB (SWATHMILL_ATTEMPT_MEMORY_GB).",
+            "Ask for a coarser grid, a smaller region, stored values or fewer extra bands, or "
+            "have the limit raised.",
+        )

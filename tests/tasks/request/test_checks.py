@@ -268,3 +268,23 @@ def test_a_layer_without_a_preset_is_told_and_keeps_its_data() -> None:
     (note,) = request_notes(resolved)
     assert "'best' for these layers, so they keep all" in note
     assert note.endswith(": MYD04_L2 Solar_Zenith.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "gigabytes"),
+    [
+        ({}, 1400 * 800 * 2 * (4 / 3) / 1e9),
+        ({"extra_bands": ["count", "source"]}, 1400 * 800 * 2 * 4 / 1e9),
+        ({"units": "physical"}, 1400 * 800 * 4 * 2 / 1e9),
+        ({"units": "physical", "extra_bands": ["count"]}, 1400 * 800 * 4 * 3 / 1e9),
+    ],
+)
+def test_a_raster_that_takes_more_memory_than_an_attempt_may_use_is_refused(
+    changes: dict[str, Any], gigabytes: float
+) -> None:
+    """Before a task is made: each would fail, one after another."""
+    request = document(**changes)
+    check_request(resolve(request), Settings(attempt_memory_gb=1.001 * gigabytes))
+    with pytest.raises(RequestRefusedError, match="SWATHMILL_ATTEMPT_MEMORY_GB") as refused:
+        check_request(resolve(request), Settings(attempt_memory_gb=0.999 * gigabytes))
+    assert refused.value.field == "grid.resolution"
