@@ -238,10 +238,11 @@ def of_reprojecting() -> dict[str, int]:
 def of_importing(module: str) -> dict[str, int]:
     """Count the modules that a process has loaded when it begins: our own, and those of others."""
     asks = (
-        f"import sys, {module}\n"
+        # Before it are modules of the installation: of an editable one, of sitecustomize.
+        f"import sys\nbefore = {{*sys.modules}}\nimport {module}\n"
         "own = ('archives', 'modis', 'portal', 'processes', 'reprojection', 'service_manager', "
         "'swathmill', 'tasks', 'worker')\n"
-        "tops = [name.partition('.')[0] for name in sys.modules]\n"
+        "tops = [name.partition('.')[0] for name in sys.modules if name not in before]\n"
         "others = [top for top in tops if top not in own and top not in sys.stdlib_module_names]\n"
         "print(sum(top in own for top in tops), len(others))"
     )

@@ -48,6 +48,10 @@ FOUND_BY_NAME = {
 (docs/reductions.md), and shipped ones import it."""
 
 
+# What a package needs depends on the patch version, too; the first needs most.
+_IMAGE = {"python_version": "3.11", "python_full_version": "3.11.0"}
+
+
 def reached(program: str) -> dict[str, frozenset[str]]:
     """Return the modules of ours that a program may import, each with what it imports of others."""
     found: dict[str, frozenset[str]] = {}
@@ -127,7 +131,7 @@ def _requires(name: str, extra: str) -> Iterator[str]:
         return
     for line in lines:
         one = Requirement(line)
-        if one.marker is None or one.marker.evaluate({"extra": extra}):
+        if one.marker is None or one.marker.evaluate(_IMAGE | {"extra": extra}):
             yield from (f"{normal(one.name)}[{more}]" for more in one.extras)
             yield normal(one.name)
 
