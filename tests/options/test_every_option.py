@@ -4,9 +4,9 @@ The real planner and the real phases, in this process, on tiny granules of tiles
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 from rasterio.env import Env
@@ -20,7 +20,7 @@ from reprojection.write.write import read_raster
 from swathmill.commands.remake.making import remake
 from tasks.bag.categories import RULES, Category, Retry
 from tasks.bag.kinds import Spec
-from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.bag.spec import CubeSpec, GroupSpec, MosaicSpec, RasterSpec, ReduceSpec, ReprojectSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages, layer_labels
 from tasks.request.document import UNPLANNED, ProductChoice, Request, parse_request
@@ -151,7 +151,7 @@ def test_results_are_made_again_from_themselves(works: Works, number: int) -> No
     chosen: dict[str, Path] = {}
     for task in found.tasks:
         for name, path in made[task.key].items():
-            if isinstance(task.spec, MosaicSpec) and name.endswith(".tif"):
+            if isinstance(task.spec, MosaicSpec | RasterSpec) and name.endswith(".tif"):
                 chosen[task.spec.name.rpartition(".")[0]] = path
             if isinstance(task.spec, ReprojectSpec | ReduceSpec) and name.endswith(".tif"):
                 chosen[task.spec.kind] = path
@@ -185,6 +185,13 @@ def test_what_cannot_work_is_refused_by_its_field(
     assert refused.value.remedy
 
 
+def _is_layer_raster(spec: Spec, cells: Collection[str]) -> TypeGuard[MosaicSpec | RasterSpec]:
+    """Tell whether a task makes the raster of a layer: of these cells, or at once."""
+    if isinstance(spec, MosaicSpec):
+        return spec.inputs[0].key in cells
+    return isinstance(spec, RasterSpec)
+
+
 def _check_layers(request: Request, found: Plan, made: dict[str, dict[str, Path]]) -> None:
     cells = {task.key: task.spec for task in found.tasks if isinstance(task.spec, ReprojectSpec)}
     by_day: dict[tuple[str, Any], list[Raster]] = defaultdict(list)
@@ -194,7 +201,7 @@ def _check_layers(request: Request, found: Plan, made: dict[str, dict[str, Path]
         if isinstance(task.spec, ReprojectSpec):
             assert bool(task.output) == request.cells
             results.check_layer(files["cell.tif"], request, clipped=False)
-        if isinstance(task.spec, MosaicSpec) and task.spec.inputs[0].key in cells:
+        if _is_layer_raster(task.spec, cells):
             raster = results.check_layer(files[f"{task.spec.name}.tif"], request)
             said = raster.provenance
             some[said.layer] = some.get(said.layer, False) or bool(raster.valid().any())
@@ -241,7 +248,7 @@ def _layer_rasters(found: Plan, made: dict[str, dict[str, Path]]) -> dict[tuple[
     cells = {task.key for task in found.tasks if isinstance(task.spec, ReprojectSpec)}
     rasters = {}
     for task in found.tasks:
-        if isinstance(task.spec, MosaicSpec) and task.spec.inputs[0].key in cells:
+        if _is_layer_raster(task.spec, cells):
             raster = read_raster(made[task.key][f"{task.spec.name}.tif"])
             rasters[raster.provenance.layer, task.spec.day] = raster
     return rasters

@@ -18,7 +18,7 @@ from archives.kinds.folder import FolderArchive
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.read.outline import read_outline
-from tasks.bag.spec import MosaicSpec, ReprojectSpec
+from tasks.bag.spec import LayerSpec, MosaicSpec, RasterSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import parse_request
@@ -96,7 +96,7 @@ def test_every_layer_comes_to_a_raster(product: Product, collection: str, tmp_pa
     for layers in parts(product):
         request = parse_request(document(product, collection, layers))
         planned = plan(request, held, Packages.of(LIMITS), LIMITS)
-        made, mosaics = set(), 0
+        made, mosaics, rasters = set(), 0, 0
         for task in planned.tasks:
             if isinstance(task.spec, MosaicSpec):
                 mosaics += 1
@@ -106,10 +106,11 @@ def test_every_layer_comes_to_a_raster(product: Product, collection: str, tmp_pa
                 continue
             done.add(task.key)
             mill.make(task.spec)  # fails with the category and message of what went wrong
-            if isinstance(task.spec, ReprojectSpec):
+            if isinstance(task.spec, LayerSpec):
                 made.add(task.spec.layer.partition("[")[0])
+            rasters += isinstance(task.spec, RasterSpec)
         assert made == {layer.partition("[")[0] for layer in layers}
-        assert mosaics == len(layers)
+        assert mosaics + rasters == len(layers)
 
 
 def test_a_layer_that_no_collection_has_is_refused_at_submission_or_fails_by_name(

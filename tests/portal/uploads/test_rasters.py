@@ -231,6 +231,7 @@ def test_the_form_offers_rasters_with_their_layers(portal: LivePortal, dem: Path
     assert push(portal, dem, units="hills=m").status_code == 201
     with portal.browser(ADA) as browser:
         assert 'aria-label="Add raster:hills"' in browser.get("/new").text
+        browser.headers["hx-request"] = "true"
         card = browser.get("/new/product", params={"name": "raster:hills"}).text
         assert "a raster of your own" in card
         assert 'value="hills"' in card  # a layer to tick
@@ -238,6 +239,7 @@ def test_the_form_offers_rasters_with_their_layers(portal: LivePortal, dem: Path
         assert "In the archive" not in card
     with portal.browser(BEN) as browser:
         assert "raster:hills" not in browser.get("/new").text
+        browser.headers["hx-request"] = "true"
         card = browser.get("/new/product", params={"name": f"raster:{ADA}/hills"}).text
         assert "You have no raster of this name" in card
 
