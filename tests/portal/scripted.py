@@ -56,12 +56,17 @@ PATIENCE = 60.0  # seconds: a busy machine may take longer than the five of http
 _POLICY = RetryPolicy()
 
 
-def event_of(client: httpx.Client, request: str) -> dict[str, Any]:
-    """The first event of a request's page: what it shows now."""
+def event_of(client: httpx.Client, request: str, *, ended: bool = False) -> dict[str, Any]:
+    """The first event of a request's page: what it shows now; or the one that it has ended.
+
+    While the server has not noticed that an earlier stream is closed, a new one may begin with what
+    that one was told last, until the next look.
+    """
     with client.stream("GET", f"/requests/{request}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
-        line = next(line for line in stream.iter_lines() if line.startswith("data: "))
-    found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+        lines = (line for line in stream.iter_lines() if line.startswith("data: "))
+        events = (json.loads(line.removeprefix("data: ")) for line in lines)
+        found: dict[str, Any] = next(one for one in events if one["ended"] or not ended)
     return found
 
 

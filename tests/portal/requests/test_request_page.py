@@ -37,7 +37,7 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runt
         running = event_of(client, name)
         put_result(runtime, name, "MCD15A2.005", "a.json", b"{}")
         set_row(runtime, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
-        ended = event_of(client, name)
+        ended = event_of(client, name, ended=True)
         page = client.get(f"/requests/{name}").text
     assert f'data-events="/requests/{name}/events"' in waiting
     assert "Leaf &lt;area&gt;" in waiting
