@@ -10,9 +10,10 @@ const Tabs = {
   nav: document.querySelector("[data-tabs]"),
   links() { return [...this.nav.querySelectorAll('a[href^="#"]')].filter((link) => this.part(link) && !this.part(link).hidden); },
   part(link) { return document.getElementById(link.hash.slice(1)); },
-  show(scroll) {
+  show(hash, scroll) {
     const links = this.links();
-    const inside = location.hash && document.getElementById(location.hash.slice(1))?.closest(".panel");
+    const named = document.getElementById(hash.slice(1));
+    const inside = named?.closest(".panel");
     // What failed is seen first where there is no result, and something failed.
     const holds = (part) => part.id !== "lacks" || part.querySelector(".group, table");
     const chosen = links.find((link) => this.part(link) === inside) ?? links.find((link) => holds(this.part(link))) ?? links[0];
@@ -21,7 +22,7 @@ const Tabs = {
       if (link === chosen) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    if (scroll && inside && location.hash.slice(1) !== inside.id) document.getElementById(location.hash.slice(1)).scrollIntoView();
+    if (scroll && inside && named !== inside) named.scrollIntoView();
   },
 };
 // Where links are longer than a phone's screen, the one of this page is in sight.
@@ -30,8 +31,13 @@ for (const link of document.querySelectorAll("nav a[aria-current]")) {
   nav.scrollLeft = link.offsetLeft + link.offsetWidth / 2 - nav.offsetWidth / 2;
 }
 if (Tabs.nav) {
-  Tabs.show(true);
-  window.addEventListener("hashchange", () => Tabs.show(true));
+  Tabs.show(location.hash, true);
+  window.addEventListener("hashchange", () => Tabs.show(location.hash, true));
+  // A part is open before the browser goes to it: the next Tab key is then inside it.
+  Tabs.nav.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (link) Tabs.show(link.hash, false);
+  });
 }
 // Squares of results: one of a layer is in the order of the keys, arrows go to the others.
 document.addEventListener("keydown", (event) => {

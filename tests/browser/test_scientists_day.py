@@ -301,12 +301,24 @@ def test_labels_and_standing_are_set_by_keys_alone(page: Page, day: tuple[LivePo
     page.goto(f"{portal.url}/requests/{name}")
     page.get_by_role("link", name="Sharing").focus()
     page.keyboard.press("Enter")
+    page.wait_for_url("**/*#sharing")
+    expect(page.locator("#sharing")).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.locator("#labels")).to_be_focused()
     page.keyboard.press("Control+A")
     page.keyboard.type("by keys")
     page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="by keys").first).to_be_visible()
+
+
+def test_a_part_is_open_before_its_link_is_followed(page: Page, day: tuple[LivePortal, str]) -> None:
+    page.goto(f"{day[0].url}/requests/{day[1]}")
+    expect(page.locator("#sharing")).to_be_hidden()
+    open_at_once = """link => {
+        link.click();
+        return document.getElementById("sharing").checkVisibility();
+    }"""
+    assert page.get_by_role("link", name="Sharing").evaluate(open_at_once)
 
 
 def test_parts_of_a_request_are_links_without_scripts(
