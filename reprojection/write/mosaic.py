@@ -59,6 +59,8 @@ def mosaic_of_cell(
 ) -> Raster:
     """Return what `mosaic` makes of one cell on the cell's own grid; the cell is in no file.
 
+    The raster takes over the cell's pixels, and changes them.
+
     Raises ChoiceRefusedError as `mosaic` does.
     """
     dtype = cell.data.dtype
@@ -117,8 +119,8 @@ def _joined(
     provenance = together([one.said.provenance for one in cells], clip_text)
     if any(band.role == "source" for band in first.bands):
         _check_numbers(len(provenance.granules), dtype, nodata)
-    data = _empty(first, grid, nodata, dtype)
     numbers = {source: number for number, source in enumerate(provenance.granules, 1)}
+    data: Pixels | None = None
     for one in cells:
         placed = _place(one.said.grid.grid(), grid)
         if placed is None:
@@ -127,10 +129,17 @@ def _joined(
         part = one.read(window)
         renumber = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
         for band, about in enumerate(first.bands):
-            plane = part[band]
             if about.role == "source":
-                plane = renumber[plane.astype(np.intp)]  # physical units make it float
-            data[band, rows, cols] = plane
+                # Physical units make it float.
+                part[band] = renumber[part[band].astype(np.intp)]
+        if data is None and part.shape[1:] == grid.shape:
+            data = part  # it is all of the raster
+            continue
+        if data is None:
+            data = _empty(first, grid, nodata, dtype)
+        data[:, rows, cols] = part
+    if data is None:
+        data = _empty(first, grid, nodata, dtype)
     if clip is not None:
         _clip(data, first, grid, nodata, clip)
     notes = tuple(sorted({note for one in cells for note in one.said.notes}))

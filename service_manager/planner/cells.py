@@ -86,14 +86,15 @@ def grid_spec(grid: Grid) -> GridSpec:
 def places(target: Target, region: Region, *, fused: bool = False) -> tuple[WindowCell, ...]:
     """Return the cells that hold pixels of the results, by row, then column.
 
-    A small target is one cell; if `fused`, its grid is that of the results. Of others each cell of
-    the lattice is made as far as the widened grid covers it, and whole where that is most of it.
+    A small target is one cell; if `fused`, any is one, on the grid of the results. Of others each
+    cell of the lattice is made as far as the widened grid covers it, and whole where that is most
+    of it.
     """
     clip = target.area if region.clip else None
     modis = target.modis is not None
     wanted = region_tiles(region) if modis and (region.tiles is not None or region.clip) else None
     cells = target.lattice.cells(target.grid)
-    if target.is_one_cell and (fused or len(cells) > 1):
+    if fused or (target.is_one_cell and len(cells) > 1):
         corners = dict.fromkeys((cells[0], cells[-1]))
         name = "_".join(cell_name(cell, modis=modis) for cell in corners)
         grid = target.grid if fused else target.widened

@@ -62,8 +62,12 @@ from tasks.requests.plan import Gap, PlannedTask, PlannedWindow
 from tasks.settings import Settings
 from tasks.storage.schema import PARTS_AND_RECORDS, written
 
+MOST_WHOLE = 40_000_000
+"""Pixels of all bands of a raster that an attempt may make as a whole, as of the globe at 4 km."""
+MOST_SOURCE = 9_600**2  # pixels of the tiles it is made of: two by two of 250 m
+_TILE_SIDE = 1_200_000.0  # nominal metres: 1,200 pixels of 1 km
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 16  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 17  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -591,12 +595,15 @@ def _failures(archive: Archive) -> int:
 def _is_fused(resolved: ResolvedRequest, steps: Sequence[Chosen]) -> bool:
     """Tell whether the rasters of a request are made of granules, without cells.
 
-    That is where layers are delivered, a raster is one cell, and whoever else takes the cell may as
-    well take the raster: a step that needs no pixels around it, if no region is cut out. Sensors
-    are joined cell by cell, and pixels around sites may lie beyond the raster.
+    That is where layers are delivered, a raster is one cell or an attempt may hold it, and whoever
+    else takes the cell may as well take the raster: a step that needs no pixels around it, if no
+    region is cut out. Sensors are joined cell by cell, and pixels around sites may lie beyond the
+    raster.
     """
     request = resolved.request
-    if written() < PARTS_AND_RECORDS or not resolved.target.is_one_cell:
+    if written() < PARTS_AND_RECORDS or not (
+        resolved.target.is_one_cell or (not steps and _is_held_whole(resolved))
+    ):
         return False
     if request.hands_over_cells or request.deliver == "results" or request.read_at is not None:
         return False
@@ -605,6 +612,27 @@ def _is_fused(resolved: ResolvedRequest, steps: Sequence[Chosen]) -> bool:
     return not (steps and request.region.clip) and not any(
         step.package.inputs.halo for step in steps
     )
+
+
+def _is_held_whole(resolved: ResolvedRequest) -> bool:
+    """Tell whether an attempt may hold a raster of several cells, and the tiles it is made of.
+
+    Swaths of a day over so much are too many, and so are pixels of a grid of the whole globe.
+    """
+    target, request = resolved.target, resolved.request
+    most = MOST_WHOLE // (1 + len(request.extra_bands))
+    if target.modis is not None or target.whole_cells or target.grid.pixels > most:
+        return False
+    (place,) = places(target, request.region, fused=True)
+    for one in resolved.products:
+        if one.geometry != "tile" or one.entry is None:
+            return False
+        finest = min(layer.facts.resolution or one.entry.resolution for layer in one.layers)
+        reaches = {(layer.reach, layer.whole_pixel) for layer in one.layers}
+        tiles = max(len(place.tiles(*reach)) for reach in reaches)
+        if tiles * (_TILE_SIDE / finest) ** 2 > MOST_SOURCE:
+            return False
+    return True
 
 
 def _check_cells(count: int) -> None:

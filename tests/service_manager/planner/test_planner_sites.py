@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from archives.model import GranuleRecord
-from service_manager.planner import sites
+from service_manager.planner import plan_stream, sites
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
@@ -200,7 +200,10 @@ def test_measurements_are_part_of_the_table_alone() -> None:
     assert [task.key for task in compared if task.key not in keys] == [table.key]
 
 
-def test_rasters_are_sampled_in_the_cells_that_hold_a_site() -> None:
+def test_rasters_are_sampled_in_the_cells_that_hold_a_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan_stream, "MOST_WHOLE", 0)  # they have cells in any case
     plain = made(composites(), RASTERS)
     found = made(composites(), RASTERS, measurements=MEASURED)
     samples = specs(found, SampleSpec)

@@ -1,5 +1,6 @@
 """How much of a request's cells is made: what it wants, in blocks, and whole where it is most."""
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.request.target import Target
 from tasks.storage.schema import PARTS_AND_RECORDS
-from tests.service_manager.shelf import REQUEST, composites, made, specs
+from tests.service_manager.shelf import REQUEST, SWATHS, composites, made, specs, swath_granule
 
 DAY = {"start": "2012-01-01", "end": "2012-01-01"}
 MONTHLY = {"package": "monthly-mean", "group_by": ["cell", "month"]}
@@ -96,11 +97,48 @@ TRIANGLE = {"type": "Polygon", "coordinates": [[[-8, 51], [-7, 51], [-8, 58], [-
                 "compare": {"Lai_1km": "h"},
             }
         },
-        {"grid": {"crs": "EPSG:4326", "resolution": 0.005}},
+        {"grid": {"crs": "EPSG:4326", "resolution": 0.005}, "reduction": MONTHLY},
     ],
 )
 def test_what_else_takes_cells_or_is_large_has_them(changes: dict[str, Any]) -> None:
     found = made(composites(), **changes)
+    assert specs(found, ReprojectSpec)
+    assert not specs(found, RasterSpec)
+
+
+FINE = {"crs": "EPSG:4326", "resolution": 0.005}  # 2,800 x 1,600 pixels of six cells
+FINE_PIXELS = 2800 * 1600
+
+
+def test_a_raster_of_several_cells_is_made_without_them() -> None:
+    found = made(composites(), time=DAY, grid=FINE)
+    assert not specs(found, ReprojectSpec)
+    assert not specs(found, MosaicSpec)
+    assert {one.grid.pixels for one in specs(found, RasterSpec)} == {FINE_PIXELS}
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "changes"),
+    [
+        ("MOST_WHOLE", FINE_PIXELS, {}),
+        ("MOST_WHOLE", 3 * FINE_PIXELS, {"extra_bands": ["count", "source"]}),
+        ("MOST_SOURCE", 2 * 1200**2, {}),  # two tiles
+    ],
+)
+def test_a_raster_that_an_attempt_cannot_hold_has_cells(
+    bound: str, most: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_stream, bound, most)
+    assert specs(made(composites(), time=DAY, grid=FINE, **changes), RasterSpec)
+    monkeypatch.setattr(plan_stream, bound, most - 1)
+    found = made(composites(), time=DAY, grid=FINE, **changes)
+    assert specs(found, ReprojectSpec)
+    assert not specs(found, RasterSpec)
+
+
+def test_swaths_onto_several_cells_have_them() -> None:
+    passed = swath_granule(dt.datetime(2007, 4, 13, 13, tzinfo=dt.UTC), (0.0, 0.0, 10.0, 10.0))
+    found = made([passed], SWATHS, grid={"crs": "EPSG:4326", "resolution": 0.005})
     assert specs(found, ReprojectSpec)
     assert not specs(found, RasterSpec)
 
