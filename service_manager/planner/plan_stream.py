@@ -620,8 +620,9 @@ def _is_held_whole(resolved: ResolvedRequest) -> bool:
     Swaths of a day over so much are too many, and so are pixels of a grid of the whole globe.
     """
     target, request = resolved.target, resolved.request
-    most = MOST_WHOLE // (1 + len(request.extra_bands))
-    if target.modis is not None or target.whole_cells or target.grid.pixels > most:
+    bands = 1 + (request.codes == "keep") + len(request.extra_bands)
+    pixels = target.grid.pixels * bands
+    if target.modis is not None or target.whole_cells or pixels > MOST_WHOLE:
         return False
     (place,) = places(target, request.region, fused=True)
     for one in resolved.products:

@@ -121,7 +121,7 @@ def test_a_raster_of_several_cells_is_made_without_them() -> None:
     ("bound", "most", "changes"),
     [
         ("MOST_WHOLE", FINE_PIXELS, {}),
-        ("MOST_WHOLE", 3 * FINE_PIXELS, {"extra_bands": ["count", "source"]}),
+        ("MOST_WHOLE", 3 * FINE_PIXELS, {"extra_bands": ["count"], "codes": "keep"}),
         ("MOST_SOURCE", 2 * 1200**2, {}),  # two tiles
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from service_manager.planner import plan_stream
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.result_ranks import place_of, result_ranks
 from tasks.bag.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, RasterSpec, ReprojectSpec
@@ -45,6 +46,13 @@ def days(tasks: Sequence[PlannedTask], first: First) -> list[dt.date]:
     return list(dict.fromkeys(one.day for one in rasters if one.day is not None))
 
 
+@pytest.fixture
+def of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have rasters of several cells made of them."""
+    monkeypatch.setattr(plan_stream, "MOST_WHOLE", 0)
+
+
+@pytest.mark.usefixtures("of_cells")
 def test_at_30_percent_of_the_cells_a_quarter_of_the_rasters_is_there() -> None:
     tasks = made(composites(), grid=FINE, cube="netcdf").tasks
     order = [*course(tasks, result_ranks(tasks, "oldest"))]
@@ -57,6 +65,7 @@ def test_at_30_percent_of_the_cells_a_quarter_of_the_rasters_is_there() -> None:
     assert isinstance(order[-1].spec, CubeSpec)
 
 
+@pytest.mark.usefixtures("of_cells")
 def test_the_granules_of_the_first_result_come_before_cells_of_later_ones() -> None:
     tasks = made(composites(), grid=FINE).tasks
     ranks = result_ranks(tasks, "newest")
