@@ -311,7 +311,9 @@ def test_labels_and_standing_are_set_by_keys_alone(page: Page, day: tuple[LivePo
     expect(page.get_by_role("link", name="by keys").first).to_be_visible()
 
 
-def test_a_part_is_open_before_its_link_is_followed(page: Page, day: tuple[LivePortal, str]) -> None:
+def test_a_part_is_open_before_its_link_is_followed(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
     page.goto(f"{day[0].url}/requests/{day[1]}")
     expect(page.locator("#sharing")).to_be_hidden()
     open_at_once = """link => {
