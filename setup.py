@@ -20,7 +20,7 @@ from setuptools.errors import SetupError
 
 KERNELS = "reprojection.kernels.libkernels"  # loaded by reprojection/kernels/kernels.py
 CSRC = Path("reprojection/kernels/csrc")
-FROM_NPM = (Path("portal/static/vendor/land-50m.json"), Path("tasks/request/places.zip"))
+FROM_NPM = (Path("portal/static/vendor/countries-50m.json"), Path("tasks/request/places.zip"))
 OLDEST_GLIBC = (2, 17)  # of manylinux2014; the wheels of numpy and rasterio ask for no less
 
 

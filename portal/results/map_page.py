@@ -9,6 +9,7 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 
+from portal.results.colour_scales import Colormap, Rescale, ends_of
 from portal.results.explanations import NotExplainedError
 from portal.results.layer_legends import current, fields_of, layer_named, layers_of, legend_of
 from portal.results.layers import ResultLayer
@@ -24,6 +25,8 @@ from reprojection.catalogue.layers import LayerKind
 from reprojection.read.description import Description
 from reprojection.read.raster import Raster
 from reprojection.write.band_statistics import BandStatistics
+from reprojection.write.palette import SCALES
+from tasks.request.places import labels_within
 from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs
 
@@ -65,11 +68,20 @@ class BandValue:
 
 @router.get("/requests/{request_id}/map")
 def show(
-    request_id: str, caller: Reader, portal: CurrentPortal, layer: str = "", date: str = ""
+    request_id: str,
+    caller: Reader,
+    portal: CurrentPortal,
+    layer: str = "",
+    date: str = "",
+    other: str = "",
+    other_date: str = "",
+    rescale: Rescale = "",
+    colormap: Colormap = "swathmill",
 ) -> Response:
-    """Show the map of the results, at a layer and a date."""
+    """Show the map of the results, at a layer and a date; `other` is what it is compared with."""
     row, layers = layers_of(portal, caller, request_id)
     at = layers.get(layer) or _first(layers)
+    beside = layers.get(other)
     response = portal.pages.page(
         "map.html",
         caller,
@@ -79,6 +91,11 @@ def show(
         layers=list(layers.values()),
         at=at,
         date=at.nearest(date) if date else at.best,
+        other=beside,
+        other_date=beside.nearest(other_date) if beside and other_date else "",
+        ends=ends_of(rescale),
+        colormap=colormap,
+        scales=SCALES,
     )
     response.headers["Content-Security-Policy"] = _POLICY.replace(
         "connect-src 'self'", f"connect-src 'self' {_storage_origin(portal)}".rstrip()
@@ -128,6 +145,8 @@ def describe(asked: Asked, portal: CurrentPortal, band: BandNumber = 0) -> dict[
         "bands": [one.name for one in said.bands],
         "low": None if legend.low is None else (legend.low - said.offset) / said.scale,
         "high": None if legend.high is None else (legend.high - said.offset) / said.scale,
+        "scale": said.scale,
+        "offset": said.offset,
         "continuous": said.kind == "continuous",
         "classes": [[entry.value, list(entry.colour)] for entry in legend.entries],
         "files": {
@@ -138,12 +157,37 @@ def describe(asked: Asked, portal: CurrentPortal, band: BandNumber = 0) -> dict[
 
 
 @router.get("/requests/{request_id}/map/legend")
-def legend_part(asked: Asked, portal: CurrentPortal, band: BandNumber = 0) -> Response:
-    """Render the legend of a band of a layer."""
+def legend_part(
+    asked: Asked,
+    portal: CurrentPortal,
+    band: BandNumber = 0,
+    rescale: Rescale = "",
+    colormap: Colormap = "swathmill",
+) -> Response:
+    """Render the legend of a band of a layer, in its own range or another."""
     legend = legend_of(portal, asked.row, asked.found, band)
     chosen = legend.said.bands[band]
     about = "" if chosen.role == "data" else _OF_GRANULES.get(chosen.role, chosen.name)
-    return portal.pages.part("legend.html", layer=asked.found, legend=legend, about=about)
+    own = ends_of(rescale)
+    return portal.pages.part(
+        "legend.html",
+        layer=asked.found,
+        legend=legend,
+        about=about,
+        own=own,
+        ends=own or (legend.low, legend.high),
+        colormap=colormap,
+    )
+
+
+@router.get("/requests/{request_id}/map/names")
+def names(_asked: Asked, west: Lon, south: Lat, east: Lon, north: Lat) -> list[dict[str, object]]:
+    """Return names of countries and states within a box of degrees, those of large ones first.
+
+    `size` is the side, in degrees of latitude, of a square as large as the place.
+    """
+    found = labels_within(west, south, east, north)
+    return [{"name": one.name, "at": one.at, "size": one.size} for one in found]
 
 
 @router.get("/requests/{request_id}/map/statistics")

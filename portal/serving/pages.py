@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin
 
 import structlog
@@ -35,6 +36,9 @@ from tasks.messages.redis_watch import RedisWatch
 from tasks.operators.manager_lease import Acting, ManagerWatch
 from tasks.shown_text import shown
 from tasks.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from reprojection.write.palette import Scale
 
 log = structlog.get_logger(__name__)
 
@@ -129,13 +133,15 @@ class Pages:
             redis=redis,
             sample=sample,
         )
-        filters: dict[str, Callable[..., str]] = {
+        filters: dict[str, Callable[..., object]] = {
             "bytes": size_text,
             "code": code_text,
+            "colours": colours_of_scale,
             "group_name": name_of,
             "iso": iso_text,
             "moment": self._moment,
             "named": named_text,
+            "scale_words": scale_words,
             "seconds": duration_text,
             "units": unit_text,
         }
@@ -198,6 +204,21 @@ def tone(state: str) -> str:
 def code_text(text: str) -> Markup:
     """Turn text into HTML in which `text in backquotes` is set as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
+@lru_cache(maxsize=16)
+def colours_of_scale(name: "Scale") -> tuple[str, ...]:
+    """Return the colours of a scale at even steps, as #rrggbb."""
+    from reprojection.write.palette import colours
+
+    return colours(name)
+
+
+def scale_words(name: "Scale") -> str:
+    """Say how a colour scale looks from its low to its high end."""
+    from reprojection.write.palette import SCALES
+
+    return SCALES[name]
 
 
 def iso_text(seconds: float) -> str:

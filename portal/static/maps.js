@@ -14,6 +14,19 @@ const maps = {
   land: (topology) => topojson.feature(topology, topology.objects.land).features
     .flatMap(({ geometry }) => (geometry.type === "Polygon" ? [geometry.coordinates] : geometry.coordinates))
     .map((rings) => rings.map(maps.whole)),
+  // Outlines fit for the zoom: what is called gets degrees per pixel, loads what they need, and has it shown.
+  outlines: (root, show) => {
+    const scales = [["finest", 0.025], ["fine", 0.1], ["world", Infinity]].filter(([name]) => root.dataset[name]);
+    let shown = scales.length;
+    return async (resolution) => {
+      const found = scales.findIndex(([, least]) => resolution <= least);
+      const wanted = found < 0 ? scales.length - 1 : found;
+      if (wanted >= shown) return; // what is there is as fine
+      shown = wanted;
+      const topology = await maps.readJson(root.dataset[scales[wanted][0]]);
+      if (shown === wanted) show(topology, scales[wanted][0]);
+    };
+  },
   // A ring that crosses the antimeridian in one piece; one that goes round a pole is closed along it.
   whole: (points) => {
     let turns = 0;
@@ -80,18 +93,15 @@ const maps = {
       }
       land.getSource().clear();
       land.getSource().addFeatures(found.map((geometry) => new Feature({ geometry })));
+      borders.getSource().clear();
+      borders.getSource().addFeature(new Feature({ geometry: new geom.MultiLineString(maps.borders(topology)) }));
       root.dataset.land = String(found.length);
     };
-    let fine = false;
-    maps.readJson(root.dataset.world).then((topology) => {
-      if (!fine) showLand(topology);
-      borders.getSource().addFeature(new Feature({ geometry: new geom.MultiLineString(maps.borders(topology)) }));
-    }).catch(missing);
+    const outlines = maps.outlines(root, showLand);
+    outlines(Infinity).catch(missing);
     map.on("moveend", () => {
       root.dataset.resolution = String(view.getResolution());
-      if (fine || view.getResolution() > 0.1) return;
-      fine = true;
-      maps.readJson(root.dataset.fine).then(showLand).catch(missing);
+      outlines(view.getResolution()).catch(missing);
     });
     const zoom = (factor) => view.setResolution(view.getConstrainedResolution(view.getResolution() * factor));
     const whole = () => { view.setCenter([0, 10]); view.setResolution(view.getConstrainedResolution(1)); };

@@ -68,6 +68,73 @@ document.addEventListener("focusin", (event) => {
 });
 document.addEventListener("htmx:afterSettle", () => Squares.settle());
 Squares.settle();
+// Two dates are compared: a square is chosen by what comes up beside it or by the key C, and each other
+// one then leads to the map with both.
+const Comparing = {
+  chosen: null, // the address of the first one
+  waiting: 0,
+  note: Object.assign(document.createElement("div"), { className: "square-note", innerHTML: '<span aria-hidden="true"></span><button type="button" class="small">Compare with another date</button>' }),
+  bar: Object.assign(document.createElement("p"), { className: "notice comparing", innerHTML: '<span role="status"></span> <button type="button" class="small">Cancel</button>' }),
+  squares: () => [...document.querySelectorAll('[data-squares] li > a[href*="/map?"]')],
+  of: (node) => node.closest('[data-squares] li > a[href*="/map?"]'),
+  offer(square) {
+    if (this.chosen || this.note.previousElementSibling === square) return;
+    this.note.firstChild.textContent = square.getAttribute("aria-label");
+    square.after(this.note);
+    this.note.style.top = `${square.offsetTop + square.offsetHeight}px`;
+    this.note.style.left = `${Math.min(square.offsetLeft, Math.max(0, square.parentElement.parentElement.offsetWidth - square.parentElement.offsetLeft - this.note.offsetWidth))}px`;
+  },
+  withdraw() {
+    clearTimeout(this.waiting);
+    this.note.remove();
+  },
+  choose(square) {
+    this.chosen = square.href;
+    const said = new URL(square.href).searchParams;
+    this.bar.firstChild.textContent = `${said.get("date")} is chosen. Choose the date to compare it with.`;
+    document.getElementById("matrix").after(this.bar);
+    this.settle();
+    square.focus({ preventScroll: true });
+    this.withdraw();
+  },
+  cancel() {
+    this.chosen = null;
+    this.bar.remove();
+    this.settle();
+  },
+  settle() {
+    for (const square of this.squares()) {
+      square.dataset.alone ??= square.href;
+      square.href = square.dataset.alone;
+      square.classList.toggle("chosen", square.href === this.chosen);
+      if (!this.chosen || square.href === this.chosen) continue;
+      const [address, other] = [new URL(this.chosen), new URL(square.href).searchParams];
+      for (const name of ["layer", "date"]) address.searchParams.set({ layer: "other", date: "other_date" }[name], other.get(name));
+      square.href = address;
+    }
+  },
+};
+document.addEventListener("focusin", (event) => {
+  const square = Comparing.of(event.target);
+  if (square?.matches(":focus-visible")) Comparing.offer(square);
+  else if (!Comparing.note.contains(event.target)) Comparing.withdraw();
+});
+document.addEventListener("mouseover", (event) => {
+  const square = Comparing.of(event.target);
+  if (Comparing.note.contains(event.target) || square?.matches(":focus-visible")) return;
+  Comparing.withdraw();
+  // Not at once: it lies above other squares.
+  if (square) Comparing.waiting = setTimeout(() => Comparing.offer(square), 400);
+});
+document.addEventListener("keydown", (event) => {
+  const square = Comparing.of(event.target);
+  if (event.key === "Escape") { Comparing.withdraw(); Comparing.cancel(); }
+  else if (event.key === "c" && square && !event.ctrlKey && !event.metaKey && !event.altKey) Comparing.choose(square);
+});
+Comparing.note.lastChild.addEventListener("click", () => Comparing.choose(Comparing.note.previousElementSibling));
+Comparing.bar.lastChild.addEventListener("click", () => Comparing.cancel());
+document.addEventListener("htmx:afterSettle", () => Comparing.settle());
+window.addEventListener("pagehide", () => { Comparing.withdraw(); Comparing.cancel(); });
 // An address with the name of a folded part opens it: there the answer to its form is seen.
 const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;

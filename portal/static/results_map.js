@@ -6,9 +6,9 @@
   const get = (id) => document.getElementById(id);
   const base = `/requests/${root.dataset.request}/map`;
   const problem = (text) => { get("map-problem").textContent = text; get("map-problem").hidden = !text; };
-  const RAMP = ["rgb(46,20,84)", "rgb(50,64,132)", "rgb(38,108,142)", "rgb(32,150,134)", "rgb(88,188,94)", "rgb(178,216,52)", "rgb(250,232,70)"];
   const PROJECTION = "SWATHMILL:GRID";
   const KEPT = 16; // rasters of other dates, so that playing does not read them again
+  const NAMED = 40; // pixels that a place has on the map, at least, to be named
   const STEP = 900; // ms between dates
   const HANDLE = 44; // pixels, as swathmill.css has it
 
@@ -22,6 +22,10 @@
     return described.get(key);
   };
 
+  // The range that somebody chose, in values, of one band of one layer.
+  let range = null;
+  const isChosen = (info) => range?.id === info.id && range.band === info.band;
+  const ends = (info) => (isChosen(info) ? [range.low, range.high].map((value) => (value - info.offset) / info.scale) : [info.low, info.high]);
   const style = (info) => {
     const clear = [0, 0, 0, 0];
     const value = ["band", 1];
@@ -29,8 +33,10 @@
     if (!info.continuous && info.classes.length) {
       colour = ["match", value, ...info.classes.flatMap(([code, rgba]) => [code, `rgb(${rgba.slice(0, 3).join(",")})`]), clear];
     } else if (info.low !== null) {
-      const stops = RAMP.flatMap((one, i) => [info.low + ((info.high - info.low) * i) / (RAMP.length - 1), one]);
-      const falling = info.high < info.low;
+      const [low, high] = ends(info); // stored numbers
+      const colours = get("colormap").selectedOptions[0].dataset.colours.split(" ");
+      const stops = colours.flatMap((one, i) => [low + ((high - low) * i) / (colours.length - 1), one]);
+      const falling = high < low;
       colour = ["interpolate", ["linear"], falling ? ["*", value, -1] : value, ...(falling ? stops.map((one, i) => (i % 2 ? one : -one)) : stops)];
     }
     return { color: info.nodata === null ? colour : ["case", ["==", ["band", 2], 0], clear, colour] };
@@ -140,12 +146,12 @@
     get("result-map").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !root.hasAttribute("data-drawing")) { event.preventDefault(); read(map.getView().getCenter()); }
     });
-    lines(extent);
+    surroundings(extent);
     root.dispatchEvent(new CustomEvent("map-ready", { detail: { map, projection: PROJECTION } }));
   };
 
-  // Coastline and graticule: points inside the results' box, put into the results' projection.
-  const lines = async (extent) => {
+  // Coasts, borders, names and a graticule inside the results' box, in the results' projection.
+  const surroundings = (extent) => {
     const toLonLat = ol.proj.getTransform(PROJECTION, "EPSG:4326");
     const fromLonLat = ol.proj.getTransform("EPSG:4326", PROJECTION);
     const edge = [];
@@ -156,36 +162,78 @@
     if (!good.length) return;
     const [lons, lats] = [good.map((at) => at[0]), good.map((at) => at[1])];
     const box = [Math.min(...lons) - 1, Math.max(-90, Math.min(...lats) - 1), Math.max(...lons) + 1, Math.min(90, Math.max(...lats) + 1)];
-    const features = [];
-    const add = (points, label) => {
-      const placed = points.map((at) => fromLonLat(at)).filter((at) => at.every(Number.isFinite));
-      if (placed.length > 1) features.push(new ol.Feature({ geometry: new ol.geom.LineString(placed), label }));
+    const vector = (zIndex, style, declutter = false) => {
+      const layer = new ol.layer.Vector({ zIndex, style, declutter, source: new ol.source.Vector({ wrapX: false }) });
+      map.addLayer(layer);
+      return layer;
     };
+    const line = (points, more) => {
+      const placed = points.map((at) => fromLonLat(at)).filter((at) => at.every(Number.isFinite));
+      return placed.length > 1 ? [new ol.Feature({ geometry: new ol.geom.LineString(placed), ...more })] : [];
+    };
+    graticule(extent, box, line, vector);
+    const inside = ([lon, lat]) => lon >= box[0] && lon <= box[2] && lat >= box[1] && lat <= box[3];
+    const within = (lines, more) => {
+      const found = [];
+      for (const points of lines) {
+        let run = [];
+        for (const at of points) {
+          if (inside(at)) run.push(at);
+          else if (run.length) { found.push(...line(run, more)); run = []; }
+        }
+        found.push(...line(run, more));
+      }
+      return found;
+    };
+    const stroke = (color, width, lineDash) => new ol.style.Style({ stroke: new ol.style.Stroke({ color, width, lineDash }) });
+    const coast = [stroke("rgba(255,255,255,.8)", 2.5), stroke("rgba(20,20,20,.9)", 1)];
+    const border = [stroke("rgba(255,255,255,.7)", 2.5), stroke("rgba(20,20,20,.8)", 1, [6, 3])];
+    const drawn = vector(9, (feature) => (feature.get("border") ? border : coast));
+    const fit = maps.outlines(root, (topology, name) => {
+      drawn.getSource().clear();
+      drawn.getSource().addFeatures([...within(maps.coast(topology)), ...within(maps.borders(topology), { border: true })]);
+      root.dataset.lines = name;
+    });
+    // How many degrees a unit of the projection has in the middle.
+    const middle = ol.extent.getCenter(extent);
+    const unit = (extent[3] - extent[1]) / 1000;
+    const [here, there] = [toLonLat(middle), toLonLat([middle[0], middle[1] + unit])];
+    const degrees = Math.hypot((there[0] - here[0]) * Math.cos((here[1] * Math.PI) / 180), there[1] - here[1]) / unit;
+    const closer = () => {
+      const resolution = map.getView().getResolution() * degrees;
+      root.dataset.resolution = resolution.toPrecision(4);
+      return fit(resolution).catch((error) => console.warn(error));
+    };
+    map.on("moveend", closer);
+    closer();
+    // Names of what is large enough on the map to have one; where they meet, that of the larger place.
+    const names = vector(10, (feature, resolution) => {
+      const { name, size, rank } = feature.getProperties();
+      return size / (resolution * degrees) < NAMED ? null : new ol.style.Style({ text: maps.label(name, "#16211f", "rgba(255,255,255,.85)", { font: `${size > 1.5 ? "600 13px" : "12px"} sans-serif`, overflow: true, padding: [2, 4, 2, 4] }), zIndex: -rank });
+    }, true);
+    const called = ["west", "south", "east", "north"].map((name, i) => [name, Math.max(-360, Math.min(360, box[i]))]);
+    maps.readJson(`${base}/names?${new URLSearchParams([["layer", main.select.value], ...called])}`).then((found) => {
+      names.getSource().addFeatures(found.map(({ name, at, size }, rank) => new ol.Feature({ geometry: new ol.geom.Point(fromLonLat(at)), name, size, rank })).filter((one) => one.getGeometry().getCoordinates().every(Number.isFinite)));
+      root.dataset.named = String(found.length);
+    }).catch((error) => console.warn(error));
+    names.setVisible(get("names").checked);
+    get("names").addEventListener("change", (event) => names.setVisible(event.target.checked));
+  };
+  const graticule = (extent, box, line, vector) => {
+    const features = [];
     const span = Math.max(box[2] - box[0], box[3] - box[1]);
     const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => span / one <= 10) ?? 45;
     for (let lon = Math.ceil(box[0] / step) * step; lon <= box[2]; lon += step) {
-      add(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), maps.degrees(lon, "E", "W"));
+      features.push(...line(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), { label: maps.degrees(lon, "E", "W") }));
     }
     for (let lat = Math.ceil(box[1] / step) * step; lat <= box[3]; lat += step) {
-      add(Array.from({ length: 41 }, (_, i) => [box[0] + ((box[2] - box[0]) * i) / 40, lat]), maps.degrees(lat, "N", "S"));
+      features.push(...line(Array.from({ length: 41 }, (_, i) => [box[0] + ((box[2] - box[0]) * i) / 40, lat]), { label: maps.degrees(lat, "N", "S") }));
     }
-    const inside = ([lon, lat]) => lon >= box[0] && lon <= box[2] && lat >= box[1] && lat <= box[3];
-    for (const line of maps.coast(await maps.readJson(root.dataset.land))) {
-      let run = [];
-      for (const at of line) {
-        if (inside(at)) run.push(at);
-        else { add(run, ""); run = []; }
-      }
-      add(run, "");
-    }
-    const coast = [
-      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(255,255,255,.8)", width: 2.5 }) }),
-      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(20,20,20,.9)", width: 1 }) }),
-    ];
     // Degrees stand at the lower and the right edge, where they hide least of the results.
     const within = ([x, y]) => x >= extent[0] && x <= extent[2] && y >= extent[1] && y <= extent[3];
-    const meridian = (label, line) => {
-      const points = line.getCoordinates();
+    const style = (feature) => {
+      const label = feature.get("label");
+      const points = feature.getGeometry().getCoordinates();
       const [place, textAlign, offsetX] = /[NS]$/.test(label) ? [points.findLast(within), "right", -3] : [points.find(within), "left", 3];
       return [
         new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }) }),
@@ -195,11 +243,7 @@
         }),
       ];
     };
-    map.addLayer(new ol.layer.Vector({
-      zIndex: 9, source: new ol.source.Vector({ features, wrapX: false }), declutter: true,
-      style: (feature) => (feature.get("label") ? meridian(feature.get("label"), feature.getGeometry()) : coast),
-    }));
-    root.dataset.lines = String(features.length);
+    vector(11, style, true).getSource().addFeatures(features);
   };
 
   const part = (id, address) => htmx.ajax("GET", address, { target: `#${id}`, swap: "innerHTML" });
@@ -219,7 +263,7 @@
     }
     at = { lon, lat };
     if (map) {
-      marker ??= new ol.layer.Vector({ zIndex: 10, source: new ol.source.Vector(), style: new ol.style.Style({ image: new ol.style.Circle({ radius: 6, stroke: new ol.style.Stroke({ color: "#fff", width: 3 }), fill: new ol.style.Fill({ color: "#b3261e" }) }) }) });
+      marker ??= new ol.layer.Vector({ zIndex: 12, source: new ol.source.Vector(), style: new ol.style.Style({ image: new ol.style.Circle({ radius: 6, stroke: new ol.style.Stroke({ color: "#fff", width: 3 }), fill: new ol.style.Fill({ color: "#b3261e" }) }) }) });
       if (!map.getLayers().getArray().includes(marker)) map.addLayer(marker);
       marker.getSource().clear();
       marker.getSource().addFeature(new ol.Feature(new ol.geom.Point(coordinate ?? ol.proj.transform([lon, lat], "EPSG:4326", PROJECTION))));
@@ -231,9 +275,29 @@
   };
 
   const query = () => new URLSearchParams({ layer: main.select.value, date: main.date(), band: get("band").value || 0 });
+  const scale = (info) => {
+    const said = new URLSearchParams();
+    if (!info.continuous) return said;
+    if (isChosen(info)) said.set("rescale", `${range.low},${range.high}`);
+    if (get("colormap").value !== get("colormap").options[0].value) said.set("colormap", get("colormap").value);
+    return said;
+  };
+  const legends = () => {
+    part("legend", `${base}/legend?${query()}&${scale(main.info)}`);
+    const beside = other.select.value && other.select.value !== main.select.value;
+    get("other-legend").hidden = !beside;
+    if (beside && other.info) part("other-legend", `${base}/legend?${new URLSearchParams({ layer: other.select.value })}&${scale(other.info)}`);
+  };
+  // The address has what the map shows, so that it can be kept and handed on.
+  const tellAddress = () => {
+    const said = new URLSearchParams({ layer: main.select.value, date: main.date() });
+    if (other.select.value) { said.set("other", other.select.value); said.set("other_date", other.date()); }
+    for (const [name, value] of scale(main.info)) said.set(name, value);
+    history.replaceState(null, "", `?${said}`);
+  };
   let asked = null;
   const tell = () => {
-    history.replaceState(null, "", `?${new URLSearchParams({ layer: main.select.value, date: main.date() })}`);
+    tellAddress();
     clearTimeout(asked);
     asked = setTimeout(() => { part("statistics", `${base}/statistics?${query()}`); point(); }, 250);
   };
@@ -241,33 +305,85 @@
     problem("");
     try { await work(); } catch (error) { problem(error.message); }
   };
+
+  // Colours: another scale, and another range of it, for values; classes keep theirs.
+  const [low, high] = [get("low"), get("high")];
+  const value = (field, own) => (field.value.trim() ? Number(field.value) : own);
+  const offer = () => {
+    const { info } = main;
+    get("colours").hidden = !info.continuous || info.low === null;
+    [low.placeholder, high.placeholder] = [info.low, info.high].map((one) => (one === null ? "" : String(Number((one * info.scale + info.offset).toPrecision(4)))));
+    get("own-range").hidden = !range;
+  };
+  const readRange = () => {
+    const { info } = main;
+    const wanted = [value(low, info.low * info.scale + info.offset), value(high, info.high * info.scale + info.offset)];
+    const bad = [low, high].find((field, i) => !Number.isFinite(wanted[i]));
+    const said = bad ? `“${bad.value}” is no number. Write one such as 0.5.`
+      : wanted[0] < wanted[1] ? "" : `From must be less than To: ${wanted[0]} is not less than ${wanted[1]}.`;
+    get("range-problem").textContent = said;
+    for (const field of [low, high]) field.setAttribute("aria-invalid", String(Boolean(said) && (!bad || bad === field)));
+    if (said) return false;
+    range = low.value.trim() || high.value.trim() ? { id: info.id, band: info.band, low: wanted[0], high: wanted[1] } : null;
+    return true;
+  };
+  const recolour = () => {
+    for (const one of [main, other]) one.layer?.setStyle(style(one.info));
+    offer();
+    legends();
+    tellAddress();
+  };
+  const forget = () => {
+    [low.value, high.value, range] = ["", "", null];
+    get("range-problem").textContent = "";
+    for (const field of [low, high]) field.setAttribute("aria-invalid", "false");
+  };
+  const apply = () => { if (readRange()) recolour(); };
+  get("colours").addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+  low.addEventListener("change", apply);
+  high.addEventListener("change", apply);
+  get("colormap").addEventListener("change", recolour);
+  get("own-range").addEventListener("click", () => { forget(); recolour(); low.focus(); });
+
   const changeLayer = (first) => guarded(async () => {
     get("band").replaceChildren();
+    if (first === undefined) forget(); // a range is of one layer
     await show(main, first ?? main.date());
     get("band").replaceChildren(...main.info.bands.map((name, number) => new Option(name, String(number))));
     root.querySelector("[data-bands]").hidden = main.info.bands.length < 2;
-    part("legend", `${base}/legend?${query()}`);
+    if (first !== undefined && main.info.continuous && main.info.low !== null && readRange()) main.layer.setStyle(style(main.info));
+    offer();
+    legends();
     tell();
   });
   get("band").addEventListener("change", () => guarded(async () => {
+    forget();
     await show(main);
-    part("legend", `${base}/legend?${query()}`);
+    offer();
+    legends();
     tell();
   }));
   const changeDate = () => guarded(async () => { await show(main); tell(); });
   main.select.addEventListener("change", () => changeLayer());
   main.slider.addEventListener("input", changeDate);
-  other.select.addEventListener("change", () => guarded(async () => {
-    for (const node of root.querySelectorAll("[data-compare]")) node.hidden = !other.select.value;
-    get("other-legend").hidden = !other.select.value;
-    if (other.select.value) part("other-legend", `${base}/legend?layer=${encodeURIComponent(other.select.value)}`);
+  const changeOther = (wanted) => guarded(async () => {
+    const id = other.select.value;
+    for (const node of root.querySelectorAll("[data-compare]")) node.hidden = !id;
+    get("compare").setAttribute("aria-pressed", String(Boolean(id)));
     // The same layer is compared with itself on the next date, another one on the same date.
     const dates = main.dates();
     const next = dates[dates.indexOf(main.date()) + 1] ?? dates.at(-2);
-    await show(other, other.select.value === main.select.value ? next : main.date());
+    await show(other, wanted ?? (id === main.select.value ? next : main.date()));
     divide();
-  }));
-  other.slider.addEventListener("input", () => guarded(() => show(other)));
+    legends();
+    tellAddress();
+  });
+  other.select.addEventListener("change", () => changeOther());
+  get("compare").addEventListener("click", () => {
+    other.select.value = other.select.value ? "" : main.select.value;
+    changeOther();
+  });
+  other.slider.addEventListener("input", () => guarded(async () => { await show(other); tellAddress(); }));
   get("swipe").addEventListener("input", divide);
   window.addEventListener("resize", divide);
   get("opacity").addEventListener("input", () => { for (const one of [main, other]) one.layer?.setOpacity(Number(get("opacity").value) / 100); });
@@ -291,5 +407,5 @@
 
   const canvas = document.createElement("canvas");
   if (!canvas.getContext("webgl2") && !canvas.getContext("webgl")) problem("This browser draws no WebGL, so the map stays empty. Values, legend and statistics work.");
-  changeLayer(get("date-shown").textContent);
+  changeLayer(get("date-shown").textContent).then(() => { if (other.select.value) changeOther(get("other-date-shown").textContent || undefined); });
 })();

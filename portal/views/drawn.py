@@ -1,13 +1,11 @@
-"""What all tiles share: their forms, how a colour scale is asked for, and how they are sent."""
+"""What all tiles share: their forms, and how they are sent."""
 
-import math
 from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 
 from modis.box import LonLatBox
 from portal.serving.problems import BadCallError
-from reprojection.write.palette import Scale
 
 FRESH = "private, max-age=600"
 """How long a browser takes a tile as it was."""
@@ -15,10 +13,6 @@ FRESH = "private, max-age=600"
 _MEDIA = {"png": "image/png", "npy": "application/octet-stream", "tif": "image/tiff"}
 
 Form = Literal["png", "npy", "tif"]
-Rescale = Annotated[
-    str, Query(description="Values at the ends of the colour scale: LOW,HIGH. Empty: the layer's.")
-]
-Colormap = Annotated[Scale, Query(description="The colour scale of values that are no classes.")]
 Matrix = Annotated[str, Query(description="A tile matrix set of /maps/tileMatrixSets.")]
 
 
@@ -29,21 +23,6 @@ def send_drawn(request: Request, drawn: tuple[str, bytes], form: Form) -> Respon
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(found, media_type=_MEDIA[form], headers=headers)
-
-
-def ends_of(text: str) -> tuple[float, float] | None:
-    """Read the ends of a colour scale; None of an empty text. Raises BadCallError."""
-    if not text:
-        return None
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low = high = 0.0
-    if not -math.inf < low < high < math.inf:
-        raise BadCallError(
-            f"{text!r} are no ends of a scale.", "Write LOW,HIGH, such as 0,0.9.", field="rescale"
-        )
-    return low, high
 
 
 def box_named(text: str) -> LonLatBox:

@@ -19,6 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from modis.box import LonLatBox
+from portal.results.colour_scales import Colormap, Rescale
 from portal.results.layer_legends import layers_of
 from portal.results.layers import ResultLayer
 from portal.serving.addresses import base_url
@@ -26,7 +27,7 @@ from portal.serving.identity import Caller, person
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views import result_tiles, tiles_api
-from portal.views.drawn import Colormap, Rescale, box_named, send_drawn
+from portal.views.drawn import box_named, send_drawn
 from portal.views.result_tiles import UNDATED, Band, box_of
 from portal.views.state import NotShownError, TooCoarseError, Views
 from portal.views.tile_matrix import CRS84, TileMatrixSet

@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from modis.box import LonLatBox
+from portal.results.colour_scales import Colormap, Rescale, ends_of
 from portal.results.layer_legends import current, layer_named, layers_of, legend_of
 from portal.results.layers import ResultLayer
 from portal.results.legends import Legend
@@ -21,7 +22,7 @@ from portal.serving.addresses import base_url
 from portal.serving.identity import Reader
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError, answers_with
-from portal.views.drawn import FRESH, Colormap, Form, Matrix, Rescale, ends_of, send_drawn
+from portal.views.drawn import FRESH, Form, Matrix, send_drawn
 from portal.views.state import NotShownError, Views
 from portal.views.tile_matrix import DEEPEST, SIDE, WEB_MERCATOR
 from portal.views.wmts import WHOLE_EARTH, Layer, capabilities

@@ -17,18 +17,16 @@ from pydantic import StrictInt, TypeAdapter, ValidationError
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
+from portal.results.colour_scales import Colormap, Rescale, ends_of
 from portal.serving.addresses import base_url
 from portal.serving.identity import person
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views.drawn import (
     FRESH,
-    Colormap,
     Form,
     Matrix,
-    Rescale,
     box_named,
-    ends_of,
     send_drawn,
 )
 from portal.views.state import (

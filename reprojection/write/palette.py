@@ -8,10 +8,19 @@ import numpy.typing as npt
 
 from reprojection.read.description import Colour
 
-Scale = Literal["swathmill", "grey", "difference"]
-"""Colour scales: from dark blue over green to yellow; from black to white; from blue to red."""
+Scale = Literal["swathmill", "vegetation", "heat", "grey", "difference"]
+"""Colour scales by name; `SCALES` says from which colour to which."""
 
-# The lightness of the first one rises evenly, so that it can be read without colour.
+SCALES: Mapping[Scale, str] = {
+    "swathmill": "dark blue, green, yellow",
+    "vegetation": "light yellow to dark green",
+    "heat": "black, red, yellow",
+    "grey": "black to white",
+    "difference": "blue, white, red",
+}
+"""What each colour scale looks like from its low end to its high end."""
+
+# The lightness of all but the last changes evenly, so that they can be read without colour.
 _ANCHORS: Mapping[Scale, npt.NDArray[np.float64]] = {
     "swathmill": np.array(
         [
@@ -24,6 +33,12 @@ _ANCHORS: Mapping[Scale, npt.NDArray[np.float64]] = {
             (250, 232, 70),
         ],
         float,
+    ),
+    "vegetation": np.array(
+        [(255, 255, 217), (217, 240, 163), (120, 198, 121), (35, 132, 67), (0, 60, 38)], float
+    ),
+    "heat": np.array(
+        [(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], float
     ),
     "grey": np.array([(0, 0, 0), (255, 255, 255)], float),
     "difference": np.array(
@@ -39,6 +54,14 @@ def ramp(shares: npt.NDArray[np.floating], scale: Scale = "swathmill") -> npt.ND
     at = np.arange(len(anchors))
     parts = [np.interp(place, at, anchors[:, channel]) for channel in range(3)]
     return np.stack(parts, axis=-1).round().astype(np.uint8)
+
+
+def colours(scale: Scale = "swathmill") -> tuple[str, ...]:
+    """Return the colours of a scale at 49 even steps from its low to its high end, as #rrggbb.
+
+    Each anchor of each scale is among them, so straight lines between them draw what `ramp` does.
+    """
+    return tuple("#{:02x}{:02x}{:02x}".format(*one) for one in ramp(np.linspace(0, 1, 49), scale))
 
 
 def class_colour(code: int) -> Colour:

@@ -9,6 +9,7 @@ with parts far away, "Netherlands, main part" is what lies together with its lar
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -72,6 +73,8 @@ _OTHER_NAMES = {
 }
 """Names of countries in common use that Natural Earth does not write, by their codes."""
 _Topology = Mapping[str, Any]
+_STATES_WITHIN = 40.0  # degrees of longitude
+_LABEL_TOLERANCE = 0.02  # degrees
 MAIN = "main part"
 _APART = 5.0  # degrees between parts that lie far from one another
 SCATTERED = frozenset({
@@ -127,6 +130,75 @@ def main_part(area: Area) -> Area:
 def is_scattered(name: str) -> bool:
     """Tell whether a place is a country with parts far from the main one, and asked for whole."""
     return _countries().get(_fold(name), "") in SCATTERED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """A country or a state as a map names it.
+
+    `at` is the longitude and latitude of the point that is farthest from the edges of its largest
+    part; `size` the side, in degrees of latitude, of a square as large as that part.
+    """
+
+    name: str
+    at: tuple[float, float]
+    size: float
+
+
+def labels_within(
+    west: float, south: float, east: float, north: float, most: int = 500
+) -> tuple[Label, ...]:
+    """List the names of what lies in a box of degrees: countries, then states, large ones first.
+
+    A box as wide as a continent has countries alone.
+    """
+
+    def inside(label: Label) -> bool:
+        lon, lat = label.at
+        return south <= lat <= north and any(west <= lon + turn <= east for turn in (-360, 0, 360))
+
+    found = [label for label, _, _ in _country_labels() if inside(label)]
+    if east - west <= _STATES_WITHIN:
+        box = west, south, east, north
+        near = (code for _, code, bounds in _country_labels() if _meets(bounds, box))
+        states = (label for code in near for label in _state_labels(code) if inside(label))
+        found += sorted(states, key=lambda one: -one.size)
+    return tuple(found[:most])
+
+
+def _meets(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Tell whether two boxes (west, south, east, north) meet, around the Earth."""
+    across = any(one[0] + turn <= other[2] and other[0] <= one[2] + turn for turn in (-360, 0, 360))
+    return across and one[1] <= other[3] and other[1] <= one[3]
+
+
+@lru_cache(maxsize=1)
+def _country_labels() -> tuple[tuple[Label, str, tuple[float, ...]], ...]:
+    """Return label, code and box of each country, the largest first."""
+    with ZipFile(DATA) as file:
+        topology = _read(file, _COUNTRIES)
+    found = [
+        (_label(_full(said["name"]), parts), said["iso3"], tuple(shapely.total_bounds(parts)))
+        for said, parts in _parts(topology)
+    ]
+    return tuple(sorted(found, key=lambda one: -one[0].size))
+
+
+@lru_cache(maxsize=256)
+def _state_labels(code: str) -> tuple[Label, ...]:
+    own = _states_file(code)
+    with ZipFile(DATA) as file:
+        topology = _read(file, own) if own in file.namelist() else {"objects": {}, "arcs": ()}
+    return tuple(
+        _label(said["name"], parts) for said, parts in _parts(topology) if said.get("name")
+    )
+
+
+def _label(name: str, parts: Sequence[Polygon]) -> Label:
+    largest = max(parts, key=lambda part: part.area)
+    (lon, lat), _ = shapely.maximum_inscribed_circle(largest, _LABEL_TOLERANCE).coords
+    size = (largest.area * np.cos(np.radians(lat))) ** 0.5
+    return Label(name=name, at=(round(lon, 3), round(lat, 3)), size=round(float(size), 3))
 
 
 @lru_cache(maxsize=64)
@@ -218,18 +290,28 @@ def _units(topology: _Topology) -> Iterator[tuple[Mapping[str, str], Mapping[str
             yield unit.get("properties") or {}, unit
 
 
-def _outline(topology: _Topology, wanted: Any) -> Area:
-    """Join the units wanted of a TopoJSON topology (its specification, version 1, section 2)."""
+def _parts(topology: _Topology) -> Iterator[tuple[Mapping[str, str], list[Polygon]]]:
+    """Read what a TopoJSON topology says of each unit, and its polygons.
+
+    Source: the TopoJSON Format Specification, version 1, section 2.
+    """
     arcs = [_line(arc, topology["transform"]) for arc in topology["arcs"]]
-    parts = []
     for said, unit in _units(topology):
-        if not wanted(said) or not unit.get("arcs"):
-            continue
-        polygons = unit["arcs"] if unit["type"] == "MultiPolygon" else [unit["arcs"]]
+        polygons = unit.get("arcs") or []
+        if unit["type"] != "MultiPolygon":
+            polygons = [polygons] if polygons else []
+        parts = []
         for rings in polygons:
             shell, *holes = (_ring(ring, arcs) for ring in rings)
             if len(shell) > 3:
                 parts.append(Polygon(shell, [hole for hole in holes if len(hole) > 3]))
+        if parts:
+            yield said, parts
+
+
+def _outline(topology: _Topology, wanted: Any) -> Area:
+    """Join the units wanted of a topology."""
+    parts = [part for said, some in _parts(topology) if wanted(said) for part in some]
     try:
         area = union(shapely.make_valid(shapely.coverage_union_all(parts)))
     except GEOSException:  # some states overlap

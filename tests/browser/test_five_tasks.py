@@ -100,13 +100,50 @@ def test_the_mean_of_my_field_over_the_year_as_csv(hand: Hand) -> None:
 
 def test_two_dates_are_compared(hand: Hand) -> None:
     hand.click(the_request(hand))
+    squares = hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km").locator("ol a")
+    squares.nth(4).hover()
+    hand.click(hand.page.get_by_role("button", name="Compare with another date"))
+    hand.click(squares.nth(9))
+    compared(hand, "2012-02-02", "2012-03-13")
+    assert hand.clicks == 3
+
+
+def test_two_dates_are_compared_by_a_finger(hand: Hand) -> None:
+    """Nothing comes up beside a square that is touched."""
+    hand.click(the_request(hand))
     hand.click(hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km").locator("ol a").nth(4))
+    hand.click(hand.page.get_by_role("button", name="Compare dates"))
+    compared(hand, "2012-02-02", "2012-02-10")
+    assert hand.clicks == 3
+
+
+def test_two_dates_are_compared_by_keys(hand: Hand) -> None:
+    hand.click(the_request(hand))
+    square = hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km").locator("ol a").first
+    square.focus()
+    hand.page.keyboard.press("c")
+    expect(hand.page.get_by_text("2012-01-01 is chosen.")).to_be_visible()
+    hand.page.keyboard.press("Escape")
+    expect(hand.page.get_by_text("2012-01-01 is chosen.")).to_have_count(0)
+    expect(square).to_be_focused()
+    hand.page.keyboard.press("ArrowRight")
+    hand.page.keyboard.press("Tab")
+    expect(hand.page.get_by_role("button", name="Compare with another date")).to_be_focused()
+    hand.page.keyboard.press("Enter")
+    expect(hand.page.get_by_text("2012-01-09 is chosen.")).to_be_visible()
+    hand.page.keyboard.press("ArrowRight")
+    expect(hand.page.locator("[aria-label^='2012-01-17']:focus")).to_have_count(1)
+    hand.page.keyboard.press("Enter")
+    compared(hand, "2012-01-09", "2012-01-17")
+
+
+def compared(hand: Hand, date: str, other: str) -> None:
+    """The map shows both dates of the layer, divided by a handle."""
     expect(hand.page.locator("[data-results-map][data-lines]")).to_be_attached()
-    hand.choose(hand.page.locator("#other"), "MCD15A2.005 Lai_1km")
-    expect(hand.page.locator("#date-shown")).to_have_text("2012-02-02")
-    expect(hand.page.locator("#other-date-shown")).to_have_text("2012-02-10")
+    expect(hand.page.locator("#date-shown")).to_have_text(date)
+    expect(hand.page.locator("#other-date-shown")).to_have_text(other)
+    expect(hand.page.locator(".side-2 canvas, canvas.side-2")).to_have_count(1)
     expect(hand.page.locator("#swipe")).to_be_in_viewport()
-    assert hand.clicks == 4
 
 
 def test_which_package_wastes_most(hand: Hand) -> None:

@@ -1,12 +1,16 @@
 """A scientist in Chromium: find a layer, see results by date and on the map, take them away."""
 
 import re
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
+from rasterio.errors import NotGeoreferencedWarning
+from rasterio.io import MemoryFile
 
 from reprojection.read.completeness import Completeness, Missing
 from tasks.bag.model import RequestState
@@ -21,6 +25,7 @@ from tests.portal.scripted import (
     settings,
 )
 from tests.portal.submissions import submitted
+from tests.waiting import until
 
 DAYS = ("2012-01-01", "2012-01-09", "2012-01-17")
 LAYERS = ("Fpar_1km", "Lai_1km")
@@ -141,6 +146,74 @@ def test_another_band_of_a_layer_is_drawn(
     expect(page.get_by_label("Shares of the classes").locator("li")).to_have_count(2)
     page.locator("#result-map").press("Enter")
     expect(page.locator("#map-value")).to_contain_text("m² m⁻² at the marked place")
+    expect(page.locator("#map-problem")).to_be_hidden()
+
+
+def test_colours_and_range_are_chosen_by_keys_and_kept_in_the_address(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
+    open_map(page, day)
+    legend = page.locator("#legend")
+    page.focus("#colormap")
+    page.keyboard.press("End")
+    page.select_option("#colormap", "grey")
+    expect(legend.get_by_role("img")).to_have_attribute("aria-label", re.compile("black to white"))
+    until(lambda: is_grey(page), what="the map in grey")
+    page.focus("#low")
+    page.keyboard.type("2.5")
+    page.keyboard.press("Tab")
+    page.keyboard.type("1")
+    page.keyboard.press("Enter")
+    said = page.locator("#range-problem")
+    expect(said).to_have_text("From must be less than To: 2.5 is not less than 1.")
+    expect(page.locator("#high")).to_have_attribute("aria-invalid", "true")
+    expect(legend).to_contain_text("6.3 m² m⁻²")  # as before
+    page.keyboard.press("Control+A")
+    page.keyboard.type("4.5")
+    page.keyboard.press("Enter")
+    expect(legend).to_contain_text("Your range; the layer's own is")
+    expect(said).to_be_empty()
+    expect(page).to_have_url(re.compile(r"rescale=2\.5%2C4\.5&colormap=grey"))
+    page.reload()
+    expect(legend).to_contain_text("Your range; the layer's own is")
+    expect(page.locator("[data-results-map][data-lines]")).to_be_attached()
+    until(lambda: is_grey(page), what="the map in grey")
+    page.get_by_role("button", name="The layer's own range").click()
+    expect(legend).not_to_contain_text("Your range")
+    expect(page).not_to_have_url(re.compile("rescale"))
+
+
+def is_grey(page: Page) -> bool:
+    """Tell whether a part of the map without lines and names has no colour."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        taken = page.locator("#result-map canvas").first.screenshot()
+        with MemoryFile(taken) as file, file.open() as picture:
+            red, green, blue = picture.read([1, 2, 3]).astype(int)
+    row, column = red.shape[0] // 2, red.shape[1] // 3
+    part = np.s_[row - 20 : row, column : column + 20]
+    unlike = max(abs(red - green)[part].max(), abs(green - blue)[part].max())
+    return bool(red[part].any() and unlike < 8)
+
+
+def test_outlines_get_finer_and_places_are_named_or_not(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    page.set_viewport_size({"width": 360, "height": 740})
+    open_map(page, day)
+    whole = page.locator("[data-results-map]")
+    expect(whole).to_have_attribute("data-lines", "fine")
+    expect(whole).to_have_attribute("data-named", re.compile(r"[1-9]"))
+    assert not any("countries-10m" in one for one in asked)
+    for _ in range(3):
+        before = whole.get_attribute("data-resolution") or ""
+        page.locator("#result-map").press("+")
+        expect(whole).not_to_have_attribute("data-resolution", before)
+    expect(whole).to_have_attribute("data-lines", "finest")
+    assert any("countries-10m" in one for one in asked)
+    page.get_by_label("Names of places").uncheck()
     expect(page.locator("#map-problem")).to_be_hidden()
 
 

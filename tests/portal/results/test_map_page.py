@@ -212,6 +212,56 @@ def test_a_legend_has_the_most_frequent_values_in_order(
     assert [value for value, _ in info["classes"]] == [5, 9]
 
 
+def test_a_legend_follows_the_colours_and_the_range_that_are_asked_for(
+    portal: LivePortal, mapped: str
+) -> None:
+    base, at = f"/requests/{mapped}/map", {"layer": LAYER}
+    with portal.client() as client:
+        own = part(client, f"{base}/legend", at)
+        said = part(client, f"{base}/legend", {**at, "rescale": "0.5,2.25", "colormap": "heat"})
+        page = client.get(base, params={**at, "rescale": "0.5,2.25", "colormap": "heat"}).text
+        asked = {**at, "rescale": "2,0.5"}
+        refused = [client.get(address, params=asked) for address in (base, f"{base}/legend")]
+        unknown = client.get(base, params={**at, "colormap": "loud"})
+    assert "from low to high values: dark blue, green, yellow" in own
+    assert "Your range" not in own
+    assert "<span>0.5</span>" in said
+    assert "<span>2.25 m² m⁻²</span>" in said
+    assert "from low to high values: black, red, yellow" in said
+    assert re.search(r"Your range; the layer's own is [\d.]+ to [\d.]+", said)
+    assert re.search(r'id="low"[^>]* value="0.5"', page)
+    assert re.search(r'<option value="heat"[^>]* selected', page)
+    for answer in refused:
+        assert answer.status_code == 400
+        assert "the lower one first" in answer.text
+    assert unknown.status_code == 400
+
+
+def test_the_map_opens_on_the_comparison_that_its_address_names(
+    portal: LivePortal, mapped: str
+) -> None:
+    asked = {"layer": LAYER, "date": "2012-01-01", "other": LAYER, "other_date": "2012-01-10"}
+    with portal.client() as client:
+        page = client.get(f"/requests/{mapped}/map", params=asked).text
+        plain = client.get(f"/requests/{mapped}/map", params={**asked, "other": "no"}).text
+    other = page[page.index('id="other"') :]
+    assert re.search(rf'<option value="{LAYER}" selected', other)
+    assert ">2012-01-09</output>" in other
+    assert " selected" not in plain[plain.index('id="other"') : plain.index('id="opacity"')]
+
+
+def test_names_of_places_lie_within_the_box(portal: LivePortal, mapped: str) -> None:
+    box = {"west": "-8", "south": "50", "east": "2", "north": "58"}
+    with portal.client() as client, portal.client("eve@example.org") as other:
+        address = f"/requests/{mapped}/map/names"
+        found = client.get(address, params={"layer": LAYER, **box}).json()
+        assert other.get(address, params={"layer": LAYER, **box}).status_code == 404
+    assert found[0]["name"] == "United Kingdom"
+    lon, lat = found[0]["at"]
+    assert -8 <= lon <= 2
+    assert 50 <= lat <= 58
+
+
 def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runtime) -> None:
     name = submitted(runtime)
     with portal.browser() as client:

@@ -3,11 +3,12 @@
 import pytest
 import shapely
 from pyproj import Geod
+from shapely import Point
 
 from tasks.errors import RequestRefusedError
 from tasks.request import places
 from tasks.request.document import parse_request
-from tasks.request.places import place_area, search_places
+from tasks.request.places import labels_within, place_area, search_places
 from tasks.request.region.kinds import region_area, region_tiles
 from tasks.request.vertices import MAX_VERTICES
 
@@ -131,3 +132,29 @@ def test_countries_with_parts_far_away_are_known() -> None:
         if not area.is_empty and not places.main_part(area).equals(area):
             found.add(code)
     assert found == places.SCATTERED
+
+
+def test_a_map_names_countries_then_states_the_large_ones_first() -> None:
+    found = labels_within(-11, 49, 3, 61)
+    names = [one.name for one in found]
+    assert names[:2] == ["United Kingdom", "Ireland"]
+    assert {"Cornwall", "Norfolk"} <= set(names)
+    sizes = [one.size for one in found[2:]]
+    assert sizes == sorted(sizes, reverse=True)
+    for one in found:
+        assert -11 <= one.at[0] <= 3
+        assert 49 <= one.at[1] <= 61
+    assert len(labels_within(-11, 49, 3, 61, most=3)) == 3
+
+
+def test_a_box_as_wide_as_a_continent_has_names_of_countries_alone() -> None:
+    names = {one.name for one in labels_within(-20, 30, 40, 70)}
+    assert {"France", "Norway"} <= names
+    assert "Bayern" not in names
+
+
+def test_a_label_lies_in_its_place_and_around_the_antimeridian() -> None:
+    for name in ("France", "Norway", "United States of America"):
+        label = next(one for one in labels_within(-180, -90, 180, 90) if one.name == name)
+        assert place_area(name).contains(Point(label.at))
+    assert "Fiji" in {one.name for one in labels_within(170, -25, 190, -10)}
