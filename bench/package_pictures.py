@@ -26,7 +26,7 @@ from reprojection.read.window_time import WindowTime
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import GridToWrite, write_granule
 from reprojection.sample.sample import tile_granules
-from reprojection.write.write import write_cog
+from reprojection.write.write import Opened, open_raster, write_cog
 from swathmill.package_kit import try_package
 from tasks.bag.spec import GridSpec, GroupSpec
 from tasks.packages.packages import SHIPPED, Packages
@@ -161,13 +161,13 @@ def write_group(
     for granule in granules:
         days.setdefault(day_of(granule), []).append(granule)
     bands: list[Band] = []
-    paths: dict[int, Path] = {}
+    rasters: dict[int, Opened] = {}
     for day, files in sorted(days.items()):
         for layer in layers:
             cell = folder.parent / f"{folder.name}.{layer}.{day}.tif"
             raster = reproject(files, layer, grid, Options(resampling="nearest"))
             write_cog(raster, cell, overviews=False)
-            paths[len(bands)] = cell
+            rasters[len(bands)] = open_raster(cell)
             said = raster.provenance
             bands.append(
                 Band(
@@ -187,7 +187,7 @@ def write_group(
         bands=tuple(bands),
         time=WindowTime(days=(span,)),
     )
-    sorted_layers = sort_layers(spec, paths)
+    sorted_layers = sort_layers(spec, rasters)
     shares = {
         file: stack(one, number, folder / file)
         for one in sorted_layers

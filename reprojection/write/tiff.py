@@ -3,12 +3,12 @@
 Formats: TIFF 6.0 (sections 2, 8, 14 and 15), its Technical Note 3 (floating point predictor),
 BigTIFF, OGC 21-026 (Cloud Optimized GeoTIFF) and GDAL's structural metadata for it. The directories
 come first, then the tiles, the smallest overview's first; each tile has its length before it and
-its last four bytes repeated after it.
+its last four bytes repeated after it. Of a stack, which is no such file, the directory comes last.
 """
 
 import ctypes
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -25,6 +25,8 @@ Packed = bytes | memoryview
 
 TILE = 512
 """Rows and columns of a tile."""
+STACK_TILE = 256
+"""Rows and columns of a tile of a stack."""
 
 CLASSIC_BYTES = 0xF000_0000
 """Bytes of uncompressed pixels beyond which offsets have eight bytes."""
@@ -91,7 +93,7 @@ def write_tiff(
     bits = levels[0][0].dtype.itemsize * len(levels[0])
     big = sum(_tile_count(level[0]) for level in levels) * TILE * TILE * bits > CLASSIC_BYTES
     layout = _Layout(big=big)
-    head = layout.header() + _GHOST
+    head = layout.header(layout.first + len(_GHOST)) + _GHOST
     directories = [
         _directory_tags(level, tags, is_overview=number > 0, deflate=deflate)
         for number, level in enumerate(levels)
@@ -117,18 +119,54 @@ def write_tiff(
         file.write(layout.directory(found, where, starts[number], last=number == len(levels) - 1))
 
 
-def _tile_count(plane: Pixels) -> int:
-    return int(-(-plane.shape[0] // TILE) * -(-plane.shape[1] // TILE))
+def write_planes(file: BinaryIO, planes: Iterable[Pixels], count: int, template: bytes) -> None:
+    """Write planes one after the other, so that each can be read without the others.
+
+    There are `count`, of one shape and type; each is let go before the next one is taken. The
+    georeferencing is that of a template's bytes, which has as many bands.
+
+    Raises:
+        ValueError: the planes differ in shape or type.
+    """
+    tags = [tag for tag in read_tags(template) if tag.number not in _LAYOUT_TAGS]
+    places: list[tuple[int, int]] = []
+    layout, own, at, like = _Layout(big=False), list[Tag](), 0, None
+    for plane in planes:
+        if like not in (None, (plane.shape, plane.dtype)):
+            raise ValueError(f"a plane has {(plane.shape, plane.dtype)}, the first one {like}")
+        if like is None:
+            like = plane.shape, plane.dtype
+            bound = count * _tile_count(plane, STACK_TILE) * STACK_TILE**2 * plane.dtype.itemsize
+            layout = _Layout(big=bound > CLASSIC_BYTES)
+            own = _directory_tags([plane], tags, deflate=True, side=STACK_TILE, planar=True)
+            at = file.write(bytes(layout.first))
+        for tile in _encoded([plane], True, None, 1, STACK_TILE):
+            places.append((at, len(tile)))
+            at += file.write(tile)
+    at += file.write(bytes(-at % 16))
+    file.write(layout.directory(own, places, at, last=True))
+    file.seek(0)
+    file.write(layout.header(at))
+
+
+def _tile_count(plane: Pixels, side: int = TILE) -> int:
+    return int(-(-plane.shape[0] // side) * -(-plane.shape[1] // side))
 
 
 def _directory_tags(
-    level: Sequence[Pixels], tags: Sequence[Tag], *, is_overview: bool, deflate: bool
+    level: Sequence[Pixels],
+    tags: Sequence[Tag],
+    *,
+    deflate: bool,
+    is_overview: bool = False,
+    side: int = TILE,
+    planar: bool = False,
 ) -> list[Tag]:
     height, width = level[0].shape
     kept = [tag for tag in tags if not is_overview or tag.number in _OVERVIEW_TAGS]
     predictor = 1 if not deflate else 3 if level[0].dtype.kind == "f" else 2
-    own = {256: width, 257: height, 259: _DEFLATE if deflate else _PLAIN, 284: 1}
-    own |= {317: predictor, 322: TILE, 323: TILE}
+    own = {256: width, 257: height, 259: _DEFLATE if deflate else _PLAIN, 284: 2 if planar else 1}
+    own |= {317: predictor, 322: side, 323: side}
     if is_overview:
         own[254] = 1
     made = [_long(number, value) for number, value in own.items()]
@@ -147,11 +185,16 @@ class _Layout:
 
     big: bool
 
-    def header(self) -> bytes:
-        """Return the file's first bytes; the first directory follows the structural metadata."""
+    @property
+    def first(self) -> int:
+        """The length of the header."""
+        return 16 if self.big else 8
+
+    def header(self, directory: int) -> bytes:
+        """Return the file's first bytes, by the place of its first directory."""
         if self.big:
-            return struct.pack("<2sHHHQ", b"II", 43, 8, 0, 16 + len(_GHOST))
-        return struct.pack("<2sHI", b"II", 42, 8 + len(_GHOST))
+            return struct.pack("<2sHHHQ", b"II", 43, 8, 0, directory)
+        return struct.pack("<2sHI", b"II", 42, directory)
 
     def directory(
         self, tags: Sequence[Tag], tiles: Sequence[tuple[int, int]], start: int, *, last: bool
@@ -184,14 +227,18 @@ class _Layout:
 
 
 def _encoded(
-    level: Sequence[Pixels], deflate: bool, pool: ThreadPoolExecutor | None, threads: int
+    level: Sequence[Pixels],
+    deflate: bool,
+    pool: ThreadPoolExecutor | None,
+    threads: int,
+    side: int = TILE,
 ) -> Iterator[Packed]:
     """Yield the encoded tiles of a level in row-major order."""
     height, width = level[0].shape
-    corners = [(row, col) for row in range(0, height, TILE) for col in range(0, width, TILE)]
+    corners = [(row, col) for row in range(0, height, side) for col in range(0, width, side)]
     if pool is None:
         for corner in corners:
-            yield _encode(level, corner, deflate)
+            yield _encode(level, corner, deflate, side)
         return
     # Encode a few at a time, so that memory never holds a whole level of encoded tiles.
     for first in range(0, len(corners), 4 * threads):
@@ -199,16 +246,18 @@ def _encoded(
         yield from pool.map(lambda corner: _encode(level, corner, deflate), part)
 
 
-def _encode(level: Sequence[Pixels], corner: tuple[int, int], deflate: bool) -> Packed:
-    rows, cols = (slice(start, start + TILE) for start in corner)
-    tile = _samples([plane[rows, cols] for plane in level], deflate=deflate)
+def _encode(
+    level: Sequence[Pixels], corner: tuple[int, int], deflate: bool, side: int = TILE
+) -> Packed:
+    rows, cols = (slice(start, start + side) for start in corner)
+    tile = _samples([plane[rows, cols] for plane in level], deflate=deflate, side=side)
     return _deflate(tile) if deflate else tile.tobytes()
 
 
-def _samples(planes: Sequence[Pixels], *, deflate: bool) -> Pixels:
-    """Return a tile of 512 rows, ready to be compressed if `deflate`."""
+def _samples(planes: Sequence[Pixels], *, deflate: bool, side: int = TILE) -> Pixels:
+    """Return a tile of `side` rows, ready to be compressed if `deflate`."""
     whole_numbers = planes[0].dtype.kind != "f"
-    tile = _interleaved(planes, predict=deflate and whole_numbers)
+    tile = _interleaved(planes, predict=deflate and whole_numbers, side=side)
     return tile if whole_numbers or not deflate else _predicted_float(tile)
 
 
@@ -227,17 +276,17 @@ def deflate_halves(level: Sequence[Pixels]) -> bool:
     return 2 * after <= before
 
 
-def _interleaved(planes: Sequence[Pixels], *, predict: bool) -> Pixels:
-    """Interleave the planes' parts into a tile (512, 512, bands), as differences if `predict`."""
+def _interleaved(planes: Sequence[Pixels], *, predict: bool, side: int = TILE) -> Pixels:
+    """Interleave the planes' parts into a tile (side, side, bands), as differences if `predict`."""
     dtype = planes[0].dtype
-    tile = np.empty((TILE, TILE, len(planes)), dtype)
+    tile = np.empty((side, side, len(planes)), dtype)
     put = kernels.function("interleave_band", _INTERLEAVE, ctypes.c_int32)
     down, across = planes[0].shape
     for band, plane in enumerate(planes):
         # A part of a plane is a view: pass its address and the plane's row step.
         held = plane if plane.strides[1] == dtype.itemsize else np.ascontiguousarray(plane)
         step = held.strides[0] // dtype.itemsize
-        about = (step, down, across, TILE, band, len(planes), int(predict))
+        about = (step, down, across, side, band, len(planes), int(predict))
         put(dtype.itemsize, address(held), *about, address(tile))
     return tile
 

@@ -476,8 +476,8 @@ class GroupSpec(BaseSpec):
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
     # 4: the lineage of the inputs. 5: days and share of each input beside its weight.
     # 6: the days of the window. 7: inputs count by the dates that their granules state.
-    # 8: stacks are compressed quickly.
-    algorithm: ClassVar[int] = 8
+    # 8: stacks are compressed quickly. 9: and by the packer of rasters.
+    algorithm: ClassVar[int] = 9
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     work: ClassVar[str] = "aggregation group"

@@ -24,7 +24,8 @@ from reprojection.read.raster import Pixels
 from reprojection.read.window_time import WindowTime
 from reprojection.write.joined_lineage import LineageJoiner, Taken
 from reprojection.write.mosaic import inside_polygon
-from reprojection.write.write import open_raster
+from reprojection.write.stack import StackBand, write_stack
+from reprojection.write.write import Opened, open_raster
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import GridSpec, GroupSpec
@@ -42,8 +43,6 @@ REGION = "region.tif"
 LINEAGE = "lineage.json"
 PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 FurtherRole = Literal["codes", "count", "source", "reason"]
-_BLOCK = 256
-_ROWS = 1024
 
 
 class FurtherBand(StrictModel):
@@ -147,7 +146,7 @@ class Layer:
     """
 
     file: str
-    bands: tuple[tuple[Band, Path], ...]
+    bands: tuple[tuple[Band, Opened], ...]
     around: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     further: tuple[tuple[int, FurtherRole, str], ...] = ()
 
@@ -164,7 +163,8 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     paths = {spec.inputs[index]: files[0] for index, files in fetched.items() if files}
     spec = spec.over({i: given for i, given in enumerate(spec.inputs) if given in paths})
     folder = context.folder("group")
-    found = {index: paths[given] for index, given in enumerate(spec.inputs)}
+    opened = {given: open_raster(path) for given, path in paths.items()}
+    found = {index: opened[given] for index, given in enumerate(spec.inputs)}
     away = outside(spec, _ends(spec, found))
     if away:
         without = (*without, *away.values())
@@ -173,7 +173,7 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
             told = "; ".join(f"{one.what} {one.why}" for one in away.values())
             raise AttemptError(Category.CHOICE_REFUSED, f"{spec.group} has nothing: {told}")
         spec = spec.over({index: spec.inputs[index] for index in there})
-        found = {index: paths[given] for index, given in enumerate(spec.inputs)}
+        found = {index: opened[given] for index, given in enumerate(spec.inputs)}
     spec = by_own_days(spec, _ends(spec, found))
 
     def tell(share: float, note: str) -> None:
@@ -186,14 +186,14 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 def write_group(
     spec: GroupSpec,
-    paths: Mapping[int, Path],
+    rasters: Mapping[int, Opened],
     folder: Path,
     tell: Tell,
     *,
     without: Sequence[Missing] = (),
     whole: Completeness | None = None,
 ) -> list[str]:
-    """Write a group's files into a folder; `paths` are the rasters by band index.
+    """Write a group's files into a folder; `rasters` are by band index.
 
     Bands count as the specification says: by their own dates, if `by_own_days` has seen to it.
     `whole` is the group's completeness; None computes it from the specification. Returns the names.
@@ -201,18 +201,18 @@ def write_group(
     Raises:
         AttemptError: choice refused, if the cell itself has nothing, or its rasters differ.
     """
-    layers = sort_layers(spec, paths)
+    layers = sort_layers(spec, rasters)
     if not layers:
         raise AttemptError(
             Category.CHOICE_REFUSED,
             f"{spec.group} has nothing in the cell itself: its own granules are missing",
         )
-    grid = spec.grid.widened(spec.halo) if spec.grid is not None and spec.halo else None
+    halo = spec.grid.widened(spec.halo) if spec.grid is not None and spec.halo else None
     shares: dict[str, tuple[float, ...]] = {}
     for n, layer in enumerate(layers):
         tell(n / len(layers), f"stacking {layer.file}")
         for number, file in layer.files:
-            shares[file] = stack(layer, number, folder / file, grid)
+            shares[file] = stack(layer, number, folder / file, halo)
     described = manifest(spec, layers, shares, without)
     if whole is not None:
         lacks = {
@@ -226,24 +226,24 @@ def write_group(
     if spec.region and spec.grid is not None:
         write_region(spec.region, spec.grid.widened(spec.halo), folder / REGION)
         names.append(REGION)
-    lineage = group_lineage(spec, paths, described.said)
+    lineage = group_lineage(spec, rasters, described.said)
     if lineage is not None:
         (folder / LINEAGE).write_bytes(PROVENANCE.dump_json(lineage))
         names.append(LINEAGE)
     return names
 
 
-def _ends(spec: GroupSpec, paths: Mapping[int, Path]) -> dict[int, str]:
+def _ends(spec: GroupSpec, rasters: Mapping[int, Opened]) -> dict[int, str]:
     """Return the ends of the granules of composites, by band index."""
     return {
-        number: open_raster(path).said.provenance.end
-        for number, path in paths.items()
+        number: raster.said.provenance.end
+        for number, raster in rasters.items()
         if spec.bands[number].last is not None
     }
 
 
 def group_lineage(
-    spec: GroupSpec, paths: Mapping[int, Path], said: Completeness
+    spec: GroupSpec, rasters: Mapping[int, Opened], said: Completeness
 ) -> Provenance | None:
     """Return the granules of a group, and the lineage of a run of it, whose package is not known.
 
@@ -255,7 +255,7 @@ def group_lineage(
     bands: list[tuple[int, int, Counted]] = []
     granules: set[SourceGranule] = set()
     for index, band in enumerate(spec.bands):
-        opened = open_raster(paths[index])
+        opened = rasters[index]
         taken = Taken(
             said=opened.said,
             product=band.product,
@@ -285,19 +285,19 @@ def group_lineage(
     return joiner.finish(Provenance(product="", collection="", layer="", granules=ordered))
 
 
-def sort_layers(spec: GroupSpec, paths: Mapping[int, Path]) -> tuple[Layer, ...]:
-    """Arrange the bands into stacks, each with its days in order; `paths` are by band index."""
+def sort_layers(spec: GroupSpec, rasters: Mapping[int, Opened]) -> tuple[Layer, ...]:
+    """Arrange the bands into stacks, each with its days in order; `rasters` are by band index."""
     own = set(spec.own) if spec.halo else set(range(len(spec.bands)))
     labels = layer_labels([spec.bands[index] for index in sorted(own)])
-    chosen: dict[str, list[tuple[Band, Path]]] = {label: [] for label in labels.values()}
+    chosen: dict[str, list[tuple[Band, Opened]]] = {label: [] for label in labels.values()}
     around: dict[str, dict[str, tuple[Path, ...]]] = {label: {} for label in labels.values()}
     for index, band in enumerate(spec.bands):
         label = labels.get((band.product, band.collection, band.layer), "")
         if index in own:
-            chosen[label].append((band, paths[index]))
+            chosen[label].append((band, rasters[index]))
         elif label:
             others = around[label].get(band.when, ())
-            around[label][band.when] = (*others, paths[index])
+            around[label][band.when] = (*others, rasters[index].path)
     return tuple(
         Layer(
             file=f"{label}.tif",
@@ -330,9 +330,9 @@ def write_region(geojson: str, grid: GridSpec, to: Path) -> None:
         out.write(inside_polygon(shape, grid_of(grid)).astype("uint8"), 1)
 
 
-def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
+def _further(label: str, raster: Opened) -> Iterator[tuple[int, FurtherRole, str]]:
     """Yield a raster's bands other than values: number, role and the file of the stack."""
-    for number, band in enumerate(open_raster(path).said.bands, 1):
+    for number, band in enumerate(raster.said.bands, 1):
         if number > 1 and band.role == "data":
             raise AttemptError(
                 Category.CHOICE_REFUSED,
@@ -355,9 +355,9 @@ def manifest(
     `shares` are the valid shares of the bands of each file.
     """
     opened = [
-        (layer, n, band, open_raster(path).said)
+        (layer, n, band, raster.said)
         for layer in layers
-        for n, (band, path) in enumerate(layer.bands, 1)
+        for n, (band, raster) in enumerate(layer.bands, 1)
     ]
     whole = completeness_of(spec, [said.completeness for _, _, _, said in opened], without)
     return Manifest(
@@ -414,65 +414,53 @@ def _described(
     )
 
 
-def stack(layer: Layer, number: int, to: Path, grid: GridSpec | None = None) -> tuple[float, ...]:
+def stack(layer: Layer, number: int, to: Path, halo: GridSpec | None = None) -> tuple[float, ...]:
     """Copy one band of each day's raster, by its number there, into one file.
 
-    With a `grid`, which is wider than the cell, what the neighbouring cells have of it is copied,
-    too. Returns the share of pixels with a value, by band.
+    With the grid of a `halo`, which is wider than the cell, what the neighbouring cells have of it
+    is copied, too. Returns the share of pixels with a value, by band.
 
     Raises:
         AttemptError: choice refused, if the cells differ in shape, type or nodata.
     """
     first = layer.bands[0][1]
-    with rasterio.open(first, driver="GTiff") as like:
-        profile = {
-            "driver": "GTiff",
-            "dtype": like.dtypes[0],
-            "count": len(layer.bands),
-            "nodata": like.nodata,
-            "width": like.width if grid is None else grid.width,
-            "height": like.height if grid is None else grid.height,
-            "crs": like.crs,
-            "transform": like.transform if grid is None else rasterio.Affine(*grid.transform),
-            "interleave": "band",
-            "tiled": True,
-            "blockxsize": _BLOCK,
-            "blockysize": _BLOCK,
-            "compress": "deflate",
-            "zlevel": 1,  # it is read once or twice; 6 takes half as long again and saves 3%
-            "predictor": 3 if like.dtypes[0].startswith("float") else 2,
-            "BIGTIFF": "IF_SAFER",
-        }
-        shown = (like.dtypes[0], repr(like.nodata), like.width, like.height)
-    scales, offsets, units, shares = [], [], [], []
-    with rasterio.open(to, "w", **profile) as out:
-        for n, (band, path) in enumerate(layer.bands, 1):
-            with rasterio.open(path, driver="GTiff") as cell:
-                found = (cell.dtypes[0], repr(cell.nodata), cell.width, cell.height)
-                if found != shown:
-                    raise AttemptError(
-                        Category.CHOICE_REFUSED,
-                        f"{layer.file}: {band.when} has type, nodata and shape {found}, the first "
-                        f"day has {shown}",
-                    )
-                valid = 0
-                if grid is None:
-                    for row in range(0, cell.height, _ROWS):
-                        rows = Window(0, row, cell.width, min(_ROWS, cell.height - row))
-                        values = cell.read(number, window=rows)
-                        valid += _valid(values, cell.nodata)
-                        out.write(values, n, window=rows)
-                else:
-                    values = _around(number, grid, [path, *layer.around.get(band.when, ())])
-                    valid = _valid(values, cell.nodata)
-                    out.write(values, n)
-                shares.append(float(f"{valid / (out.width * out.height):.6g}"))
-                scales.append(cell.scales[number - 1])
-                offsets.append(cell.offsets[number - 1])
-                units.append(cell.units[number - 1] or "")
-            out.set_band_description(n, band.when)
-        out.scales, out.offsets, out.units = scales, offsets, units
+    shown = _shown(first)
+    for band, raster in layer.bands:
+        if (found := _shown(raster)) != shown:
+            raise AttemptError(
+                Category.CHOICE_REFUSED,
+                f"{layer.file}: {band.when} has type, nodata and shape {found}, the first "
+                f"day has {shown}",
+            )
+    shares = []
+
+    def planes() -> Iterator[Pixels]:
+        for band, raster in layer.bands:
+            if halo is None:
+                with rasterio.open(raster.path, driver="GTiff") as cell:
+                    values = cell.read(number)
+            else:
+                values = _around(number, halo, raster, layer.around.get(band.when, ()))
+            shares.append(float(f"{_valid(values, raster.nodata) / values.size:.6g}"))
+            yield values
+
+    bands = [_described_band(band, raster, number) for band, raster in layer.bands]
+    grid = first.said.grid.grid() if halo is None else grid_of(halo)
+    write_stack(to, planes(), bands, grid, first.dtype, first.nodata)
     return tuple(shares)
+
+
+def _shown(raster: Opened) -> tuple[str, str, int, int]:
+    """Return what the rasters of a stack have in common: type, nodata, width and height."""
+    grid = raster.said.grid
+    return raster.dtype.name, repr(raster.nodata), grid.width, grid.height
+
+
+def _described_band(band: Band, raster: Opened, number: int) -> StackBand:
+    said = raster.said
+    if said.bands[number - 1].role != "data":
+        return StackBand(name=band.when, scale=1.0, offset=0.0, units="")
+    return StackBand(name=band.when, scale=said.scale, offset=said.offset, units=said.units)
 
 
 def _valid(values: Pixels, nodata: float | int | None) -> int:
@@ -484,12 +472,11 @@ def _valid(values: Pixels, nodata: float | int | None) -> int:
     return int((values != nodata).sum())
 
 
-def _around(number: int, grid: GridSpec, paths: Sequence[Path]) -> Pixels:
-    """Put a band of some cells together on a grid; the first cell is the group's own."""
-    said = open_raster(paths[0])
-    empty = said.said.bands[number - 1].empty(said.nodata)
-    plane = np.full((grid.height, grid.width), 0 if empty is None else empty, said.dtype)
-    for path in reversed(paths):
+def _around(number: int, grid: GridSpec, own: Opened, around: Sequence[Path]) -> Pixels:
+    """Put a band of a group's own cell, and of those around it, together on a grid."""
+    empty = own.said.bands[number - 1].empty(own.nodata)
+    plane = np.full((grid.height, grid.width), 0 if empty is None else empty, own.dtype)
+    for path in (*reversed(around), own.path):
         with rasterio.open(path, driver="GTiff") as cell:
             here = GridSpec(
                 crs=grid.crs,

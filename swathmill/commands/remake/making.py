@@ -240,7 +240,8 @@ class _Workshop:
         scratch.mkdir()
         group = scratch / "group"
         group.mkdir()
-        write_group(spec, dict(enumerate(paths)), group, _untold, whole=run.completeness)
+        rasters = {number: open_raster(path) for number, path in enumerate(paths)}
+        write_group(spec, rasters, group, _untold, whole=run.completeness)
         return self._reduce(step, group, scratch)
 
     def _band(

@@ -11,7 +11,7 @@ import rasterio
 
 from reprojection.reproject import ExtraBand, Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
-from reprojection.write.write import write_cog
+from reprojection.write.write import Opened, open_raster, write_cog
 from tasks.bag.categories import Category
 from tasks.bag.spec import GroupSpec
 from tasks.packages.packages import Packages
@@ -35,7 +35,7 @@ def group(tmp_path: Path) -> Path:
     grid = grid_spec().model_copy(update={"width": 200, "height": 40})
     options = Options(resampling="nearest", codes="keep", extra_bands=EXTRA)
     bands: list[Band] = []
-    paths: dict[int, Path] = {}
+    rasters: dict[int, Opened] = {}
     for day in DAYS:
         near = ".NRT" if day == DAYS[1] else ""
         granule = tmp_path / f"MCD15A2.A{day:%Y%j}.h17v03.005.2012153130500{near}.hdf"
@@ -43,14 +43,14 @@ def group(tmp_path: Path) -> Path:
         for layer in LAYERS:
             cell = tmp_path / f"{layer}.{day}.tif"
             write_cog(reproject([granule], layer, grid_of(grid), options), cell, overviews=False)
-            paths[len(bands)] = cell
+            rasters[len(bands)] = open_raster(cell)
             bands.append(
                 Band(product="MCD15A2", collection="5", layer=layer, day=day, cell="h17v03")
             )
     spec = GroupSpec(group="h17v03 all", cell="h17v03", window="all", grid=grid, bands=tuple(bands))
     folder = tmp_path / "group"
     folder.mkdir()
-    layers = sort_layers(spec, paths)
+    layers = sort_layers(spec, rasters)
     shares = {
         file: stack(one, number, folder / file) for one in layers for number, file in one.files
     }
@@ -92,13 +92,13 @@ def test_each_overpass_is_a_band_with_its_start(tmp_path: Path) -> None:
     spec = GroupSpec(
         group="r0c0 all", cell="r0c0", window="all", grid=grid, bands=tuple(bands), halo=2
     )
-    paths = {number: tmp_path / "cell.tif" for number in range(3)}
-    paths |= {number: tmp_path / f"around-{number}.tif" for number in range(3, 6)}
-    (layer,) = sort_layers(spec, paths)
+    own = open_raster(tmp_path / "cell.tif")
+    rasters = {n: own if n < 3 else replace(own, path=tmp_path / f"{n}.tif") for n in range(6)}
+    (layer,) = sort_layers(spec, rasters)
     whens = ["2012-03-05T02:50", "2012-03-05T04:30", "2012-03-13"]
     assert [band.when for band, _ in layer.bands] == whens
     # Around an overpass lies the same overpass in the neighbouring cells.
-    assert [layer.around[when] for when in whens] == [(paths[4],), (paths[3],), (paths[5],)]
+    assert [layer.around[when] for when in whens] == [(rasters[n].path,) for n in (4, 3, 5)]
     shares = {layer.file: stack(replace(layer, around={}), 1, tmp_path / layer.file)}
     with rasterio.open(tmp_path / layer.file) as made:
         assert list(made.descriptions) == whens
