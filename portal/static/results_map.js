@@ -199,13 +199,11 @@
     const unit = (extent[3] - extent[1]) / 1000;
     const [here, there] = [toLonLat(middle), toLonLat([middle[0], middle[1] + unit])];
     const degrees = Math.hypot((there[0] - here[0]) * Math.cos((here[1] * Math.PI) / 180), there[1] - here[1]) / unit;
-    const closer = () => {
+    map.on("moveend", () => {
       const resolution = map.getView().getResolution() * degrees;
       root.dataset.resolution = resolution.toPrecision(4);
-      return fit(resolution).catch((error) => console.warn(error));
-    };
-    map.on("moveend", closer);
-    closer();
+      fit(resolution).catch((error) => console.warn(error));
+    });
     // Names of what is large enough on the map to have one; where they meet, that of the larger place.
     const names = vector(10, (feature, resolution) => {
       const { name, size, rank } = feature.getProperties();

@@ -33,7 +33,7 @@ from tasks.requests import request_operations
 from tasks.requests.plan import Gap
 from tasks.requests.request_table import PhaseCount, Preparation, Preview, Rehearsal
 from tasks.storage.blobs import ARTIFACTS
-from tests.browser.pages import open_part
+from tests.browser.pages import map_ready, open_part
 from tests.portal.archive import StillArchive, telling
 from tests.portal.requests.test_runs import put_story
 from tests.portal.scripted import (
@@ -332,14 +332,14 @@ def _document(page: Page) -> None:
 
 def _view_layer(page: Page) -> None:
     _fill(page)
-    expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+    map_ready(page)
     page.get_by_label("See a layer on the map").check()
     expect(page.locator("[data-layer-view][data-shown*='2012-03-05'][data-loaded]")).to_be_visible()
     expect(page.locator("[data-view=legend] .behind").first).to_be_visible()
 
 
 def _draw_region(page: Page) -> None:
-    expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+    map_ready(page)
     page.get_by_role("radio", name="Polygon").check()
     page.fill("#geojson", POLYGON)
     page.locator("#geojson").blur()
@@ -349,13 +349,14 @@ def _draw_region(page: Page) -> None:
 def _sites(page: Page) -> None:
     page.get_by_role("radio", name="Sites").check()
     page.fill("#sites", _SITES)
+    expect(page.locator("[data-region-map][data-shape='2']")).to_be_attached()
 
 
 def _place(page: Page) -> None:
     page.get_by_role("radio", name="Place").check()
     page.fill("#place", "Netherlands")
     page.locator("#place").blur()
-    expect(page.locator("#summary")).to_be_visible()
+    expect(page.locator("[data-region-map][data-shape='1']")).to_be_attached()
 
 
 def _parameters(page: Page) -> None:

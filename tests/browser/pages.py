@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, ViewportSize
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, ViewportSize, expect
 
 REPLACED = ("htmx:afterRequest", "htmx:sendAbort", "undefined")
 """What htmx says when a check of a form takes the place of an earlier one."""
@@ -88,6 +88,11 @@ def faults(page: Page) -> list[str]:
     assert AXE.is_file(), "no node_modules/axe-core: run make setup"
     page.evaluate(AXE.read_text(encoding="utf-8"))
     return [*(f"{page.url}: {one}" for one in page.evaluate(RUN)), *misfits(page)]
+
+
+def map_ready(page: Page) -> None:
+    """Wait for the map of the form: before its first frame it hears no mouse."""
+    expect(page.locator("[data-region-map][data-ready][data-resolution]")).to_be_attached()
 
 
 def open_part(page: Page, name: str) -> None:

@@ -1,6 +1,7 @@
 """A layer on the form's map in Chromium, on a phone, before anything is requested."""
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tasks.holdings import holdings
-from tests.browser.pages import faultless_page, faults
+from tests.browser.pages import faultless_page, faults, map_ready
 from tests.portal.archive import StillArchive, telling
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.waiting import until
@@ -32,7 +33,7 @@ def page(context: BrowserContext, portal: LivePortal) -> Iterator[Page]:
     with faultless_page(context, width=390) as page:
         page.goto(portal.link())
         page.goto(f"{portal.url}/new")
-        expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+        map_ready(page)
         yield page
 
 
@@ -66,6 +67,8 @@ def test_a_layer_is_seen_before_it_is_requested(page: Page) -> None:
     days = page.get_by_role("group", name="Days with data").get_by_role("button")
     expect(days).to_have_count(4)
     expect(days.first).to_have_attribute("aria-pressed", "true")
+    picture = days.nth(1).locator("img")
+    expect(picture).to_have_attribute("src", re.compile("qa=best"))  # not those of before the rule
     # The rule applies to the right of the divider, which keys move.
     divider = page.get_by_role("slider", name="Before the quality rule")
     divider.press("Home")

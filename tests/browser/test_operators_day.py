@@ -263,6 +263,7 @@ def test_6_an_owner_waits_and_everybody_concerned_reads_why(
     page.get_by_role("row").filter(has_text="reduction").get_by_role("link", name="Pause …").click()
     expect(page.get_by_text("Tasks that are ready and wait: 12.")).to_be_visible()
     confirm(page, "")
+    expect(page.locator("#audit tbody tr").first).to_contain_text("pause phase")
     tab(page, "Now")
     notice = page.get_by_text("Operators have restricted:")
     expect(notice).to_contain_text("pause phase reduction")

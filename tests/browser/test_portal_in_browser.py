@@ -15,7 +15,7 @@ from tasks.operators.manager_lease import Acting, ManagerWatch
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import Preparation
-from tests.browser.pages import faultless_page, open_part
+from tests.browser.pages import faultless_page, map_ready, open_part
 from tests.portal.scripted import (
     LivePortal,
     ScriptedManager,
@@ -84,7 +84,7 @@ def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> No
 
 def open_form(page: Page, portal: LivePortal) -> None:
     page.goto(f"{portal.url}/new")
-    expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+    map_ready(page)
 
 
 def fill_in(page: Page, portal: LivePortal) -> None:
@@ -142,8 +142,9 @@ def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
     fill_in(page, portal)
     page.fill("#end", "2011-01-01")
     page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.locator("#problem")).to_be_attached()  # the live check tells the rest, too
     expect(page.locator("#error-time")).to_contain_text("before the first day")
-    assert page.evaluate("document.activeElement.id") == "end"
+    expect(page.locator("#end")).to_be_focused()
     assert page.input_value("#resolution") == "0.1"
     expect(page.get_by_role("checkbox", name="Lai_1km")).to_be_checked()
     page.fill("#end", "2012-01-02")
@@ -220,19 +221,20 @@ def test_tiles_are_picked_on_the_map(page: Page, portal: LivePortal) -> None:
     open_form(page, portal)
     page.get_by_label("MODIS tiles", exact=True).check()
     page.mouse.click(*at(page, 0.51, 0.49))
-    assert page.input_value("#tiles") == "h18v08"
+    expect(page.locator("#tiles")).to_have_value("h18v08")
     page.mouse.click(*at(page, 0.49, 0.49))
-    assert page.input_value("#tiles") == "h18v08, h17v08"
+    expect(page.locator("#tiles")).to_have_value("h18v08, h17v08")
     expect(page.locator("[data-note]")).to_have_text("2 tiles chosen")
     page.mouse.click(*at(page, 0.51, 0.49))
-    assert page.input_value("#tiles") == "h17v08"
+    expect(page.locator("#tiles")).to_have_value("h17v08")
 
 
 def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, runtime: Runtime) -> None:
     page.goto(f"{portal.url}/new")
     page.locator("#product-search").focus()
     page.keyboard.type("MCD15A2H")
-    expect(page.locator("#found li").first).to_contain_text("MCD15A2H")
+    expect(page.locator("#found li")).to_have_count(1)  # what is found for fewer letters is gone
+    expect(page.locator("#found li")).to_contain_text("MCD15A2H")
     for _ in range(10):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "Add":

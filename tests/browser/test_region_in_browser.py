@@ -12,7 +12,7 @@ from shapely.geometry.base import BaseGeometry
 
 from tasks.bag.runtime import Runtime
 from tasks.requests import request_operations
-from tests.browser.pages import faultless_page
+from tests.browser.pages import faultless_page, map_ready
 from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import submitted
 from tests.tasks.request.region.test_files import FIELD, zipped_shapefile
@@ -50,7 +50,7 @@ def page(
     with faultless_page(context, width=request.param) as page:
         page.goto(portal.link())
         page.goto(f"{portal.url}/new")
-        expect(page.locator("[data-region-map][data-ready]")).to_be_attached()
+        map_ready(page)
         yield page
 
 
@@ -86,7 +86,7 @@ def test_a_chosen_file_becomes_the_region_and_is_shown(page: Page) -> None:
     expect(outline(page)).to_be_attached()
     assert area(page).equals(FIELD)
     assert page.input_value("#title") == "Kept"
-    assert page.evaluate("document.querySelector('[data-region-map]').dataset.resolution < 0.1")
+    page.wait_for_function("document.querySelector('[data-region-map]').dataset.resolution < 0.1")
 
 
 @pytest.mark.proof
@@ -147,7 +147,7 @@ def test_a_polygon_is_drawn_over_the_antimeridian_and_changed(page: Page) -> Non
     expect(page.locator("#geojson")).not_to_have_value(text)
     assert area(page).area < before.area
     page.get_by_role("button", name="Clear").click()
-    assert page.input_value("#geojson") == ""
+    expect(page.locator("#geojson")).to_have_value("")
 
 
 def test_a_polygon_is_drawn_by_keys_alone(page: Page) -> None:
@@ -167,7 +167,7 @@ def test_a_place_is_outlined_and_enter_sends_nothing(page: Page, runtime: Runtim
     page.locator("#place").press_sequentially("bayern")
     expect(page.locator("#places option")).to_have_count(1, timeout=15_000)
     page.keyboard.press("Enter")
-    assert page.input_value("#place") == "Bayern, Germany"
+    expect(page.locator("#place")).to_have_value("Bayern, Germany")
     expect(outline(page)).to_be_attached()
     expect(page.locator("[data-note]")).to_have_text("Bayern, Germany")
     expect(page.get_by_label("Leave pixels outside the region empty")).to_be_visible()

@@ -1,5 +1,6 @@
 """A folder of granules on a map in Chromium: `swathmill view`."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def test_a_folder_is_seen_and_read_by_keys(context: BrowserContext, address: str
         expect(page.get_by_role("slider", name="Before the quality rule")).to_be_visible()
         days = page.get_by_role("group", name="Days with data").get_by_role("button")
         expect(days).to_have_count(8)
+        picture = days.nth(7).locator("img")
+        expect(picture).to_have_attribute("src", re.compile("qa=good"))  # not those of before
         days.nth(7).press("Enter")
         expect(page.locator("[data-layer-view][data-shown*='2012-05-16']")).to_be_visible()
         # Keys move the map and tell a value; numbers are of what is in view, then of the day again.
