@@ -46,7 +46,7 @@ def draw(raster: Raster) -> Rgba:
     return picture
 
 
-def encode_png(picture: Rgba, level: int = 9) -> bytes:
+def encode_png(picture: Rgba, level: int = 6) -> bytes:
     """Encode RGBA colours, shape (height, width, 4), as a PNG (ISO/IEC 15948); `level` of zlib."""
     height, width, _ = picture.shape
     lines = np.zeros((height, 1 + 4 * width), np.uint8)

@@ -94,9 +94,15 @@ def stac_item(
     `item_id` is by default the file's stem, `href` its name. Raises BadFormatError for a file that
     is not a raster of Swathmill.
     """
-    opened = open_raster(path)
-    said, grid = opened.said, opened.said.grid.grid()
-    outline = footprint(grid)
+    return item_of(open_raster(path), item_id=item_id, href=href)
+
+
+def item_of(
+    opened: Opened, *, item_id: str | None = None, href: str | None = None
+) -> dict[str, JsonValue]:
+    """Make the item of a raster whose file has been opened, as `stac_item`."""
+    path, said, grid = opened.path, opened.said, opened.said.grid.grid()
+    geometry, box = _outlined(grid)
     bands = [_band(opened, number) for number in range(len(said.bands))]
     doi = _doi(said.provenance)
     named = any(key.startswith("classification:") for band in bands for key in band)
@@ -106,8 +112,8 @@ def stac_item(
         "stac_version": "1.1.0",
         "stac_extensions": [*_EXTENSIONS, *more],
         "id": item_id or path.stem,
-        "geometry": as_geojson(outline),
-        "bbox": outline_box(outline),
+        "geometry": geometry,
+        "bbox": box,
         "properties": {
             **_times(said.provenance),
             **_projection(grid),
@@ -137,6 +143,13 @@ def stac_item(
             }
         },
     }
+
+
+@lru_cache(maxsize=16)  # all rasters of a request have one
+def _outlined(grid: Grid) -> tuple[JsonValue, JsonValue]:
+    """Return a grid's outline as GeoJSON, and its box."""
+    outline = footprint(grid)
+    return as_geojson(outline), outline_box(outline)
 
 
 def footprint(grid: Grid) -> BaseGeometry:

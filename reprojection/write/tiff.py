@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 from isal import isal_zlib
 
 from reprojection.kernels import kernels
@@ -254,10 +253,12 @@ def _encode(
     return _deflate(tile) if deflate else tile.tobytes()
 
 
-def _samples(planes: Sequence[Pixels], *, deflate: bool, side: int = TILE) -> Pixels:
-    """Return a tile of `side` rows, ready to be compressed if `deflate`."""
+def _samples(
+    planes: Sequence[Pixels], *, deflate: bool, side: int = TILE, rows: int | None = None
+) -> Pixels:
+    """Return a tile of `side` rows, or its first ones, ready to be compressed if `deflate`."""
     whole_numbers = planes[0].dtype.kind != "f"
-    tile = _interleaved(planes, predict=deflate and whole_numbers, side=side)
+    tile = _interleaved(planes, predict=deflate and whole_numbers, side=side)[:rows]
     return tile if whole_numbers or not deflate else _predicted_float(tile)
 
 
@@ -270,7 +271,7 @@ def deflate_halves(level: Sequence[Pixels]) -> bool:
         rows = slice(middle, middle + TILE // _SAMPLED)
         for col in range(0, width, TILE):
             planes = [plane[rows, col : col + TILE] for plane in level]
-            samples = _samples(planes, deflate=True)[: planes[0].shape[0]]
+            samples = _samples(planes, deflate=True, rows=planes[0].shape[0])
             before += samples.nbytes
             after += len(_deflate(samples))
     return 2 * after <= before
@@ -303,10 +304,14 @@ def _predicted_float(tile: Pixels) -> Pixels:
     """Sort the bytes of a row by significance, then take differences (TIFF Technical Note 3)."""
     rows, cols, bands = tile.shape
     size = tile.dtype.itemsize
-    parts = tile.astype(tile.dtype.newbyteorder(">"), copy=False).view(np.uint8)
-    ordered = parts.reshape(rows, cols * bands, size).transpose(0, 2, 1).reshape(rows, -1)
-    out: npt.NDArray[np.uint8] = ordered.copy()
-    out[:, bands:] = ordered[:, bands:] - ordered[:, :-bands]
+    parts = tile.reshape(rows, -1).view(np.uint8).reshape(rows, cols * bands, size)
+    ordered = np.empty((rows, size, cols * bands), np.uint8)
+    for place in range(size):
+        ordered[:, place] = parts[:, :, size - 1 - place]  # from little-endian samples
+    flat = ordered.reshape(rows, -1)
+    out = np.empty_like(flat)
+    out[:, :bands] = flat[:, :bands]
+    np.subtract(flat[:, bands:], flat[:, :-bands], out=out[:, bands:])
     return out
 
 

@@ -5,7 +5,7 @@ metadata of a band of classes their names; a file does not depend on when or whe
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -65,20 +65,57 @@ def write_cog(
     Raises:
         OSError: the file cannot be written; nothing of it remains.
     """
-    whole = Path(path)
+    # First, as it orders a copy of each band: then there are no overviews yet.
+    found = _statistics(raster) if statistics else [None] * len(raster.bands)
+    _write(raster, Path(path), found, overviews=overviews, compress=compress, threads=threads)
+
+
+def write_result(raster: Raster, path: Path) -> "Opened":
+    """Write a raster as `write_cog` does by default; return what `open_raster` would of the file.
+
+    Raises:
+        OSError: as `write_cog`.
+    """
+    found = _statistics(raster)
+    _write(raster, path, found, overviews=True, compress="deflate", threads=1)
+    pixels = raster.grid.pixels
+    return Opened(
+        path=path,
+        said=raster.description(),
+        nodata=raster.nodata,
+        dtype=raster.data.dtype,
+        # As their text in the file has them.
+        statistics=tuple(
+            None if one is None else read_statistics(one.tags(), pixels) for one in found
+        ),
+    )
+
+
+def _statistics(raster: Raster) -> list[BandStatistics | None]:
+    return [band_statistics(raster, band) for band in range(len(raster.bands))]
+
+
+def _write(
+    raster: Raster,
+    whole: Path,
+    found: Sequence[BandStatistics | None],
+    *,
+    overviews: bool,
+    compress: Compression,
+    threads: int,
+) -> None:
+    """Write a raster with statistics of its bands; as `write_cog`."""
     beside = whole.with_name(f"{whole.name}.part")
     try:
         if compress == "zstd":
-            _write_by_gdal(raster, beside, overviews=overviews, statistics=statistics)
+            _write_by_gdal(raster, beside, found, overviews=overviews)
         else:
             with beside.open("w+b") as file:
                 quick = compress == "quick"
-                # First, as it orders a copy of each band: then there are no overviews yet.
-                template = _template(raster, statistics=statistics)
                 write_tiff(
                     file,
                     _levels(raster) if overviews else [list(raster.data)],
-                    template,
+                    _template(raster, found),
                     deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
                     threads=threads,
                 )
@@ -116,21 +153,23 @@ def _profile(raster: Raster) -> dict[str, object]:
     }
 
 
-def _template(raster: Raster, *, statistics: bool) -> bytes:
+def _template(raster: Raster, found: Sequence[BandStatistics | None]) -> bytes:
     """Make a GeoTIFF of one pixel with all of a raster's metadata."""
     with MemoryFile() as memory:
         with memory.open(**_profile(raster), width=1, height=1) as dataset:
-            _describe(dataset, raster, statistics=statistics)
+            _describe(dataset, raster, found)
         return bytes(memory.getbuffer())
 
 
-def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool, statistics: bool) -> None:
+def _write_by_gdal(
+    raster: Raster, path: Path, found: Sequence[BandStatistics | None], *, overviews: bool
+) -> None:
     plain = raster.kind == "continuous" and all(band.role == "data" for band in raster.bands)
     height, width = raster.grid.shape
     with rasterio.Env(GDAL_NUM_THREADS="1"), MemoryFile() as memory:
         with memory.open(**_profile(raster), width=width, height=height) as dataset:
             dataset.write(raster.data)
-            _describe(dataset, raster, statistics=statistics)
+            _describe(dataset, raster, found)
         with memory.open() as dataset, MemoryFile() as packed:
             rasterio.shutil.copy(
                 dataset,
@@ -147,7 +186,9 @@ def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool, statistics: b
             path.write_bytes(packed.getbuffer())
 
 
-def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster, *, statistics: bool) -> None:
+def _describe(
+    dataset: "rasterio.io.DatasetWriter", raster: Raster, found: Sequence[BandStatistics | None]
+) -> None:
     said = raster.description()
     dataset.update_tags(
         **{TAG: said.model_dump_json(), "TIFFTAG_SOFTWARE": said.provenance.software}
@@ -166,8 +207,8 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster, *, statistic
             )
         if names := class_tags(said, band.role):
             dataset.update_tags(number, **names)
-        if statistics and (found := band_statistics(raster, number - 1)) is not None:
-            dataset.update_tags(number, **found.tags())
+        if (statistics := found[number - 1]) is not None:
+            dataset.update_tags(number, **statistics.tags())
     if raster.colours and raster.data.dtype == np.uint8 and len(raster.bands) == 1:
         dataset.write_colormap(1, dict(raster.colours))
     else:

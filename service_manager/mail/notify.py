@@ -230,7 +230,8 @@ class MailServer:
 
     def connect(self) -> smtplib.SMTP:
         """Open a session, encrypted and signed in as asked; raises OSError or SMTPException."""
-        trust = self.trust or ssl.create_default_context()
+        # To read the certificates of the system takes as long as a mail.
+        trust = None if self.tls == "none" else self.trust or ssl.create_default_context()
         if self.tls == "tls":
             session: smtplib.SMTP = smtplib.SMTP_SSL(
                 self.host, self.port, timeout=TIMEOUT, context=trust

@@ -11,8 +11,8 @@ from reprojection.write.mosaic import mosaic as mosaic_cells
 from reprojection.write.mosaic import mosaic_of_cell
 from reprojection.write.record_layer import record_mosaic
 from reprojection.write.sensor_overlap import SeenCell, write_overlap
-from reprojection.write.stac import stac_item
-from reprojection.write.write import write_cog
+from reprojection.write.stac import item_of
+from reprojection.write.write import Opened, write_result
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import MosaicSpec, OverlapSpec, RasterSpec
@@ -61,8 +61,8 @@ def _stored(raster: Raster, name: str, context: Context, *, keep: bool) -> tuple
     context.tell(0.75, f"writing {name}.tif")
     folder = context.folder("mosaic")
     image, item = folder / f"{name}.tif", folder / f"{name}.json"
-    write_mosaic(raster, image)
-    write_item(image, item)
+    made = write_result(raster, image)
+    write_item(made, item)
     context.tell(0.9, f"storing {name}")
     return (
         context.upload(
@@ -87,14 +87,9 @@ def overlap(spec: OverlapSpec, context: Context) -> tuple[ArtifactFile, ...]:
     return (context.upload(to, keep=False, completeness=said),)
 
 
-def write_mosaic(raster: Raster, to: Path) -> None:
-    """Write a raster as it is delivered."""
-    write_cog(raster, to)
-
-
-def write_item(image: Path, to: Path) -> None:
+def write_item(raster: Opened, to: Path) -> None:
     """Write the STAC item of a raster's file."""
-    to.write_text(json.dumps(stac_item(image), indent=1, sort_keys=True) + "\n", "utf-8")
+    to.write_text(json.dumps(item_of(raster), indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def read_clip(geojson: str) -> Polygon | MultiPolygon | None:

@@ -28,7 +28,7 @@ from reprojection.read.lineage import (
 from reprojection.reproject import keep_granules
 from reprojection.write.mosaic import mosaic
 from reprojection.write.record_layer import record_mosaic
-from reprojection.write.write import Opened, open_raster
+from reprojection.write.write import Opened, open_raster, write_cog
 from swathmill.commands.remake.differences import differences
 from swathmill.commands.remake.materials import CannotRemakeError, find_granules, find_packages
 from tasks.bag.spec import GridSpec, GroupSpec, Input, ReduceSpec
@@ -39,7 +39,7 @@ from tasks.settings import Settings
 from tasks.spec_parts import Band
 from worker.phases.context import Surroundings
 from worker.phases.group import LINEAGE, MANIFEST, Manifest, write_group
-from worker.phases.mosaic import read_clip, write_item, write_mosaic
+from worker.phases.mosaic import read_clip, write_item
 from worker.phases.reduce import give_inputs, give_parameters, run_package
 from worker.phases.reproject import Cell, cell_pixels, with_lineage, write_cell
 from worker.sandbox.sandbox import Places, report
@@ -94,7 +94,7 @@ def remake(
         made = workshop.make(raster.name)
         if file is not raster:
             item = made.with_suffix(".json")
-            write_item(made, item)
+            write_item(open_raster(made), item)
             made = item
         equal = made.read_bytes() == file.read_bytes()
         found: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class _Workshop:
             named = record.record, record.layer, self._said.units
             assemble = partial(record_mosaic, named=named)
         raster = assemble(parts, self._said.grid.grid(), clip=read_clip(clip), clip_text=clip)
-        write_mosaic(replace(raster, completeness=self._said.completeness), to)
+        write_cog(replace(raster, completeness=self._said.completeness), to)
         return to
 
     def _parts(self) -> list[Path]:

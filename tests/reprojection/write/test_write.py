@@ -1,6 +1,7 @@
 """What a written raster holds, how it is laid out, and that equal rasters give equal bytes."""
 
 import errno
+import json
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,14 @@ from reprojection.read.raster import Raster
 from reprojection.write import tiff
 from reprojection.write.overviews import averaged
 from reprojection.write.picture import write_png
-from reprojection.write.write import Compression, open_raster, read_raster, write_cog
+from reprojection.write.stac import item_of, stac_item
+from reprojection.write.write import (
+    Compression,
+    open_raster,
+    read_raster,
+    write_cog,
+    write_result,
+)
 from tests.oracle.numpy_overviews import averaged_in_numpy
 from tests.reprojection.raster_samples import classes, hills, plain
 
@@ -58,6 +66,30 @@ def test_every_type_comes_back(tmp_path: Path, dtype: str, nodata: float | int) 
     assert same(read_raster(tmp_path / "r.tif"), raster)
     assert not raster.valid()[:9].any()
     assert raster.valid()[9:].all()
+
+
+def changed(raster: Raster) -> Raster:
+    """A raster of floats, most of whose statistics have more digits than a file keeps."""
+    data = np.where(
+        raster.data == raster.nodata, np.float32(np.nan), raster.data.astype(np.float32) / 3
+    )
+    return replace(raster, data=data.astype(np.float32), nodata=float("nan"))
+
+
+@pytest.mark.parametrize(
+    "raster", [hills(), classes(np.arange(600, dtype=np.uint8).reshape(20, 30)), changed(hills())]
+)
+def test_what_is_written_is_known_without_opening_it(tmp_path: Path, raster: Raster) -> None:
+    path = tmp_path / "r.tif"
+    made = write_result(raster, path)
+    there = open_raster(path)
+    assert (made.path, made.said, made.dtype) == (there.path, there.said, there.dtype)
+    assert repr(made.nodata) == repr(there.nodata)
+    assert made.statistics == there.statistics
+    assert any(made.statistics)
+    assert json.dumps(item_of(made)) == json.dumps(stac_item(path))
+    write_cog(raster, tmp_path / "same.tif")
+    assert path.read_bytes() == (tmp_path / "same.tif").read_bytes()
 
 
 def test_other_programs_see_scale_units_nodata_and_names(tmp_path: Path) -> None:

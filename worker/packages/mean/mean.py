@@ -56,16 +56,19 @@ def block_mean(
     stack: rasterio.DatasetReader, weights: dict[int, float], rows: Window
 ) -> np.ndarray:
     total = np.zeros((int(rows.height), int(rows.width)))
-    count = np.zeros(total.shape)
+    count, value = np.zeros(total.shape), np.empty(total.shape)
     for band, weight in weights.items():
         stored = stack.read(band, window=rows)
-        value = stored.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
-        valid = np.isfinite(value)
-        if stack.nodata is not None:
-            valid &= stored != stack.nodata
+        valid = np.not_equal(stored, np.nan if stack.nodata is None else stack.nodata)
+        np.multiply(stored, stack.scales[band - 1], out=value, dtype=np.float64)
+        value += stack.offsets[band - 1]
+        if stored.dtype.kind == "f":
+            valid &= np.isfinite(value)
+            value[~valid] = 0.0
         value *= weight
-        np.add(total, value, out=total, where=valid)
-        count += weight * valid
+        value *= valid
+        total += value
+        count += np.multiply(valid, weight, out=value)
     result = np.full(total.shape, np.nan, np.float32)
     np.divide(total, count, out=result, where=count > 0, casting="same_kind")
     return result

@@ -57,16 +57,19 @@ def block_mean(
     stack: rasterio.DatasetReader, weights: dict[int, float], rows: Window
 ) -> np.ndarray:
     total = np.zeros((int(rows.height), int(rows.width)))
-    weight = np.zeros(total.shape)
+    weight, value = np.zeros(total.shape), np.empty(total.shape)
     for band, own in sorted(weights.items()):
         stored = stack.read(band, window=rows)
-        value = stored.astype(np.float64) * stack.scales[band - 1] + stack.offsets[band - 1]
-        valid = np.isfinite(value)
-        if stack.nodata is not None:
-            valid &= stored != stack.nodata
+        valid = np.not_equal(stored, np.nan if stack.nodata is None else stack.nodata)
+        np.multiply(stored, stack.scales[band - 1], out=value, dtype=np.float64)
+        value += stack.offsets[band - 1]
+        if stored.dtype.kind == "f":
+            valid &= np.isfinite(value)
+            value[~valid] = 0.0
         value *= own
-        np.add(total, value, out=total, where=valid)
-        weight += own * valid
+        value *= valid
+        total += value
+        weight += np.multiply(valid, own, out=value)
     result = np.full(total.shape, np.nan, np.float32)
     np.divide(total, weight, out=result, where=weight > 0, casting="same_kind")
     return result
