@@ -32,7 +32,7 @@ class ChainSettings:
     index: Path
     credentials: Credentials
     limits: HostLimits
-    read_outline: OutlineReader | None = None
+    read_outlines: OutlineReader | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
 
@@ -136,4 +136,4 @@ def _folder(place: str, wanted: ChainSettings, name: str) -> ArchiveSource:
             "SWATHMILL_SOURCES names the folder, but none is set: set SWATHMILL_ARCHIVE"
         )
     files = RemoteFiles(place, wanted.options) if "://" in place else Path(place)
-    return FolderArchive(files, wanted.index, wanted.read_outline, name=name)
+    return FolderArchive(files, wanted.index, wanted.read_outlines, name=name)

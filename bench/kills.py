@@ -112,7 +112,7 @@ def _name(pid: int) -> str:
     except OSError:
         return ""
     for word in ("redis-server", "valkey-server", "azurite", "forkserver"):
-        if word in command:
+        if word in command or word == name:
             return word
     for word, meaning in (("service_manager", "manager"), ("mail_catcher", "mail")):
         if word in command or name == word[:15]:

@@ -279,7 +279,7 @@ def child_memory() -> int:
 
 def is_forked(pid: int) -> bool:
     """Tell whether a process comes from the forkserver."""
-    return b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return Path(f"/proc/{pid}/comm").read_text() == "forkserver\n"
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ from processes import plain_answers, proctree
 from processes.parents import die_with_parent
 from processes.reading_rights import reader_environment, shut_in_reader
 from reprojection.errors import ReprojectionError, UnreadableGranuleError
-from reprojection.read.outline import Outline, read_outline
+from reprojection.read.outline import Outline, read_outline, read_outlines_until
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +39,7 @@ R = TypeVar("R")
 _HEADER_BYTES = 8
 _MORE, _LAST = b"+", b"-"  # before an answer: whether its fork takes another call
 _CALLS_OF_A_FORK = 200  # so that what a library leaks is bounded
+_FILES_OF_A_FORK = 32  # whose outlines are read by one: a fork takes longer than a file
 _MAX_ANSWER = 1 << 27
 _PIPE_BYTES = 1 << 16
 _REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
@@ -148,6 +149,21 @@ class ReadingProcess:
             late = isinstance(problem, TimeoutError)
             how = f"took over {self._seconds:g} s" if late else "ended the reading process"
             raise _damaged(args, how) from None
+
+    def read_outlines(self, paths: Sequence[Path]) -> list[Outline | None]:
+        """Read the outlines of granule files, some by one fork; None for what cannot be read.
+
+        A file at which the fork ends has each of those beside it read by a fork of its own.
+        """
+        found: list[Outline | None] = []
+        while len(found) < len(paths):
+            some = tuple(paths[len(found) : len(found) + _FILES_OF_A_FORK])
+            try:
+                read = self.run(read_outlines_until, some)
+                found += read if len(read) == len(some) else [*read, None]
+            except ReprojectionError:
+                found += map(self.read_outline, some)
+        return found
 
     def read_outline(self, path: Path) -> Outline | None:
         """Read the outline of a granule file; return None if the file cannot be read."""

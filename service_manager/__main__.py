@@ -72,12 +72,13 @@ def main() -> int:
     try:
         settings = read_settings()
         logs.configure(settings.log_level, process="manager")
-        runtime = connect(settings)
         reader = ReadingProcess()
+        reader.begin()  # what it imports takes as long as the rest of this start
+        runtime = connect(settings)
         index = IndexFile.take(settings.data_dir)
         looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
         keep_index = _keep_index(settings, runtime, index, looking.submit)
-        archive = open_sources(settings, index.path, reader.read_outline)
+        archive = open_sources(settings, index.path, reader.read_outlines)
         postman = Postman(
             runtime.store,
             runtime.clock,

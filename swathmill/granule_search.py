@@ -119,7 +119,7 @@ def search(
     with tempfile.TemporaryDirectory(prefix="swathmill-search-") as folder:
         try:
             # The positions of a folder's swaths are only known from the files themselves.
-            outlines = reader.read_outline if box else None
+            outlines = reader.read_outlines if box else None
             chain = open_sources(settings, Path(folder) / "index.sqlite", outlines)
             held = chain.holdings(product)
             newest = max((h.collection for h in held), key=lambda c: c.age, default="")

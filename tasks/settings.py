@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from archives.fetch.credentials import EARTHDATA_HOSTS
 from tasks.errors import SwathmillError
 from tasks.network_hosts import AllowedHosts, read_allowed
+from tasks.secret_settings import is_secret_setting
 from tasks.setting_values import READERS, Confirm, Prices, SmtpServer
 
 Positive = Annotated[float, Field(gt=0)]
@@ -387,10 +388,5 @@ def read_settings() -> Settings:
 
 def forget_secrets() -> None:
     """Take all secret settings out of the environment, which children would have otherwise."""
-    secret = {
-        f"SWATHMILL_{name.upper()}"
-        for name, known in Settings.model_fields.items()
-        if known.annotation is SecretStr
-    }
-    for name in [name for name in os.environ if name.upper() in secret]:
+    for name in [name for name in os.environ if is_secret_setting(name)]:
         del os.environ[name]

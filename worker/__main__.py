@@ -2,6 +2,13 @@
 
 import sys
 
+from processes import handed_over
+from tasks.secret_settings import is_secret
+
+if __name__ == "__main__":
+    # Before the imports that take long: it starts this program anew.
+    handed_over.without(is_secret)
+
 from worker.pool.lender import pooled
 from worker.slots.service import main
 

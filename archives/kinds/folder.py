@@ -9,7 +9,7 @@ the right cause instead of overlooking it.
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -71,9 +71,9 @@ class Outline(Protocol):
     def day_night(self) -> str: ...
 
 
-OutlineReader = Callable[[Path], Outline | None]
-"""Reads a granule's outline, or returns None if the file cannot be read. It must not raise for bad
-files, and should read in a separate process, because HDF4 can crash."""
+OutlineReader = Callable[[Sequence[Path]], Sequence[Outline | None]]
+"""Reads the outlines of granules; None stands for a file that cannot be read. It must not raise for
+bad files, and should read in a separate process, because HDF4 can crash."""
 
 
 def index_name(name: str) -> str:
@@ -94,10 +94,10 @@ class Refreshed:
 class FolderArchive:
     """A folder of granules, local or remote (`RemoteFiles`), searched through its index.
 
-    `index_path` is a file outside or inside the folder; its directory is created. `read_outline` is
-    used once per new or changed file. A remote file must be fetched for that, so it is read only if
-    neither sidecar nor name tell its position. Raises IndexUnusableError if the folder or the index
-    cannot be used.
+    `index_path` is a file outside or inside the folder; its directory is created. `read_outlines`
+    is given each new or changed file once. A remote file must be fetched for that, so it is read
+    only if neither sidecar nor name tell its position. Raises IndexUnusableError if the folder or
+    the index cannot be used.
     """
 
     authoritative = False
@@ -106,14 +106,14 @@ class FolderArchive:
         self,
         place: Path | Files,
         index_path: Path,
-        read_outline: OutlineReader | None = None,
+        read_outlines: OutlineReader | None = None,
         *,
         name: str = "folder",
     ) -> None:
         self.name = name
         self._files = LocalFiles(place) if isinstance(place, Path) else place
         self._index_path = index_path
-        self._read_outline = read_outline
+        self._read_outlines = read_outlines
         self._fresh = False
         self._coverage: list[Coverage] | None = None  # valid until the folder changes
 
@@ -139,7 +139,7 @@ class FolderArchive:
             changed = [url for url, stamp in on_disk.items() if known.get(url) != stamp]
             for first in range(0, len(changed), _BATCH):
                 # Files are read before the transaction begins: others wait for the writing alone.
-                rows = [self._row(url, on_disk[url]) for url in changed[first : first + _BATCH]]
+                rows = self._rows({url: on_disk[url] for url in changed[first : first + _BATCH]})
                 with index:
                     index.executemany(
                         "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
@@ -415,8 +415,30 @@ class FolderArchive:
             "choose a folder that can be written"
         )
 
-    def _row(self, url: str, stamp: tuple[int, int, str]) -> tuple[object, ...]:
-        record = self._describe(url, stamp[0])
+    def _rows(self, stamps: Mapping[str, tuple[int, int, str]]) -> list[tuple[object, ...]]:
+        """Make the rows of new or changed files."""
+        read = self._outlines(stamps)
+        return [self._row(url, stamp, read.get(url)) for url, stamp in stamps.items()]
+
+    def _outlines(self, stamps: Mapping[str, tuple[int, int, str]]) -> dict[str, Outline | None]:
+        """Read outlines: of near files all at once, of others those that are not placed yet."""
+        if self._read_outlines is None:
+            return {}
+        if self._files.near:
+            outlines = self._read_outlines([Path(self._path(url)) for url in stamps])
+            return dict(zip(stamps, outlines, strict=True))
+        found: dict[str, Outline | None] = {}
+        for url, (size, *_) in stamps.items():
+            known = self._described(url, size, None)
+            if known is None or (known.tile is None and known.boundary is None):
+                with self._files.local(url) as path:
+                    (found[url],) = self._read_outlines([path])
+        return found
+
+    def _row(
+        self, url: str, stamp: tuple[int, int, str], outline: Outline | None
+    ) -> tuple[object, ...]:
+        record = self._described(url, stamp[0], outline)
         return (
             url,
             *stamp,
@@ -427,15 +449,9 @@ class FolderArchive:
             record is not None and _is_misnamed(url, record),
         )
 
-    def _describe(self, url: str, size: int) -> GranuleRecord | None:
+    def _described(self, url: str, size: int, outline: Outline | None) -> GranuleRecord | None:
         name = url.rpartition("/")[2]
-        sidecar = self._files.sidecar(url)
-        known = describe(name, url, size, None, sidecar)
-        placed = known is not None and (known.tile is not None or known.boundary is not None)
-        if self._read_outline is None or (placed and not self._files.near):
-            return known
-        with self._files.local(url) as path:
-            return describe(name, url, size, self._read_outline(path), sidecar)
+        return describe(name, url, size, outline, self._files.sidecar(url))
 
 
 def _schema(index: sqlite3.Connection) -> int:

@@ -22,7 +22,7 @@ from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from tasks.errors import SwathmillError
-from tasks.service.connect import EMBEDDED
+from tasks.secret_settings import EMBEDDED
 from tasks.settings import Settings
 
 

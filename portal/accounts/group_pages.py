@@ -4,11 +4,12 @@ import re
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Path, Query, Response
+from fastapi import Form, Path, Query, Response
 from fastapi.responses import RedirectResponse
 from pydantic import Field
 
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError, NotNowError, PortalError, begun
 from portal.serving.tokens import LONGEST_OWNER, Person
@@ -17,8 +18,8 @@ from tasks.answers.answer import Answer
 from tasks.packages.package_reference import NAME
 from tasks.strict_model import StrictModel
 
-api = APIRouter(prefix="/api/groups", tags=["groups"])
-pages = APIRouter(include_in_schema=False)
+api = Router(prefix="/api/groups", tags=["groups"])
+pages = Router(include_in_schema=False)
 
 MOST_GROUPS = 50
 _NAME = re.compile(NAME)

@@ -6,7 +6,7 @@ from typing import Annotated
 import httpx2
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.starlette_client import StarletteOAuth2App
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from joserfc.errors import JoseError
@@ -14,13 +14,14 @@ from joserfc.errors import JoseError
 from portal.accounts.session_page import UNTOLD, request_page
 from portal.accounts.state import Accounts
 from portal.serving.identity import sign_in
+from portal.serving.late_routes import Router
 from portal.serving.openid import Claims
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotSignedInError, ProviderError
 from portal.serving.tokens import Person, Use
 from tasks.accounts import session_table
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 _THEN = "then"
 PATH = "/sign-in/provider"

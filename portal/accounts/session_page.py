@@ -5,7 +5,7 @@ import re
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi import Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.accounts.state import Accounts
@@ -19,6 +19,7 @@ from portal.serving.identity import (
     sign_in,
     sign_out,
 )
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotSignedInError
 from portal.serving.tokens import Person, Role, Use
@@ -26,7 +27,7 @@ from tasks.accounts import reader_links, sign_in_links
 from tasks.mail_address import LONGEST, is_address
 from tasks.requests.request_table import RequestTable
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 _REQUEST_PAGE = re.compile(r"/requests/[A-Za-z0-9_-]{1,40}")
 # The address holds a token: browsers must neither pass it on as referrer nor cache it.

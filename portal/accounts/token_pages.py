@@ -8,12 +8,13 @@ import datetime as dt
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Response
+from fastapi import Form, Response
 from fastapi.responses import RedirectResponse
 from pydantic import Field
 
 from portal.accounts.session_page import UNTOLD
 from portal.serving.identity import Human
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError, NotNowError
 from portal.serving.quantities import moment
@@ -29,8 +30,8 @@ from tasks.accounts.token_table import (
 from tasks.answers.answer import Answer
 from tasks.strict_model import StrictModel
 
-api = APIRouter(prefix="/api/tokens", tags=["tokens"])
-pages = APIRouter(include_in_schema=False)
+api = Router(prefix="/api/tokens", tags=["tokens"])
+pages = Router(include_in_schema=False)
 
 LONGEST_NAME = 80
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]

@@ -1,11 +1,12 @@
 """The HTTP API as a page, made from the OpenAPI description that programs read."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from portal.serving.identity import find_person
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 @router.get("/docs")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
@@ -18,9 +18,10 @@ from starlette.routing import BaseRoute
 
 from portal.description.request_schema import request_schemas
 from portal.serving import identity
+from portal.serving.late_routes import Router
 from portal.serving.problems import ProblemAnswer, described
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 Schema = dict[str, Any]
 REQUEST_REF = {"$ref": "#/components/schemas/Request"}

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from portal.elsewhere.copies import (
     SECONDS,
@@ -18,10 +18,11 @@ from portal.results.state import Results
 from portal.serving.access import load_for
 from portal.serving.documents import read_body
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.serving.problems import BusyError, NotFoundError, answers_with
 
-router = APIRouter(prefix="/api", tags=["requests"])
+router = Router(prefix="/api", tags=["requests"])
 
 
 @router.post(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from fastapi.responses import PlainTextResponse
 
 from portal.elsewhere.takeaway import texts
@@ -11,13 +11,14 @@ from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.attachments import attachment
 from portal.serving.identity import Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.submit.forms import request_yaml
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
 
-router = APIRouter(prefix="/api", tags=["requests"])
+router = Router(prefix="/api", tags=["requests"])
 
 
 def texts_beside(

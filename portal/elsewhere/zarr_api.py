@@ -1,16 +1,17 @@
 """Cubes in Zarr as stores of keys, so that xarray reads what it needs and no more."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from portal.elsewhere.state import Elsewhere
 from portal.elsewhere.zarr_store import read_member, read_members, split_address
 from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.identity import Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.serving.problems import NotFoundError
 
-router = APIRouter(prefix="/api", tags=["requests"])
+router = Router(prefix="/api", tags=["requests"])
 
 
 @router.head("/requests/{request_id}/zarr/{path:path}", include_in_schema=False)

@@ -3,7 +3,7 @@
 import datetime as dt
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Depends, Form, Query, Response
+from fastapi import Depends, Form, Query, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,7 @@ from portal.operations import actions
 from portal.operations.actions import Action, Order
 from portal.serving.attachments import csv_answer
 from portal.serving.identity import Operator, operator
+from portal.serving.late_routes import Router
 from portal.serving.pages import iso_text
 from portal.serving.portal import CurrentPortal, PageNumber, Portal
 from portal.serving.quantities import moment
@@ -20,8 +21,8 @@ from tasks.bag.model import Phase
 from tasks.operators import audit, restrictions
 from tasks.operators.restrictions import Kind
 
-pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
-api = APIRouter(prefix="/api/operations", tags=["operations"])
+pages = Router(include_in_schema=False, dependencies=[Depends(operator)])
+api = Router(prefix="/api/operations", tags=["operations"])
 
 LISTED = 100
 

@@ -4,7 +4,7 @@ import datetime as dt
 import itertools
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from portal.operations import costs, executions
 from portal.operations.costs import Account, Judged, Verdict
@@ -13,6 +13,7 @@ from portal.operations.overview import DAYS
 from portal.operations.state import Operations
 from portal.serving.attachments import csv_answer
 from portal.serving.identity import Operator, operator
+from portal.serving.late_routes import Router
 from portal.serving.pages import iso_text
 from portal.serving.portal import CurrentPortal, PageNumber, Portal
 from portal.serving.problems import BadCallError
@@ -22,7 +23,7 @@ from tasks.operators import manager_rows
 from tasks.operators.manager_rows import ManagerRow
 from tasks.setting_values import Prices
 
-pages = APIRouter(include_in_schema=False, dependencies=[Depends(operator)])
+pages = Router(include_in_schema=False, dependencies=[Depends(operator)])
 
 LISTED = 100  # failed attempts on one page
 

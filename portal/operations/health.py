@@ -8,16 +8,17 @@ message server answers; restarting the portal would not help if they do not.
 from http import HTTPStatus
 from importlib.metadata import version
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from portal.serving.identity import find_person
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.serving.quantities import duration_text
 from tasks.answers.answer import Answer
 from tasks.operators.manager_lease import Acting
 
-router = APIRouter(tags=["health"])
-pages = APIRouter(include_in_schema=False)
+router = Router(tags=["health"])
+pages = Router(include_in_schema=False)
 
 
 class HealthAnswer(Answer):

@@ -2,13 +2,14 @@
 
 import datetime as dt
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 from pydantic import Field
 
 from portal.operations import overview
 from portal.operations.all_well import concerns
 from portal.operations.state import Operations
 from portal.serving.identity import Operator, operator
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.serving.quantities import moment
 from portal.submit.state import Submit
@@ -17,8 +18,8 @@ from tasks.bag.categories import RULES
 from tasks.bag.time_limits import TimeLimits
 from tasks.operators import restrictions
 
-pages = APIRouter(include_in_schema=False)
-api = APIRouter(prefix="/api", tags=["operations"])
+pages = Router(include_in_schema=False)
+api = Router(prefix="/api", tags=["operations"])
 
 
 class RunningAnswer(Answer):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData, UploadFile
@@ -18,6 +18,7 @@ from portal.serving.attachments import attachment, csv_answer
 from portal.serving.documents import MOST_BYTES as MOST_TEXT
 from portal.serving.documents import read_form_data
 from portal.serving.identity import Asker
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import PortalError
 from portal.serving.quantities import unit_text
@@ -26,7 +27,7 @@ from tasks.answers.polygons import PolygonsAnswer, PolygonSeries, PolygonValues
 from tasks.errors import RequestRefusedError
 from tasks.request.region.files import MOST_BYTES
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 @router.post("/requests/{request_id}/map/polygons")

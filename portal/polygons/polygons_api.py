@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from portal.polygons.state import Polygons
@@ -15,6 +15,7 @@ from portal.serving.access import read_for
 from portal.serving.attachments import csv_answer
 from portal.serving.documents import read_body, turn
 from portal.serving.identity import Asker
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.tokens import Person
@@ -23,7 +24,7 @@ from tasks.request.region.child import features_apart
 from tasks.request.region.files import MOST_BYTES, ReadFeatures, RegionFileError
 from tasks.request.request_file import file_refusal
 
-router = APIRouter(prefix="/api", tags=["requests"])
+router = Router(prefix="/api", tags=["requests"])
 
 COLUMNS = (
     *("polygon", "kind", "layer", "date", "units", "mean", "std", "valid_share", "count"),

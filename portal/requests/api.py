@@ -4,7 +4,7 @@ import hashlib
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
@@ -25,6 +25,7 @@ from portal.serving.addresses import PAGE, ListLimit, numbers_of, part_of_list
 from portal.serving.audited import audited_for_others
 from portal.serving.documents import decode, read_body
 from portal.serving.identity import Caller, Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import (
     BadCallError,
@@ -57,7 +58,7 @@ from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import Rehearsal, RequestRow, list_of
 
-router = APIRouter(prefix="/api", tags=["requests"])
+router = Router(prefix="/api", tags=["requests"])
 
 PREVIEW_SECONDS = 50.0
 _FAILURES_ON_STATUS = 100

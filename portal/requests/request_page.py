@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.operations.overview import is_lost
@@ -26,6 +26,7 @@ from portal.results.sensor_overlaps import sensor_overlaps
 from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.identity import Caller, Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.tokens import Person
@@ -43,7 +44,7 @@ from tasks.requests import request_operations
 from tasks.requests.gaps import cause_of, join_gaps
 from tasks.requests.request_table import PhaseCount, Rehearsal, RequestRow
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 PAGE = 50  # results or requests per page
 _FAILURES_SHOWN = 20  # failures shown per category

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Query, Response
+from fastapi import Depends, Form, Query, Response
 from fastapi.responses import RedirectResponse
 
 from portal.operations import overview
@@ -10,6 +10,7 @@ from portal.requests.answers import request_answer
 from portal.serving.access import load_to_change
 from portal.serving.audited import audited, audited_for_others
 from portal.serving.identity import Caller, Operator, operator
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, BeingCancelledError, NotNowError
 from portal.serving.tokens import Person
@@ -21,8 +22,8 @@ from tasks.requests import retrying
 from tasks.requests.request_table import RequestRow
 from tasks.requests.retrying import CancellingError, NothingToRetryError, Reach, Scope
 
-api = APIRouter(prefix="/api", tags=["requests"])
-pages = APIRouter(include_in_schema=False)
+api = Router(prefix="/api", tags=["requests"])
+pages = Router(include_in_schema=False)
 
 Category = Annotated[str, Query(description="Only what failed of this category.")]
 Task = Annotated[str, Query(description="Only this task, by its key.")]

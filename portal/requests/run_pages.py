@@ -2,7 +2,7 @@
 
 import json
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -21,14 +21,15 @@ from portal.results.result_files import ResultReader
 from portal.results.state import Results
 from portal.serving.access import load_for
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from tasks.answers.answer import Answer
 from tasks.bag.task_keys import is_key
 from tasks.requests.request_table import RequestRow
 
-api = APIRouter(prefix="/api", tags=["runs"])
-pages = APIRouter(include_in_schema=False)
+api = Router(prefix="/api", tags=["runs"])
+pages = Router(include_in_schema=False)
 
 
 class RunAnswer(Answer):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Response
+from fastapi import Form, Response
 from fastapi.responses import RedirectResponse
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from portal.requests.answers import request_answer
 from portal.serving.access import load_to_change
 from portal.serving.audited import audited_for_others
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotNowError
 from portal.serving.quantities import moment
@@ -29,8 +30,8 @@ from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
 from tasks.strict_model import StrictModel
 
-router = APIRouter(prefix="/api", tags=["requests"])
-pages = APIRouter(include_in_schema=False)
+router = Router(prefix="/api", tags=["requests"])
+pages = Router(include_in_schema=False)
 
 
 class Changes(StrictModel):

@@ -2,11 +2,12 @@
 
 from itertools import islice
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from portal.requests.api import task_for
 from portal.requests.task_history import history_of
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.tokens import Person
 from tasks.bag import history
@@ -18,7 +19,7 @@ from tasks.errors import StoreError
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 _MOST_WANTING = 20  # requests named on the page
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from urllib.parse import quote
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from portal.results.colour_scales import Colormap, Rescale, ends_of
 from portal.results.explanations import NotExplainedError
@@ -18,6 +18,7 @@ from portal.results.state import Results
 from portal.results.statistics import Statistics, statistics_of
 from portal.serving.attachments import csv_answer
 from portal.serving.identity import Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.quantities import unit_text
 from reprojection import catalogue
@@ -30,7 +31,7 @@ from tasks.request.places import labels_within
 from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 # OpenLayers decodes GeoTIFF tiles in workers, which it starts from blobs.
 _POLICY = "; ".join(

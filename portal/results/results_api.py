@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from portal.results.answers import ManifestAnswer, result_answer
@@ -16,13 +16,14 @@ from portal.serving.access import read_for
 from portal.serving.addresses import PAGE, ListLimit, PartLimit, numbers_of, part_of_list
 from portal.serving.attachments import attachment
 from portal.serving.identity import Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.repeated_calls import made_from_row
 from tasks.answers.results import GapAnswer, ResultAnswer
 from tasks.requests.request_table import RequestRow
 
-router = APIRouter(prefix="/api", tags=["requests"])
+router = Router(prefix="/api", tags=["requests"])
 
 
 @router.get("/requests/{request_id}/results", summary="Finished results")

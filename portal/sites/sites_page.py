@@ -1,16 +1,17 @@
 """The part of a request's page about its sites."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.identity import Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.sites.comparison import comparison
 from portal.sites.site_series import AT_ONCE, ROWS, TABLE, site_charts
 from portal.sites.state import Sites
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 @router.get("/requests/{request_id}/sites")

@@ -4,15 +4,15 @@ OGC API - Processes 1.0 (processes_api.py) and STAC API 1.0 with OGC API - Featu
 (stac_api.py). Browsers get the portal's own page at `/` (request_page.py).
 """
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import JsonValue
 from starlette.routing import Match
 from starlette.types import Scope
 
 from portal.description.openapi import OPENAPI_30
 from portal.serving.addresses import base_url
+from portal.serving.late_routes import LateRoute, Router
 from portal.serving.portal import CurrentPortal
 from portal.serving.problems import BadCallError, wants_page
 from portal.standards.stac_items import GEOJSON, VERSION, Object, link
@@ -42,7 +42,7 @@ async def known_parameters(request: Request) -> None:
 
 
 STRICT = [Depends(known_parameters)]
-router = APIRouter(tags=["standards"], dependencies=STRICT)
+router = Router(tags=["standards"], dependencies=STRICT)
 
 
 class GeoJsonAnswer(JSONResponse):
@@ -63,7 +63,7 @@ def conformance() -> ConformanceAnswer:
     return ConformanceAnswer(conformsTo=CONFORMANCE)
 
 
-class _ForPrograms(APIRoute):
+class _ForPrograms(LateRoute):
     """A route that browsers do not see, since a page has the same address."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -72,7 +72,7 @@ class _ForPrograms(APIRoute):
         return super().matches(scope)
 
 
-root = APIRouter(tags=["standards"], dependencies=STRICT, route_class=_ForPrograms)
+root = Router(tags=["standards"], dependencies=STRICT, route_class=_ForPrograms)
 
 
 @root.get("/", summary="Landing page of OGC API and STAC API; browsers get the page of requests")

@@ -8,7 +8,7 @@ import datetime as dt
 from importlib.metadata import version
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import JsonValue
 
@@ -16,6 +16,7 @@ from portal.requests.api import order
 from portal.serving.access import load_for
 from portal.serving.addresses import base_url, this_url
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
 from portal.serving.repeated_calls import made_from_row
@@ -50,7 +51,7 @@ from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.requests.request_table import RequestRow
 
-router = APIRouter(tags=["processes"], dependencies=STRICT)
+router = Router(tags=["processes"], dependencies=STRICT)
 
 _LOOKED_AT = 1000  # requests that one call compares with its filters
 _EXECUTE = "http://www.opengis.net/def/rel/ogc/1.0/execute"

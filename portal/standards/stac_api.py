@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import shapely
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from shapely.errors import ShapelyError
 from shapely.geometry.base import BaseGeometry
@@ -19,6 +19,7 @@ from portal.results.result_files import SHORTLY
 from portal.serving.access import load_for
 from portal.serving.addresses import base_url, this_url
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError
 from portal.serving.repeated_calls import made_from_row
@@ -35,7 +36,7 @@ from tasks.strict_model import StrictModel
 MOST = 1000  # items or collections on a page
 _LOOKED_AT = 50  # requests whose items one search reads
 
-router = APIRouter(tags=["stac"], dependencies=STRICT)
+router = Router(tags=["stac"], dependencies=STRICT)
 
 _Capped = AfterValidator(lambda limit: min(limit, MOST))
 Limit = Annotated[

@@ -1,13 +1,14 @@
 """The product catalogue as JSON."""
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from portal.serving.identity import person
+from portal.serving.late_routes import Router
 from portal.submit import catalogue
 from tasks.answers.answer import Answer
 
 # Generated clients name the call after the first tag.
-router = APIRouter(prefix="/api", tags=["operations", "catalogue"])
+router = Router(prefix="/api", tags=["operations", "catalogue"])
 
 
 class LayerAnswer(Answer):

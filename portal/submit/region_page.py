@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated
 
 import shapely
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData, UploadFile
@@ -15,6 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 from portal.serving.documents import MOST_BYTES as MOST_TEXT
 from portal.serving.documents import read_form_data, turn
 from portal.serving.identity import Caller, person
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.tokens import Person
 from portal.submit.field_problems import Problems
@@ -32,7 +33,7 @@ from tasks.request.request_file import file_refusal
 from tasks.request.sites import parse_sites
 from tasks.request.vertices import MAX_VERTICES, simplified
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 @router.get("/new/places", dependencies=[Depends(person)])

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
 from portal.serving.access import load_for, read_for
 from portal.serving.documents import decode, read_form_data
 from portal.serving.identity import Caller, person
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import PortalError
 from portal.serving.tokens import Person
@@ -58,7 +59,7 @@ from tasks.request.records.part import is_record
 from tasks.request.resolved import ResolvedRequest
 from tasks.requests import request_operations
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 async def _form_data(request: Request) -> FormData:

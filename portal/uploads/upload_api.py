@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel
 
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.uploads.kind import Kind
 from tasks.answers.uploads import Visibility
@@ -13,10 +14,10 @@ from tasks.uploads import upload_operations
 from tasks.uploads.upload_table import Version
 
 
-def upload_api(kind: Kind[Version]) -> APIRouter:
+def upload_api(kind: Kind[Version]) -> Router:
     """Make the calls about uploads of a kind; how one is pushed is the kind's own."""
     word, place = kind.word, kind.place
-    router = APIRouter(prefix=f"/api/{place}", tags=[place])
+    router = Router(prefix=f"/api/{place}", tags=[place])
     path = f"/{{{word}_id}}"
     upload_id = Annotated[str, Path(alias=f"{word}_id")]
     one: dict[str, Any] = {"response_model": kind.answer}

@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Response
+from fastapi import Form, Response
 from fastapi.responses import RedirectResponse
 
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.tokens import Person
 from portal.uploads.kind import Kind
@@ -36,10 +37,10 @@ def list_page(
     )
 
 
-def upload_pages(kind: Kind[Version]) -> APIRouter:
+def upload_pages(kind: Kind[Version]) -> Router:
     """Make the pages of uploads of a kind; the form that uploads one is the kind's own."""
     place = kind.place
-    router = APIRouter(prefix=f"/{place}", include_in_schema=False)
+    router = Router(prefix=f"/{place}", include_in_schema=False)
 
     @router.get("")
     def listed(caller: Caller, portal: CurrentPortal) -> Response:

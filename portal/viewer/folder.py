@@ -1,5 +1,6 @@
 """Reads what a folder of granules holds, without a copy of any, for the page that shows it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +37,14 @@ def read_folder(settings: Settings, runtime: Runtime) -> FolderRead:
     unreadable: list[str] = []
     with ReadingProcess() as process:
 
-        def outline(path: Path) -> Outline | None:
-            found = process.read_outline(path)
-            if found is None:
-                unreadable.append(path.name)
+        def outlines(paths: Sequence[Path]) -> list[Outline | None]:
+            found = process.read_outlines(paths)
+            read = zip(paths, found, strict=True)
+            unreadable.extend(path.name for path, one in read if one is None)
             return found
 
         index = settings.data_dir / index_name("archive-index")
-        archive = FolderArchive(Path(settings.archive), index, outline)
+        archive = FolderArchive(Path(settings.archive), index, outlines)
         refreshed = archive.refresh()
         held = tuple(held_of(each, _layers(process, each)) for each in archive.coverage())
     holdings.publish(runtime.store, Holdings(products=held), 0)

@@ -2,10 +2,11 @@
 
 from datetime import date
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from portal.serving.identity import Caller
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.serving.problems import NotFoundError
 from portal.viewer.shelf import place_of, shelf_of
@@ -14,7 +15,7 @@ from portal.views.wmts import WHOLE_EARTH
 from reprojection.resampling import TRAITS
 from tasks.holdings import holdings
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 @router.get("/")

@@ -14,7 +14,7 @@ from datetime import date
 from typing import Annotated, Any, Protocol
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
@@ -24,6 +24,7 @@ from portal.results.layer_legends import layers_of
 from portal.results.layers import ResultLayer
 from portal.serving.addresses import base_url
 from portal.serving.identity import Caller, person
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views import result_tiles, tiles_api
@@ -38,7 +39,7 @@ from reprojection.grid.grids import Grid
 from tasks.holdings import holdings
 from tasks.requests import request_operations
 
-router = APIRouter(
+router = Router(
     prefix="/maps",
     tags=["views"],
     dependencies=[Depends(person)],

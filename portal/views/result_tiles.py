@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
@@ -20,6 +20,7 @@ from portal.results.legends import Legend
 from portal.results.state import Results
 from portal.serving.addresses import base_url
 from portal.serving.identity import Reader
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError, answers_with
 from portal.views.drawn import FRESH, Form, Matrix, send_drawn
@@ -35,7 +36,7 @@ from tasks.requests.request_table import RequestRow
 UNDATED = "all"
 """The date in addresses of rasters that have none, as among STAC items."""
 
-router = APIRouter(
+router = Router(
     prefix="/api/requests/{request_id}/tiles",
     tags=["views"],
     responses=answers_with(NotShownError),

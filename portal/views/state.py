@@ -242,7 +242,7 @@ class Views:
                 try:
                     # The manager's own index, where it is on this machine.
                     index = settings.data_dir / index_name("archive-index")
-                    sources = open_sources(settings, index, reader.read_outline, _PATIENCE)
+                    sources = open_sources(settings, index, reader.read_outlines, _PATIENCE)
                 except (ArchiveError, SourcesSettingError) as error:
                     raise _not_given(error) from error
                 self._folder = PartsFolder(

@@ -9,7 +9,7 @@ from datetime import date
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import StrictInt, TypeAdapter, ValidationError
@@ -20,6 +20,7 @@ from modis.sphere import METRES_PER_DEGREE
 from portal.results.colour_scales import Colormap, Rescale, ends_of
 from portal.serving.addresses import base_url
 from portal.serving.identity import person
+from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import BadCallError, NotFoundError, answers_with
 from portal.views.drawn import (
@@ -45,7 +46,7 @@ from reprojection.grid.grids import Grid
 from reprojection.write.palette import Scale
 from tasks.holdings import holdings
 
-router = APIRouter(
+router = Router(
     prefix="/tiles",
     tags=["views"],
     dependencies=[Depends(person)],

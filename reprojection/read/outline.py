@@ -1,6 +1,7 @@
 """A granule's outline: the facts that planning needs, without an open file."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -78,6 +79,22 @@ def read_outline(path: Path) -> Outline | None:
             return outline(granule)
     except ReprojectionError:
         return None
+
+
+def read_outlines(paths: Sequence[Path]) -> list[Outline | None]:
+    """Read the outlines of granule files; None for a file that cannot be read."""
+    return [read_outline(path) for path in paths]
+
+
+def read_outlines_until(paths: Sequence[Path]) -> list[Outline]:
+    """Read the outlines of granule files, until one cannot be read: HDF4 may refuse others then."""
+    found: list[Outline] = []
+    for path in paths:
+        one = read_outline(path)
+        if one is None:
+            break
+        found.append(one)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

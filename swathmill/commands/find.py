@@ -80,7 +80,7 @@ def find(
     with tempfile.TemporaryDirectory(prefix="swathmill-find-") as folder:
         reader = ReadingProcess()
         # The positions of a folder's swaths are only known from the files themselves.
-        outlines = reader.read_outline if box else None
+        outlines = reader.read_outlines if box else None
         sources = open_sources(settings, Path(folder) / "index.sqlite", outlines)
         held = sources.holdings(product)
         chosen = collection or max((h.collection for h in held), key=lambda c: c.age, default="")

@@ -5,12 +5,14 @@ Azure Storage (Azurite, or an account's key), or the account's name or addresses
 has a managed identity.
 """
 
+import os
 from pathlib import Path
 
 from tasks.bag.runtime import Runtime
 from tasks.errors import SwathmillError
 from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps, WakeUps
 from tasks.operators import row_schema
+from tasks.secret_settings import EMBEDDED, PREFIX
 from tasks.setting_values import Blocks
 from tasks.settings import Settings, WrongSettingError
 from tasks.storage.azure.transfer_shapes import BY_SIZE, MIB, Cut
@@ -23,8 +25,6 @@ from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_queue import SqliteQueue
 from tasks.storage.sqlite_store import MOST_OPERATIONS, SqliteStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
-
-EMBEDDED = "file:"
 
 
 class SettingMissingError(SwathmillError):
@@ -70,9 +70,10 @@ def embedded_folder(settings: Settings) -> Path | None:
     return Path(named.removeprefix(EMBEDDED)) if named.startswith(EMBEDDED) else None
 
 
-def storage_modules(settings: Settings) -> tuple[str, ...]:
-    """Return the modules that `connect` imports only for these settings."""
-    embedded = settings.storage.get_secret_value().startswith(EMBEDDED)
+def storage_modules() -> tuple[str, ...]:
+    """Return the modules that `connect` imports only for the storage of this environment."""
+    named = [value for name, value in os.environ.items() if name.upper() == f"{PREFIX}STORAGE"]
+    embedded = any(value.startswith(EMBEDDED) for value in named)
     return () if embedded else ("tasks.service.azure_clients",)
 
 

@@ -29,7 +29,7 @@ def is_sample(settings: Settings) -> bool:
 def open_sources(
     settings: Settings,
     index: Path,
-    read_outline: OutlineReader | None = None,
+    read_outlines: OutlineReader | None = None,
     patience: float = PATIENCE,
 ) -> Sources:
     """Open the chain of sources; `index` is the file of the folder's index.
@@ -51,7 +51,7 @@ def open_sources(
             index=index,
             credentials=Credentials(token, settings.earthdata_hosts.split(",")),
             limits=host_limits(settings, patience),
-            read_outline=read_outline,
+            read_outlines=read_outlines,
             options=_options(settings),
         )
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tasks.secret_settings import COLLECTOR_HEADERS
 from tasks.service import tracing
 from tasks.service.tracing import Span
 from tasks.settings import WrongSettingError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _SECOND = 10**9  # nanoseconds
 _ENOUGH = 5000  # milliseconds in which the last spans are sent
 
@@ -34,7 +34,7 @@ class Collector:
 def read_collector() -> Collector:
     """Read the environment, and take the headers out of it, which children would have otherwise."""
     named = any(os.environ.get(name) for name in ENDPOINTS)
-    given = [os.environ.pop(name, "") for name in HEADERS]
+    given = [os.environ.pop(name, "") for name in COLLECTOR_HEADERS]
     return Collector(named=named, headers=next(filter(None, given), ""))
 
 

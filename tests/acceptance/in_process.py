@@ -60,7 +60,7 @@ class Work:
 
     def plan(self, request: Request) -> Plan:
         with ReadingProcess() as reader:
-            return self._planned(request, reader.read_outline)
+            return self._planned(request, reader.read_outlines)
 
     def _planned(self, request: Request, read: OutlineReader) -> Plan:
         held = open_sources(self.settings, self.folder / "index.sqlite", read)

@@ -18,7 +18,7 @@ import rasterio
 from pyhdf.SD import SD
 
 from archives.kinds.folder import FolderArchive
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.user_rasters.conversion import convert
@@ -57,7 +57,7 @@ def carried(tmp_path_factory: pytest.TempPathFactory) -> Carried:
     days = [dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC) for day in DAYS]
     for granule in islice(evapotranspiration_granules(days), len(days)):  # temperature comes first
         write_granule(granules / granule.local_name, granule)
-    archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
+    archive = FolderArchive(granules, folder / "index.sqlite", read_outlines)
     archive.refresh()
     elevation = folder / "elevation.tif"
     with pytest.MonkeyPatch.context() as patch:

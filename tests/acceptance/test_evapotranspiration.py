@@ -18,7 +18,7 @@ import rasterio
 from pyhdf.SD import SD
 
 from archives.kinds.folder import FolderArchive
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.sample.towers import TOWERS, tower_files
@@ -64,7 +64,7 @@ def carried(tmp_path_factory: pytest.TempPathFactory) -> Carried:
     days = [dt.datetime(day.year, day.month, day.day) for day in DAYS if day != WITHOUT]
     for granule in evapotranspiration_granules([day.replace(tzinfo=dt.UTC) for day in days]):
         write_granule(granules / granule.local_name, granule)
-    archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
+    archive = FolderArchive(granules, folder / "index.sqlite", read_outlines)
     archive.refresh()
     for name, text in tower_files():
         (folder / name).write_text(text)

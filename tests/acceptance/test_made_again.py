@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from archives.kinds.folder import FolderArchive
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from swathmill.commands.remake.making import remake
 from tasks.bag.spec import MosaicSpec, RasterSpec
 from tasks.packages.packages import SERIES, SHIPPED, Packages
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def results(name: str, granules: Path, folder: Path) -> list[Path]:
     """Carry out an example; return its rasters and STAC items, by their own names."""
-    archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
+    archive = FolderArchive(granules, folder / "index.sqlite", read_outlines)
     archive.refresh()
     mill = Mill(folder, granules)
     found = plan(load_request(EXAMPLES / name), archive, Packages((SHIPPED, SERIES)), mill.settings)

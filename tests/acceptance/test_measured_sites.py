@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from archives.kinds.folder import FolderArchive
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.user_rasters.conversion import convert
@@ -45,7 +45,7 @@ def test_tasks_files_gaps_and_pairs_are_those_of_a_person(
     day, and is not measured on the third: 2. Dunes is not measured. Leaf area is measured at Moor
     on 7 of the composite's 8 days, which is enough, and at Beech on 3, which is not.
     """
-    archive = FolderArchive(sample_archive, tmp_path / "index.sqlite", read_outline)
+    archive = FolderArchive(sample_archive, tmp_path / "index.sqlite", read_outlines)
     archive.refresh()
     mill = Mill(tmp_path, sample_archive)
     found = plan(load_request(EXAMPLE), archive, Packages.of(mill.settings), mill.settings)
@@ -84,7 +84,7 @@ def test_a_static_raster_is_there_once_and_compared_once(
     days = [dt.datetime(2012, 4, day, tzinfo=dt.UTC) for day in (20, 22)]
     for granule in islice(evapotranspiration_granules(days), len(days)):  # temperature comes first
         write_granule(granules / granule.local_name, granule)
-    archive = FolderArchive(granules, tmp_path / "index.sqlite", read_outline)
+    archive = FolderArchive(granules, tmp_path / "index.sqlite", read_outlines)
     archive.refresh()
     elevation, kept = tmp_path / "elevation.tif", tmp_path / "kept.h5"
     monkeypatch.setattr(sys, "argv", ["make_elevation.py", str(elevation)])

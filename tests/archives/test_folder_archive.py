@@ -3,7 +3,7 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -23,7 +23,7 @@ from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
 from archives.sources import Sources
 from modis.granule_name import parse_granule_name
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.hdfeos_write import write_granule
 from tests.archives.servers import granule
 from tests.reprojection.reading_samples import small_tile
@@ -32,10 +32,10 @@ DAY = date(2012, 3, 5)
 
 
 def archive(folder: Path, index: Path, counts: list[Path] | None = None) -> FolderArchive:
-    def read(path: Path) -> object:
+    def read(paths: Sequence[Path]) -> object:
         if counts is not None:
-            counts.append(path)
-        return read_outline(path)
+            counts.extend(paths)
+        return read_outlines(paths)
 
     return FolderArchive(folder, index / "index.sqlite", read)  # type: ignore[arg-type]
 
@@ -376,12 +376,12 @@ def test_others_may_write_the_index_while_files_are_read(
 ) -> None:
     reads = 0
 
-    def read(path: Path) -> object:
+    def read(paths: Sequence[Path]) -> object:
         nonlocal reads
-        reads += 1
+        reads += len(paths)
         with closing(sqlite3.connect(tmp_path / "index.sqlite", timeout=0.0)) as index:
             index.execute("BEGIN IMMEDIATE")
-        return read_outline(path)
+        return read_outlines(paths)
 
     archive(folder, tmp_path).refresh()
     next(folder.glob("*2012073*.hdf")).unlink()

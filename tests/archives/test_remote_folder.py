@@ -1,6 +1,6 @@
 """A folder archive at a URL: the index, reading no more than it must, and fetching."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -17,7 +17,7 @@ from archives.errors import (
 )
 from archives.fetch.files import RemoteFiles
 from archives.kinds.folder import FolderArchive
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
@@ -44,10 +44,10 @@ def name(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> str:
 
 
 def archive(tmp_path: Path, reads: list[str] | None = None) -> FolderArchive:
-    def read(path: Path) -> object:
+    def read(paths: Sequence[Path]) -> object:
         if reads is not None:
-            reads.append(path.name)
-        return read_outline(path)
+            reads.extend(path.name for path in paths)
+        return read_outlines(paths)
 
     return FolderArchive(RemoteFiles(URL), tmp_path / "index.sqlite", read)  # type: ignore[arg-type]
 

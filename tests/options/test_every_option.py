@@ -13,7 +13,7 @@ from rasterio.env import Env
 
 from archives.kinds.folder import FolderArchive
 from archives.model import Archive
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.read.raster import Raster
 from reprojection.resampling import METHODS
 from reprojection.write.write import read_raster
@@ -52,7 +52,7 @@ class Works:
         self.mill.settings = self.mill.settings.model_copy(update=changes)
         self.packages = Packages.of(self.mill.settings)
         index = folder / "index.sqlite"
-        archive = FolderArchive(granules, index, read_outline)
+        archive = FolderArchive(granules, index, read_outlines)
         archive.refresh()
         self.archive: Archive = archive
         self._made: dict[str, dict[str, Path]] = {}

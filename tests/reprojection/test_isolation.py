@@ -11,18 +11,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from modis.tile import Tile
 from processes import proctree
 from processes.reading_rights import can_shut_in
 from reprojection import isolation
 from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
 from reprojection.isolation import ReadingProcess, Rights, run_in_fork
 from reprojection.read.granule import open_granule
+from reprojection.read.outline import Outline
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 from tests.waiting import until
@@ -100,6 +102,51 @@ def test_what_cannot_be_read_has_no_outline(tmp_path: Path) -> None:
     with ReadingProcess() as reader:
         assert reader.read_outline(path) is None
         assert reader.read_outline(tmp_path / "gone.hdf") is None
+
+
+class Reader(ReadingProcess):
+    """Counts calls, and crashes at a file, or at each call for several."""
+
+    def __init__(self, crash_at: Path | None = None) -> None:
+        super().__init__()
+        self.calls = 0
+        self.crash_at = crash_at
+
+    def run(self, function: Callable[..., object], *args: object, **kwargs: object) -> object:  # type: ignore[override]
+        self.calls += 1
+        (asked,) = args
+        if self.crash_at and (asked == self.crash_at or isinstance(asked, tuple)):
+            return super().run(os.abort)
+        return super().run(function, *args, **kwargs)
+
+
+@pytest.fixture
+def tiles(tmp_path: Path) -> list[Path]:
+    found = [tmp_path / f"{number}.hdf" for number in range(7)]
+    for number, path in enumerate(found):
+        write_granule(path, small_tile(tile=(17, number)))
+    return found
+
+
+def places(found: Sequence[Outline | None]) -> list[Tile | None]:
+    return [None if one is None else one.tile for one in found]
+
+
+def test_outlines_of_many_files_are_read_by_few_calls_and_a_bad_one_costs_no_other(
+    tiles: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiles[2].write_text("<html>")
+    monkeypatch.setattr(isolation, "_FILES_OF_A_FORK", 4)
+    with Reader() as reader:
+        found = places(reader.read_outlines(tiles))
+    assert found == [None if number == 2 else (17, number) for number in range(7)]
+    assert reader.calls == 2, "what follows a bad file is read by another fork"
+
+
+def test_a_file_that_ends_its_fork_costs_no_other(tiles: list[Path]) -> None:
+    with Reader(crash_at=tiles[1]) as reader:
+        found = places(reader.read_outlines(tiles))
+    assert found == [None if number == 1 else (17, number) for number in range(7)]
 
 
 FILES = [Path("one.hdf"), Path("two.hdf")]

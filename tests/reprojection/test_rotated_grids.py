@@ -23,7 +23,7 @@ from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.pixel_coordinates import Chunk, centres
 from reprojection.inspect.strict import disagreements
 from reprojection.read.granule import open_granule
-from reprojection.read.outline import outline, read_outline
+from reprojection.read.outline import outline, read_outlines
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
 from tests.generated.hdf5_write import write_hdf5_granule
@@ -119,7 +119,7 @@ def test_a_rotated_tile_is_not_the_tile_that_its_corners_have_on_the_grid_of_mod
     lon, lat = np.array([point for ring in place.boundary for point in ring]).T
     assert (lon.min(), lon.max()) == pytest.approx((-131.1325, -114.3107), abs=1e-4)
     assert (lat.min(), lat.max()) == pytest.approx((30.0, 40.0), abs=1e-9)
-    archive = FolderArchive(tmp_path, tmp_path / "index.sqlite", read_outline)
+    archive = FolderArchive(tmp_path, tmp_path / "index.sqlite", read_outlines)
     records = [*archive.search("VNP19A2", "2", START.date(), START.date())]
     assert [record.tile for record in records] == [None, None]
 

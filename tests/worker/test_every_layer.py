@@ -17,7 +17,7 @@ import pytest
 from archives.kinds.folder import FolderArchive
 from reprojection import catalogue
 from reprojection.catalogue import Product
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from tasks.bag.spec import LayerSpec, MosaicSpec, RasterSpec
 from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
@@ -90,7 +90,7 @@ def test_every_layer_comes_to_a_raster(product: Product, collection: str, tmp_pa
         companion = catalogue.product(name, collection)
         assert companion is not None
         write_product(archive, companion, collection, starting(product))
-    held = FolderArchive(archive, tmp_path / "index.sqlite", read_outline)
+    held = FolderArchive(archive, tmp_path / "index.sqlite", read_outlines)
     mill = Mill(tmp_path / "mill", archive)
     done = set[str]()
     for layers in parts(product):
@@ -120,7 +120,7 @@ def test_a_layer_that_no_collection_has_is_refused_at_submission_or_fails_by_nam
     product = catalogue.product("MOD10A1", "5")
     assert product is not None
     write_product(archive, product, "5", DAY)
-    held = FolderArchive(archive, tmp_path / "index.sqlite", read_outline)
+    held = FolderArchive(archive, tmp_path / "index.sqlite", read_outlines)
     request = parse_request(document(product, "5", ["NDSI_Snow_Cover"]))
     with pytest.raises(RequestRefusedError, match="has no layer 'NDSI_Snow_Cover'"):
         plan(request, held, Packages.of(LIMITS), LIMITS)

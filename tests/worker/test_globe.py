@@ -13,7 +13,7 @@ from modis.box import LonLatBox
 from reprojection.formats.held import completed
 from reprojection.grid.grids import Lattice
 from reprojection.read.granule import Granule, Layer, open_granule
-from reprojection.read.outline import outline, read_outline
+from reprojection.read.outline import outline, read_outlines
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
 from reprojection.warp import from_tiles
@@ -75,7 +75,7 @@ def test_corners_are_plain_or_packed_degrees(tmp_path: Path, corners: Corners) -
 
 
 def record(path: Path) -> GranuleRecord:
-    (found,) = FolderArchive(path.parent, path.parent / "i.sqlite", read_outline).search(
+    (found,) = FolderArchive(path.parent, path.parent / "i.sqlite", read_outlines).search(
         "MOD11C3", "61", START.date(), START.date()
     )
     return found
@@ -120,7 +120,7 @@ REQUEST: dict[str, Any] = {
 @pytest.mark.parametrize("product", ["MOD11C3", "XYZ11C3"])
 def test_a_region_of_a_globe_is_planned_and_made(tmp_path: Path, product: str) -> None:
     path = globe(tmp_path / "archive", name=NAME.replace("MOD11C3", product))
-    held = FolderArchive(path.parent, tmp_path / "index.sqlite", read_outline)
+    held = FolderArchive(path.parent, tmp_path / "index.sqlite", read_outlines)
     products = [{**REQUEST["products"][0], "name": product}]
     request = parse_request({**REQUEST, "products": products})
     planned = plan(request, held, Packages.of(LIMITS), LIMITS)
@@ -139,7 +139,7 @@ def test_a_region_of_a_globe_is_planned_and_made(tmp_path: Path, product: str) -
 
 def test_dates_that_a_globe_lacks_are_gaps(tmp_path: Path) -> None:
     path = globe(tmp_path / "archive")
-    held = FolderArchive(path.parent, tmp_path / "index.sqlite", read_outline)
+    held = FolderArchive(path.parent, tmp_path / "index.sqlite", read_outlines)
     request = parse_request({**REQUEST, "time": {"start": "2012-01-01", "end": "2012-03-31"}})
     planned = plan(request, held, Packages.of(LIMITS), LIMITS)
     assert {"MOD11C3.061 2012-01-01", "MOD11C3.061 2012-02-01"} < {gap.what for gap in planned.gaps}

@@ -20,7 +20,7 @@ from zarr.storage import ZipStore
 
 from archives.kinds.folder import FolderArchive
 from reprojection.read.lineage import Lineage
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
 from tasks.bag.spec import CubeSpec, MosaicSpec
@@ -97,7 +97,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         end = start + dt.timedelta(days=8 if product == "MCD15A2" else 365, seconds=-1)
         write_granule(granules / one.local_name, replace(one, start=start, end=end))
     mill = Mill(folder, granules)
-    archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
+    archive = FolderArchive(granules, folder / "index.sqlite", read_outlines)
     archive.refresh()
     files = {}
     with pytest.MonkeyPatch.context() as patch:

@@ -1,28 +1,34 @@
 """Warm children of the worker: started by a forkserver that has imported everything.
 
-The forkserver is started before the worker has any thread or client, so that a fork never copies a
-lock in use or a socket. It only imports modules.
+The forkserver is a fork of the worker, made before the worker has any thread, client or secret: so
+a fork never copies a lock in use, a socket or a key. The worker has imported everything for both.
 """
 
+import gc
+import importlib
 import multiprocessing
 import os
 import pickle
+import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver, resource_tracker
+from functools import partial
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import structlog
 
-from processes import proctree
+from processes import handed_over, proctree
 from processes.folders import remove_folder
-from processes.parents import become_subreaper
+from processes.parents import become_subreaper, name_process
 from tasks.service.classify import host_failed
+from tasks.settings import forget_secrets
 from worker.sandbox.guard import JOB, KILL, MakeWork, guard, order
 from worker.sandbox.messages import Ended, Message, decode
 
@@ -60,17 +66,65 @@ _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is 
 
 
 def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
-    """Start the forkserver, which imports `preload`; call this before any thread or SDK client.
+    """Import `preload` and fork the forkserver; call this before any thread, SDK client or secret.
 
     This process becomes the parent of whatever a killed guard leaves behind, so that it can end it.
+    A forkserver that ends is replaced by a new program, which imports `preload` again: by then this
+    process has threads.
     """
-    if threading.active_count() > 1:
-        raise RuntimeError("the forkserver must be started before any thread")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     become_subreaper()
     forkserver.set_forkserver_preload(list(preload))
-    forkserver.ensure_running()
+    gc.disable()  # what is imported stays
+    for module in preload:
+        with suppress(ImportError):  # as a forkserver does; what needs it says so
+            importlib.import_module(module)
+    gc.enable()
+    if threading.active_count() > 1:
+        raise RuntimeError("the forkserver must be started before any thread")
+    spawn, opened = util.spawnv_passfds, _open_files()
+    resource_tracker.ensure_running()
+    util.spawnv_passfds = partial(_fork_program, opened)
+    try:
+        forkserver.ensure_running()
+    finally:
+        util.spawnv_passfds = spawn
+
+
+def _open_files() -> set[int]:
+    return {int(file.name) for file in Path("/dev/fd").iterdir()}
+
+
+def _fork_program(opened: set[int], _path: str, words: Sequence[str], kept: Sequence[int]) -> int:
+    """Run Python code in a fork, in place of `util.spawnv_passfds`, which starts `-c CODE`.
+
+    Of the open files the fork has `kept`, and those of the libraries, which were `opened` before.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        handed_over.forgo()
+        forget_secrets()
+        for number in _open_files() - opened - {*kept}:
+            with suppress(OSError):  # the list itself was among them
+                os.close(number)
+        # Their locks may have been held when they were copied.
+        forkserver._forkserver.__init__()  # type: ignore[misc]
+        resource_tracker._resource_tracker.__init__()  # type: ignore[misc]
+        name_process("forkserver")
+        exec(words[-1], {})
+    except SystemExit:
+        code = 0
+    except BaseException:  # noqa: BLE001 - it must not go on as the worker
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class _Child:

@@ -18,6 +18,7 @@ from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
+from processes import handed_over
 from reprojection.errors import KernelsAbsentError
 from reprojection.kernels import kernels
 from tasks.bag.runtime import Runtime
@@ -62,14 +63,15 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
     """Run a worker until SIGTERM or SIGINT; return the exit code."""
     # In a container the worker is root; the sandbox confines user code.
     warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
+    # Before any secret, any thread, any client and any logging to a pipe that a fork would share.
+    start_forkserver((*storage_modules(), *PRELOADED))
+    handed_over.take()
     try:
         settings = read_settings()
         collector = telemetry.read_collector()
         forget_secrets()  # those who run programs of others get what they need in messages
         name = worker_name(settings)
         kernels.library()  # without it a task could only fail
-        # Before any thread, any client and any logging to a pipe that a fork would share.
-        start_forkserver((*storage_modules(settings), *PRELOADED))
         logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)

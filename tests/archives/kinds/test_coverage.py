@@ -12,7 +12,7 @@ from archives.kinds import folder
 from archives.kinds.coverage import MOST_PLACED, Coverage
 from archives.kinds.folder import FolderArchive
 from modis.collection import Collection
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from tests.service_manager.shelf import swath_granule
 
 
@@ -27,7 +27,7 @@ def test_where_there_are_more_outlines_than_are_compared_granules_may_lie_anywhe
         swath_granule(start + number * dt.timedelta(minutes=5), (2, 2, 8, 8))
         for number in range(2 + more)
     ]
-    archive = FolderArchive(tmp_path, tmp_path / "index.sqlite", read_outline)
+    archive = FolderArchive(tmp_path, tmp_path / "index.sqlite", read_outlines)
     with closing(sqlite3.connect(":memory:")) as index:
         index.execute("CREATE TABLE files (product, collection, start_day, url, record)")
         for one in found:

@@ -21,7 +21,7 @@ from portal.results.explanations import Explainer, granules_of
 from portal.results.result_files import ResultFile
 from reprojection.explain.explain import explain
 from reprojection.read.description import SourceGranule
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.write.write import open_raster, read_raster, write_cog
 from swathmill import cli
 from swathmill.commands.remake.differences import differences
@@ -112,7 +112,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     write_granules(granules)
     mill = Mill(folder, granules)
     mill.settings = mill.settings.model_copy(update={"packages": str(packages)})
-    archive = FolderArchive(granules, folder / "index.sqlite", read_outline)
+    archive = FolderArchive(granules, folder / "index.sqlite", read_outlines)
     archive.refresh()
     with pytest.MonkeyPatch.context() as patch:
         with_small_cells(patch, 16)

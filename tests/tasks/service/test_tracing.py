@@ -8,6 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from tasks.secret_settings import COLLECTOR_HEADERS
 from tasks.service import telemetry, tracing
 from tasks.service.tracing import Link, Span, root_of, trace_of
 from tasks.settings import WrongSettingError
@@ -18,7 +19,7 @@ WHOLE = Span(name="request", trace=trace_of(REQUEST), id=root_of(REQUEST), began
 
 @pytest.fixture(autouse=True)
 def no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*telemetry.ENDPOINTS, *telemetry.HEADERS):
+    for name in (*telemetry.ENDPOINTS, *COLLECTOR_HEADERS):
         monkeypatch.delenv(name, raising=False)
 
 

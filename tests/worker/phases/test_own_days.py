@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
 from modis.composites import Counted
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.read.window_time import WindowTime
 from reprojection.sample.hdfeos_write import write_granule
 from swathmill.commands.remake.making import remake
@@ -72,7 +72,7 @@ def run(folder: Path, days: int, **changes: Any) -> Ran:
         end = start + dt.timedelta(days=days, seconds=-1)
         write_granule(granules / one.local_name, replace(one, start=start, end=end))
     mill = Mill(folder, granules)
-    archive = ByName(granules, folder / "index.sqlite", read_outline)
+    archive = ByName(granules, folder / "index.sqlite", read_outlines)
     archive.refresh()
     ran = Ran(granules, {}, {}, {}, {})
     with pytest.MonkeyPatch.context() as patch:

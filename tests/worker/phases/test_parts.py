@@ -27,7 +27,7 @@ from modis.tile import TILE_SIZE
 from portal.results.explanations import granules_of
 from reprojection import catalogue
 from reprojection.formats.held import PACKED
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
@@ -137,7 +137,7 @@ def planned(
             **(rasters or {"region": {"sites": sites}}),
         }
     )
-    folder = FolderArchive(mill.archive, mill.folder / "index.sqlite", read_outline)
+    folder = FolderArchive(mill.archive, mill.folder / "index.sqlite", read_outlines)
     source: Any = Sources([folder]) if divides else folder
     course = PlanStream(request, source, Packages.of(mill.settings), mill.settings, there)
     tasks = {task.key: task for stretch in course.stretches() for task in stretch.tasks()}
@@ -530,7 +530,7 @@ def test_a_tile_that_is_cut_out_is_fetched_whole(granules: Path, tmp_path: Path)
     """How much of it the cells take is not known."""
     when = {"start": TILES[1], "end": TILES[1]}
     resolved = resolve(parse_request({"products": [TILES[0]], "time": when, **FIELD}))
-    folder = FolderArchive(granules, tmp_path / "index.sqlite", read_outline)
+    folder = FolderArchive(granules, tmp_path / "index.sqlite", read_outlines)
     sources: Any = Sources([folder])
     (product,) = resolved.products
     record, *_ = sources.search("VNP15A2H", "2", date(2012, 3, 5), date(2012, 3, 5))

@@ -356,17 +356,18 @@ IN_ORDER = """
             log = end.log.splitlines()[-1:]
             print(end.exit_code, end.kept, end.peak_memory, *log, *said, flush=True)
         left = proctree.descendants(os.getpid())
-        print(len([pid for pid in left if b"forkserver" in here.command(pid)]), flush=True)
+        print(len([pid for pid in left if here.name(pid) == "forkserver"]), flush=True)
     child = start(tell_who, "last")
 """
 
 
-def command(pid: int) -> bytes:
-    """A process's command line; empty when it is gone or a zombie."""
+def name(pid: int) -> str:
+    """A process's name; empty when it is gone or a zombie."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return b""
+        return ""
+    return "" if "\nState:\tZ" in words else words.splitlines()[0].removeprefix("Name:\t")
 
 
 def test_a_child_serves_on_unless_its_attempt_makes_it_unfit(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from archives.sources import Sources
 from reprojection.errors import UnknownLayerError, UnreadableGranuleError
 from reprojection.read.completeness import Missing
 from reprojection.read.granule import open_granule
-from reprojection.read.outline import read_outline
+from reprojection.read.outline import read_outlines
 from reprojection.warp.sites import read_sites
 from service_manager.events.causes import found_later
 from service_manager.planner import parts as choice
@@ -53,7 +53,9 @@ def archive(sample_archive: Path, tmp_path: Path) -> Path:
 
 def planned(mill: Mill, **more: Any) -> Plan:
     request = parse_request({**REQUEST, **more})
-    source: Any = Sources([FolderArchive(mill.archive, mill.folder / "index.sqlite", read_outline)])
+    source: Any = Sources(
+        [FolderArchive(mill.archive, mill.folder / "index.sqlite", read_outlines)]
+    )
     course = PlanStream(request, source, Packages.of(mill.settings), mill.settings, lambda _: False)
     tasks = {task.key: task for stretch in course.stretches() for task in stretch.tasks()}
     return Plan(tasks=tuple(tasks.values()), gaps=tuple(course.gaps()), notes=course.notes)
