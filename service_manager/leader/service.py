@@ -13,6 +13,7 @@ from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
 from tasks.bag.runtime import Runtime
 from tasks.errors import FencedError, StoreError
+from tasks.messages.wakeups import LOOK, WakeUps
 from tasks.operators import row_schema
 
 log = structlog.get_logger("manager.service")
@@ -37,6 +38,8 @@ def serve(
     other shares its storage.
     """
     seen = watch or Watch()
+    # A wait for wake-ups does not see `stop`.
+    threading.Thread(target=_wake_to_stop, args=(runtime.wakeups, stop), daemon=True).start()
     leadership = Leadership(runtime, options.lease, holders)
     while not stop.is_set():
         if not _wait(leadership, options, stop, seen):
@@ -54,6 +57,11 @@ def serve(
     _release(leadership)
     if holders is not None:
         holders.leave()
+
+
+def _wake_to_stop(wakeups: WakeUps, stop: threading.Event) -> None:
+    stop.wait()
+    wakeups.publish(LOOK)
 
 
 def _wait(
