@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.transitions import RetryPolicy
-from tasks.setting_values import Confirm, Prices, Slots, WorkPlaces
+from tasks.setting_values import Confirm, Slots
 from tasks.settings import HEARTBEATS, Settings, default
 
 _HEARTBEAT = default("lease_seconds") / HEARTBEATS
@@ -25,7 +25,6 @@ class ManagerOptions:
     places: int = default("host_connections")  # messages for one archive host in flight at once
     max_tasks: int = default("max_tasks")
     confirm: Confirm = field(default_factory=Confirm)
-    prices: Prices = field(default_factory=Prices)
     result_days: float = default("result_days")  # results are kept after a request's end
     history_days: float = default("history_days")  # failed attempts are listed, counts kept
     storage_quota_gb: float = default("storage_quota_gb")  # 0: none
@@ -34,7 +33,6 @@ class ManagerOptions:
     scale_seconds: float = default("scale_seconds")  # to finish the ready tasks with wanted slots
     scale_slots: Slots = field(default_factory=Slots)
     scale_in: float = default("scale_in_seconds")  # with too many slots, until workers leave
-    work_places: WorkPlaces = field(default_factory=WorkPlaces)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
@@ -53,7 +51,6 @@ class ManagerOptions:
             places=settings.host_connections,
             max_tasks=settings.max_tasks,
             confirm=Confirm.read(settings.confirm),
-            prices=Prices.read(settings.prices),
             result_days=settings.result_days,
             history_days=settings.history_days,
             storage_quota_gb=settings.storage_quota_gb,
@@ -62,7 +59,6 @@ class ManagerOptions:
             scale_seconds=settings.scale_seconds,
             scale_slots=Slots.read(settings.scale_slots),
             scale_in=settings.scale_in_seconds,
-            work_places=WorkPlaces.read(settings.work_places),
             retry=RetryPolicy.of(settings),
             portal_url=settings.portal_url,
         )

@@ -60,11 +60,12 @@ COMMANDS = {
     "explanation": ("explain",),
     "remake": ("remake",),
     "sign_in": ("sign-in",),
-    "backup": ("export", "restore"),
-    "storage": ("storage",),
+    "stored.backup": ("export", "restore"),
+    "stored.storage": ("storage",),
     "doctor": ("doctor",),
     "deploy": ("deploy",),
-    "upgrade": ("upgrade",),
+    "stored.upgrade": ("upgrade",),
+    "stored.prices": ("prices",),
     "fleet": ("fleet",),
 }
 """The modules of `swathmill.commands`, in the order of the help, and the commands of each."""

@@ -34,7 +34,7 @@ from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from swathmill.job import Job
 from tasks.answers.answer import Answer
 from tasks.answers.polygons import PolygonsAnswer
-from tasks.answers.requests import FailureAnswer
+from tasks.answers.requests import FailureAnswer, SpendingAnswer
 from tasks.answers.results import GapAnswer, ResultAnswer
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
 from tasks.request.document import Request, parse_request
@@ -198,6 +198,15 @@ class Client:
                 return unlike
         status = self._read(_STATUS, answer)
         return status.model_copy(update={"etag": answer.headers.get("etag", "")})
+
+    def spending(self, request_id: str) -> SpendingAnswer:
+        """Ask what was spent on a request so far: measured, and in money where there are prices.
+
+        Args:
+            request_id: Its id.
+        """
+        answer = self._send("GET", _path(request_id, "spending"))
+        return self._read(TypeAdapter(SpendingAnswer), answer)
 
     def requests(self) -> list[RequestStatus]:
         """List the owner's requests, newest first."""

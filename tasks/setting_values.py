@@ -1,9 +1,8 @@
-"""Values of settings that have parts, such as the prices; pure."""
+"""Values of settings that have parts, such as the amounts to confirm; pure."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
@@ -11,10 +10,6 @@ _TLS = {"smtp": ("none", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls
 _LEAST_MOST = re.compile(r"(\d+)-(\d*)")
 _BLOCKS = re.compile(r"(\d+)x(\d+)")
 _LARGEST_BLOCK = 64  # MiB
-_WORK = ("collection", "reprojection", "extraction", "aggregation", "reduction")
-
-PLACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
-"""The name of a place where workers are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +48,7 @@ class SmtpServer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Amounts:
+class Amounts:
     """Amounts by name, written `name=1 other=2`; what is not named keeps its default."""
 
     @classmethod
@@ -86,20 +81,15 @@ def _amount(text: str, word: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prices(_Amounts):
-    """Prices in any one currency: of a GB kept for a month, an hour of one core, a GB fetched."""
+class Confirm(Amounts):
+    """Beyond these amounts a request waits for its owner.
 
-    storage: float = 0.02
-    core_hour: float = 0.05
-    download: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Confirm(_Amounts):
-    """Beyond these amounts a request waits for its owner: tasks, GB to fetch, expected cost."""
+    Tasks, GB to fetch, expected hours of one core, and, where there are prices, expected cost.
+    """
 
     tasks: float = 50_000
     gb: float = 500.0
+    core_hours: float = 2_000.0
     cost: float = 100.0
 
 
@@ -153,60 +143,11 @@ class ClaimNames:
         return cls(owner=owner, groups=groups)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkPlaces:
-    """Which work is done by the workers of which place: the others do all else.
-
-    `rules` are the first words of a class of tasks, and the place; of two that fit, the one with
-    more words holds.
-    """
-
-    rules: tuple[tuple[tuple[str, ...], str], ...] = ()
-
-    @classmethod
-    def read(cls, text: str) -> "WorkPlaces":
-        """Read `PLACE=WORK,WORK PLACE=WORK`; the words of a WORK are joined by slashes.
-
-        Raises ValueError for anything else, and for work that is given to two places.
-        """
-        rules: dict[tuple[str, ...], str] = {}
-        for part in text.split():
-            place, equals, works = part.partition("=")
-            if not equals or not PLACE_NAME.fullmatch(place):
-                raise ValueError(f"{part!r} is not PLACE=WORK, as in gpu=reduction/segment")
-            for work in works.split(","):
-                words = tuple(work.split("/"))
-                if words[0] not in _WORK or not all(words):
-                    raise ValueError(f"{work!r} does not begin with one of {', '.join(_WORK)}")
-                if rules.setdefault(words, place) != place:
-                    raise ValueError(f"{work!r} has two places, {rules[words]} and {place}")
-        return cls(rules=tuple(sorted(rules.items(), key=lambda rule: -len(rule[0]))))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The places, in order of their names."""
-        return tuple(sorted({place for _, place in self.rules}))
-
-    def of(self, task_class: str) -> str:
-        """Return the place of a class of tasks; empty: that of all other work."""
-        return _place(self.rules, task_class) if self.rules else ""
-
-
-@lru_cache(maxsize=4096)
-def _place(rules: tuple[tuple[tuple[str, ...], str], ...], task_class: str) -> str:
-    words = tuple(task_class.replace(",", " ").split())
-    return next((place for first, place in rules if words[: len(first)] == first), "")
-
-
-_Reader = type[SmtpServer | Prices | Confirm | Slots | Blocks | ClaimNames | WorkPlaces]
-
-READERS: Mapping[str, _Reader] = {
+READERS: Mapping[str, type[SmtpServer | Confirm | Slots | Blocks | ClaimNames]] = {
     "smtp_url": SmtpServer,
-    "prices": Prices,
     "confirm": Confirm,
     "scale_slots": Slots,
     "blocks": Blocks,
     "oidc_claims": ClaimNames,
-    "work_places": WorkPlaces,
 }
 """What reads the text of each such setting."""

@@ -12,7 +12,7 @@ from archives.fetch.credentials import EARTHDATA_HOSTS
 from tasks.errors import SwathmillError
 from tasks.network_hosts import AllowedHosts, read_allowed
 from tasks.secret_settings import is_secret_setting
-from tasks.setting_values import PLACE_NAME, READERS, Confirm, Prices, SmtpServer
+from tasks.setting_values import READERS, Confirm, SmtpServer
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -132,12 +132,6 @@ class Settings(BaseSettings):
 
     slots: Count = Field(2, description="Attempts a worker runs at once.")
     worker_name: str = Field("", description="Name of this worker; empty: host name and process.")
-    worker_place: str = Field(
-        "",
-        pattern=f"^({PLACE_NAME.pattern})?$",
-        description="Place of this worker: it takes the work of that place alone; empty: all work "
-        "that has no place.",
-    )
     cache_gb: Positive = Field(
         5.0,
         description="Bound of a machine's local granule cache, in GB; a quarter more for unpacked "
@@ -221,11 +215,6 @@ class Settings(BaseSettings):
         description="`LEAST-MOST`: slots wanted when there is no work, and the most ever wanted; "
         "`LEAST-`: no limit.",
     )
-    work_places: str = Field(
-        "",
-        description="Work that only the workers of a place do, `PLACE=WORK,WORK PLACE=WORK`; WORK "
-        "is the first words of a task class, joined by slashes, as in `gpu=reduction/segment`.",
-    )
     scale_in_seconds: float = Field(
         0.0,
         ge=0,
@@ -239,13 +228,8 @@ class Settings(BaseSettings):
     max_tasks: Count = Field(2_000_000, description="Largest plan that is accepted, in tasks.")
     confirm: str = Field(
         str(Confirm()),
-        description="Tasks, GB to fetch and expected cost beyond which a request waits for its "
-        "owner's confirmation; what is not named has its default.",
-    )
-    prices: str = Field(
-        str(Prices()),
-        description="Prices in any one currency: of a GB kept for a month, of an hour of one core, "
-        "of fetching a GB; what is not named has its default.",
+        description="Tasks, GB to fetch, expected hours of one core and expected cost beyond which "
+        "a request waits for its owner's confirmation; what is not named has its default.",
     )
     result_days: float = Field(
         30.0, ge=0, description="Days for which a request's results are kept after its end."
@@ -357,7 +341,10 @@ _REPLACED = {
         for part in ("HOST", "PORT")
     },
     **dict.fromkeys(("SMTP_HOST", "SMTP_PORT", "SMTP_USER", "SMTP_TLS"), _SMTP),
-    **{f"PRICE_{one}": f"PRICES='{Prices()}'" for one in ("STORAGE", "CORE_HOUR", "DOWNLOAD")},
+    **dict.fromkeys(
+        ("PRICES", "PRICE_STORAGE", "PRICE_CORE_HOUR", "PRICE_DOWNLOAD"),
+        "swathmill prices core-hour=AMOUNT storage=AMOUNT --currency NAME",
+    ),
     **{f"CONFIRM_{one}": f"CONFIRM='{Confirm()}'" for one in ("TASKS", "GB", "COST")},
     **dict.fromkeys(("SCALE_LEAST", "SCALE_MOST"), "SCALE_SLOTS=LEAST-MOST"),
     **dict.fromkeys(("BLOCK_MIB", "BLOCKS_AT_ONCE"), "BLOCKS=MIBxCOUNT"),
@@ -378,7 +365,9 @@ def read_settings() -> Settings:
         if f"SWATHMILL_{old}" in os.environ:
             raise WrongSettingError(
                 f"The setting SWATHMILL_{old} is no more.",
-                f"Write SWATHMILL_{new}, and unset it (docs/settings.md).",
+                f"Run `{new}` once, and unset it (docs/operations.md)."
+                if new.startswith("swathmill ")
+                else f"Write SWATHMILL_{new}, and unset it (docs/settings.md).",
             )
     try:
         return Settings()

@@ -18,6 +18,7 @@ from tasks.operators.restrictions import Kind, Restriction
 from tasks.requests import request_operations
 from tasks.requests.request_operations import NoSuchRequestError
 from tasks.requests.request_table import RequestRow, RequestTable
+from tasks.storage.schema import QUOTAS_OF_ALL, written
 
 _LARGEST = 1_000_000  # of a limit, in attempts, and of a quota, in hours
 
@@ -36,6 +37,8 @@ class Action(StrEnum):
     LIMIT_PHASE = "limit phase"
     LIMIT_OWNER = "limit owner"
     QUOTA_OWNER = "set quota of owner"
+    QUOTA_PACKAGE = "set quota of package"
+    QUOTA_ALL = "set quota of all"
     END_SESSIONS = "end sessions of owner"
     END_OPERATOR = "end operator rights of owner"
 
@@ -46,10 +49,13 @@ _RESTRICTS = {
     Action.LIMIT_PHASE: Kind.LIMIT_PHASE,
     Action.LIMIT_OWNER: Kind.LIMIT_OWNER,
     Action.QUOTA_OWNER: Kind.QUOTA_OWNER,
+    Action.QUOTA_PACKAGE: Kind.QUOTA_PACKAGE,
+    Action.QUOTA_ALL: Kind.QUOTA_ALL,
 }
 _LIFTS = {Action.RESUME_PHASE: Kind.PAUSE_PHASE, Action.RESUME_OWNER: Kind.PAUSE_OWNER}
 _OF_PHASES = (Action.PAUSE_PHASE, Action.RESUME_PHASE, Action.LIMIT_PHASE)
-_VALUED = (Action.LIMIT_PHASE, Action.LIMIT_OWNER, Action.QUOTA_OWNER)
+_QUOTAS = (Action.QUOTA_OWNER, Action.QUOTA_PACKAGE, Action.QUOTA_ALL)
+_VALUED = (Action.LIMIT_PHASE, Action.LIMIT_OWNER, *_QUOTAS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +79,7 @@ class Order:
         """
         if not self.value:
             return None
-        whole = self.action is not Action.QUOTA_OWNER
+        whole = self.action not in _QUOTAS
         try:
             number = float(int(self.value)) if whole else float(self.value)
         except ValueError:
@@ -204,8 +210,21 @@ def _check_subject(runtime: Runtime, order: Order) -> None:
             f"Name one of {', '.join(Phase)}.",
             field="subject",
         )
+    if order.action is Action.QUOTA_ALL and order.subject != restrictions.ALL:
+        raise BadCallError(
+            f"The subject is {order.subject!r}.",
+            f"A quota of the whole service is one of {restrictions.ALL!r}.",
+            field="subject",
+        )
     if not order.subject:
-        raise BadCallError("No owner is named.", "Name one.", field="subject")
+        raise BadCallError("Nobody and nothing is named.", "Name one.", field="subject")
+    if order.action in (Action.QUOTA_PACKAGE, Action.QUOTA_ALL):
+        if written() < QUOTAS_OF_ALL:
+            raise NotNowError(
+                "Processes of the build before this one may run, which know no such quota.",
+                "End the upgrade first: swathmill upgrade --finish.",
+            )
+        return
     if order.action in _OF_PHASES or order.action in _LIFTS:
         return
     others = owners.spellings(runtime, order.subject)
@@ -218,23 +237,13 @@ def _check_subject(runtime: Runtime, order: Order) -> None:
 def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
     _check_subject(runtime, order)
     of_phase = order.action in _OF_PHASES
+    if order.action in _QUOTAS:
+        return _quota_words(runtime, order)
     what = f"phase {order.subject}" if of_phase else f"owner {order.subject}"
     waiting = (_waiting_in_phase if of_phase else _waiting_of_owner)(runtime, order.subject)
     if order.action in _LIFTS:
         return (f"New attempts of {what} are started again.", waiting)
     number = order.number
-    if order.action is Action.QUOTA_OWNER:
-        used = restrictions.spent_hours(runtime.store, order.subject, runtime.clock.now())
-        spent = f"{used:,.2f} hours of one slot were used this month."
-        if number is None:
-            return (f"No number is given: the quota of {what} is removed.", spent, waiting)
-        waits = " That is more: the owner's requests wait from now on." if used >= number else ""
-        return (
-            f"Attempts of {what} may take {number:,g} hours of one slot in a calendar month; what "
-            "is over waits for the next one.",
-            spent + waits,
-            waiting,
-        )
     if order.action in _VALUED and number is None:
         return (f"No number is given: the limit of {what} is removed.", waiting)
     going_on = f"Running attempts will finish: {_running(runtime, order)} now."
@@ -248,6 +257,31 @@ def _restriction_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
         "Requests wait where they need this phase."
         if of_phase
         else "Tasks that other owners want, too, run on their account as they become ready.",
+    )
+
+
+def _quota_words(runtime: Runtime, order: Order) -> tuple[str, ...]:
+    """Say what a quota would do: nothing that is over it is lost."""
+    number, kind = order.number, _kind(order)
+    what, whose = {
+        Action.QUOTA_OWNER: (f"owner {order.subject}", "the owner's requests wait"),
+        Action.QUOTA_PACKAGE: (
+            f"package {order.subject}, whoever pushed it,",
+            "requests that run the package wait",
+        ),
+    }.get(order.action, ("the whole service", "all requests wait"))
+    of_owner = order.action is Action.QUOTA_OWNER
+    waiting = (_waiting_of_owner(runtime, order.subject),) if of_owner else ()
+    used = restrictions.spent_hours(runtime.store, (kind, order.subject), runtime.clock.now())
+    spent = f"{used:,.2f} hours of one slot were used this month."
+    if number is None:
+        return (f"No number is given: the quota of {what} is removed.", spent, *waiting)
+    waits = f" That is more: {whose} from now on." if used >= number else ""
+    return (
+        f"Attempts of {what} may take {number:,g} hours of one slot in a calendar month; what "
+        "is over waits for the next one.",
+        spent + waits,
+        *waiting,
     )
 
 

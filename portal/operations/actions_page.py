@@ -96,9 +96,11 @@ def show(caller: Operator, portal: CurrentPortal, page: PageNumber = 0) -> Respo
         number=max(0, page),
         restrictions=found,
         used={
-            one.subject: restrictions.spent_hours(portal.runtime.store, one.subject, now)
+            (one.kind, one.subject): restrictions.spent_hours(
+                portal.runtime.store, (one.kind, one.subject), now
+            )
             for one in found
-            if one.kind is Kind.QUOTA_OWNER
+            if one.kind in restrictions.QUOTAS
         },
         all_phases=[phase.value for phase in Phase],
         paused={one.subject for one in found if one.kind is Kind.PAUSE_PHASE},

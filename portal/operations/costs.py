@@ -11,7 +11,7 @@ from portal.operations.executions import ClassCost, Executions, Filters, executi
 from tasks.bag import classes, history
 from tasks.bag.categories import Category
 from tasks.bag.history import Failure
-from tasks.bag.model import Attempt, Phase
+from tasks.bag.model import NO_USE, Attempt, Phase, Use
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.bag.workers import WorkerRow
@@ -28,8 +28,9 @@ JUDGED = 50  # kills, on a page
 class Account:
     """What the executions of an owner, or of a package, took in seconds.
 
-    `quota` is what operators allow an owner in this calendar month, in hours of one slot; None:
-    they set none. `spent` are the owner's hours of this month, where there is one.
+    `use` is what they used of processors and storage, where it was measured. `quota` is what
+    operators allow in this calendar month, in hours of one slot; None: they set none. `spent` are
+    the hours of this month, where there is one.
     """
 
     name: str
@@ -37,17 +38,20 @@ class Account:
     failed: int
     seconds: float
     wasted: float
+    use: Use = NO_USE
     quota: float | None = None
     spent: float = 0.0
 
 
-def by_package(made: Executions) -> list[Account]:
-    """Add up what runs of each package took; the dearest comes first."""
+def by_package(runtime: Runtime, made: Executions) -> list[Account]:
+    """Add up what runs of each package took; the dearest comes first. Raises StoreError."""
     found: dict[str, list[ClassCost]] = {}
     for one in made.costs:
         if name := classes.package(one.task_class):
             found.setdefault(name, []).append(one)
-    return sorted((_account(name, some) for name, some in found.items()), key=_dearest)
+    quotas = _quotas(runtime, Kind.QUOTA_PACKAGE)
+    of = (_under(_account(name, some), quotas) for name, some in found.items())
+    return sorted(of, key=_dearest)
 
 
 def by_owner(runtime: Runtime, filters: Filters) -> list[Account]:
@@ -57,20 +61,31 @@ def by_owner(runtime: Runtime, filters: Filters) -> list[Account]:
     """
     if filters.worker:
         return []
-    set_by = {
-        one.subject: one.value
-        for one in restrictions.load(runtime.store)
-        if one.kind is Kind.QUOTA_OWNER
-    }
+    quotas = _quotas(runtime, Kind.QUOTA_OWNER)
     found = []
     for owner in [filters.owner] if filters.owner else [*history.owners(runtime.store)]:
         made = executions(runtime.store, replace(filters, owner=owner))
-        quota, spent = set_by.get(owner), 0.0
-        if quota is not None:
-            spent = restrictions.spent_hours(runtime.store, owner, runtime.clock.now())
-        if made.total or quota is not None:
-            found.append(replace(_account(owner, made.costs), quota=quota, spent=spent))
+        if made.total or owner in quotas:
+            found.append(_under(_account(owner, made.costs), quotas))
     return sorted(found, key=_dearest)
+
+
+def _quotas(runtime: Runtime, kind: Kind) -> dict[str, tuple[float, float]]:
+    """Return the quotas of a kind, and what of each is spent, in hours."""
+    now = runtime.clock.now()
+    return {
+        one.subject: (
+            one.value,
+            restrictions.spent_hours(runtime.store, (kind, one.subject), now),
+        )
+        for one in restrictions.load(runtime.store)
+        if one.kind is kind
+    }
+
+
+def _under(one: Account, quotas: Mapping[str, tuple[float, float]]) -> Account:
+    quota, spent = quotas.get(one.name, (None, 0.0))
+    return replace(one, quota=quota, spent=spent)
 
 
 def _account(name: str, some: Iterable[ClassCost]) -> Account:
@@ -81,6 +96,7 @@ def _account(name: str, some: Iterable[ClassCost]) -> Account:
         failed=sum(one.failed for one in kept),
         seconds=sum(one.seconds for one in kept),
         wasted=sum(one.wasted for one in kept),
+        use=sum((one.use for one in kept), NO_USE),
     )
 
 

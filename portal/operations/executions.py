@@ -17,7 +17,7 @@ from portal.serving.problems import BadCallError
 from tasks.bag import classes, history
 from tasks.bag.categories import Category
 from tasks.bag.history import DayCount, Failure
-from tasks.bag.model import Phase
+from tasks.bag.model import NO_USE, Phase, Use
 from tasks.storage.store import Store
 
 TOTAL_2010 = 3_054_430
@@ -183,7 +183,10 @@ class DayShare:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCost:
-    """What the executions of a class took, in seconds, and how much of it was in vain."""
+    """What the executions of a class took, in seconds of slots, and how much of it was in vain.
+
+    `use` is what they used of processors and storage, where that was measured.
+    """
 
     task_class: str
     phase: Phase
@@ -191,6 +194,7 @@ class ClassCost:
     failed: int
     seconds: float
     wasted: float
+    use: Use = NO_USE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +243,10 @@ class _Sums:
     failed: int = 0
     seconds: float = 0.0
     wasted: float = 0.0
+    use: Use = NO_USE
 
     def add(self, one: DayCount) -> None:
+        self.use += one.use
         self.count += one.count
         self.seconds += one.seconds
         if one.category is not None:
@@ -284,6 +290,7 @@ def executions(store: Store, filters: Filters) -> Executions:
             failed=sums.failed,
             seconds=sums.seconds,
             wasted=sums.wasted,
+            use=sums.use,
         )
         for (phase, name), sums in tally.classes.items()
     ]

@@ -2,13 +2,15 @@
 
 import datetime as dt
 import itertools
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
 from portal.operations import costs, executions
 from portal.operations.costs import Account, Judged, Verdict
-from portal.operations.executions import Executions, Filters, parse_filters
+from portal.operations.executions import ClassCost, Executions, Filters, parse_filters
 from portal.operations.overview import DAYS
 from portal.operations.state import Operations
 from portal.serving.attachments import csv_answer
@@ -18,10 +20,10 @@ from portal.serving.pages import iso_text
 from portal.serving.portal import CurrentPortal, PageNumber, Portal
 from portal.serving.problems import BadCallError
 from tasks.bag.categories import RULES, Category
-from tasks.bag.model import Phase
-from tasks.operators import manager_rows
+from tasks.bag.model import NO_USE, Phase
+from tasks.operators import manager_rows, prices
 from tasks.operators.manager_rows import ManagerRow
-from tasks.setting_values import Prices
+from tasks.operators.prices import PriceList
 
 pages = Router(include_in_schema=False, dependencies=[Depends(operator)])
 
@@ -108,7 +110,7 @@ def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
     workers = portal.state(Operations).board.look().workers
     runtime = portal.runtime
     now = runtime.clock.now()
-    made = _made(portal, meant)
+    made, known = _made(portal, meant), prices.load(runtime.store)
     return portal.pages.page(
         "costs.html",
         caller,
@@ -117,12 +119,15 @@ def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
         made=made,
         accounts=(
             ("owners", "owner", costs.by_owner(runtime, meant)),
-            ("packages", "package", costs.by_package(made)),
+            ("packages", "package", costs.by_package(runtime, made)),
         ),
         top=costs.top_failures(runtime, meant, workers),
         paces=costs.paces(runtime, workers, _today(portal)),
         stored=_stored(portal),
-        price=Prices.read(portal.settings.prices).core_hour,
+        known=known,
+        cost=partial(held, known),
+        total=sum(held(known, one) for one in made.costs),
+        used=sum((one.use for one in made.costs), NO_USE),
         today=_today(portal),
         hours_today=_hours(_today(portal), now),
         **_form(meant),
@@ -136,20 +141,25 @@ def download_costs(table: str, portal: CurrentPortal, meant: Meant) -> Response:
     head: tuple[str, ...]
     match table:
         case "owners" | "packages":
-            head = (table[:-1], "executions", "failed", "seconds", "wasted_seconds", "cost")
-            price = Prices.read(portal.settings.prices).core_hour
+            head = (
+                *(table[:-1], "executions", "failed", "seconds", "wasted_seconds"),
+                *("processor_seconds", "reads", "writes", "bytes_received", "bytes_sent"),
+                *("cost", "currency", "quota_hours", "spent_hours_this_month"),
+            )
+            known = prices.load(runtime.store)
             some = (
                 costs.by_owner(runtime, meant)
                 if table == "owners"
-                else costs.by_package(_made(portal, meant))
+                else costs.by_package(runtime, _made(portal, meant))
             )
-            if table == "owners":
-                head = (*head, "quota_hours", "spent_hours_this_month")
             rows: list[tuple[object, ...]] = [
                 (
                     *(one.name, one.count, one.failed, round(one.seconds, 1), round(one.wasted, 1)),
-                    round(one.seconds / 3600 * price, 4),
-                    *(_quota(one) if table == "owners" else ()),
+                    *(round(one.use.cpu, 1), one.use.reads, one.use.writes),
+                    *(one.use.received, one.use.sent),
+                    round(held(known, one), 4) if known else "",
+                    known.currency,
+                    *_quota(one),
                 )
                 for one in some
             ]
@@ -206,8 +216,16 @@ def download_costs(table: str, portal: CurrentPortal, meant: Meant) -> Response:
     return csv_answer(name, head, rows)
 
 
+def held(known: PriceList, one: Account | ClassCost) -> float:
+    """Return what executions cost by the time in which they held slots, with calls and bytes.
+
+    What they used of processors is known only since it is measured.
+    """
+    return known.prices.amount(replace(one.use, cpu=one.seconds))
+
+
 def _quota(one: Account) -> tuple[object, object]:
-    """Return the quota of an owner, and what of it is spent; empty where there is none."""
+    """Return the quota of an account, and what of it is spent; empty where there is none."""
     return ("", "") if one.quota is None else (one.quota, round(one.spent, 3))
 
 

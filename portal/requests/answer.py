@@ -45,14 +45,16 @@ class Answer:
     next: str
 
 
-def answer(row: RequestRow, causes: Sequence[Cause], now: float, *, may_retry: bool) -> Answer:
+def answer(
+    row: RequestRow, causes: Sequence[Cause], now: float, *, may_retry: bool, spending: str = ""
+) -> Answer:
     """Sum a request up from its row and the causes of its failures, the most frequent first."""
     planned = bool(row.outputs)
     return Answer(
         share=min(1.0, row.delivered / row.outputs) if planned else None,
         results=f"{row.delivered:,} of {row.outputs:,}" if planned else _unplanned(row),
         wrong=tuple(_wrong(row, causes)),
-        facts=tuple(_facts(row, now)),
+        facts=tuple(_facts(row, now, spending)),
         next=_next(row, may_retry=may_retry),
     )
 
@@ -79,11 +81,13 @@ def _as(category: str) -> str:
     return f": {category}" if category else ""
 
 
-def _facts(row: RequestRow, now: float) -> list[tuple[str, str]]:
+def _facts(row: RequestRow, now: float, spending: str) -> list[tuple[str, str]]:
     end = row.ended if row.state.ended else now
     found = [("Time", duration_text(end - row.submitted))] if end > row.submitted else []
     if row.preview.tasks:
         found.append(("Cost expected", Expected.of(row.preview).cost))
+    if spending:
+        found.append(("Cost" if row.state.ended else "Cost so far", spending))
     return found
 
 

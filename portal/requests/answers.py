@@ -15,12 +15,15 @@ from tasks.answers.requests import (
     PreparationAnswer,
     PreviewAnswer,
     RequestAnswer,
+    SpendingAnswer,
     WindowAnswer,
 )
 from tasks.answers.results import GapAnswer
 from tasks.bag.categories import RULES
+from tasks.bag.history import RequestUse
 from tasks.bag.model import Attempt, Phase, RunUse, State, Task
 from tasks.bag.task_rows import Interest
+from tasks.operators.prices import PriceList, Spending
 from tasks.requests.plan import named_packages
 from tasks.requests.request_table import RequestRow
 
@@ -105,7 +108,11 @@ def preview_answer(row: RequestRow, doubts: Sequence[str] = (), raster: str = ""
         similar=counts.similar,
         unmeasured=counts.unmeasured,
         elapsed=counts.elapsed,
-        cost=counts.cost,
+        cost=counts.cost if counts.currency else 0.0,
+        currency=counts.currency,
+        processor_hours=round(counts.use.cpu / 3600, 4),
+        calls=counts.use.reads + counts.use.writes,
+        moved=counts.use.received + counts.use.sent,
         expected_time=expected.time,
         expected_cost=expected.cost,
         notes=(*expected.notes, *row.notes, *doubts),
@@ -113,6 +120,27 @@ def preview_answer(row: RequestRow, doubts: Sequence[str] = (), raster: str = ""
         missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
         windows=tuple(WindowAnswer(**asdict(window)) for window in counts.windows),
         window_count=counts.window_count,
+    )
+
+
+def spending_answer(done: RequestUse, known: PriceList) -> SpendingAnswer:
+    """Build the answer for what was executed on account of a request."""
+    said = Spending.of(done, known)
+    return SpendingAnswer(
+        attempts=done.count,
+        failed=done.failed,
+        slot_hours=round(done.seconds / 3600, 4),
+        wasted_hours=round(done.wasted / 3600, 4),
+        processor_hours=round(done.use.cpu / 3600, 4),
+        reads=done.use.reads,
+        writes=done.use.writes,
+        received=done.use.received,
+        sent=done.use.sent,
+        made=done.made,
+        currency=known.currency,
+        cost=said.used if known else None,
+        cost_held=said.held if known else None,
+        text=said.text,
     )
 
 

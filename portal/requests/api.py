@@ -15,6 +15,7 @@ from portal.requests.answers import (
     failure_answer,
     preview_answer,
     request_answer,
+    spending_answer,
 )
 from portal.requests.state import Requests
 from portal.results.result_files import SHORTLY
@@ -46,13 +47,15 @@ from portal.submit.submissions import (
     wait_for_preview,
 )
 from tasks.accounts.group_table import GroupTable, NoSuchGroupError
-from tasks.answers.requests import FailureAnswer, PreviewAnswer, RequestAnswer
+from tasks.answers.requests import FailureAnswer, PreviewAnswer, RequestAnswer, SpendingAnswer
 from tasks.answers.results import GapAnswer
+from tasks.bag import history
 from tasks.bag.model import RequestOrder, RequestState, Task
 from tasks.bag.task_keys import is_key
 from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import doubts
+from tasks.operators import prices
 from tasks.request.admission import admitted
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
@@ -241,6 +244,14 @@ def _counts(portal: Portal, caller: Person, row: RequestRow) -> PreviewAnswer:
         return preview_answer(row)
     told = doubts(resolved, held) if held is not None else ()
     return preview_answer(row, told, raster_text(resolved))
+
+
+@router.get("/requests/{request_id}/spending", summary="What was spent on a request")
+def spending(request_id: str, caller: Reader, portal: CurrentPortal) -> SpendingAnswer:
+    """Return what was executed on account of a request so far, and what that costs."""
+    row = read_for(portal.runtime, caller, request_id)
+    store = portal.runtime.store
+    return spending_answer(history.used_by(store, row.id), prices.load(store))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")

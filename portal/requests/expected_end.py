@@ -20,12 +20,10 @@ from tasks.requests.request_table import RequestRow
 MARGIN = 1.5
 """The later end allows for this multiple of the expected work: durations vary."""
 
-_LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedEnd:
-    """When a request ends, in seconds from now, beside how many `others`; and its cost so far.
+    """When a request ends, in seconds from now, beside how many `others`.
 
     `places` are the connections to archive hosts, where they are what it waits for, else 0.
     """
@@ -33,7 +31,6 @@ class ExpectedEnd:
     earliest: float
     latest: float
     others: int
-    spent: float
     places: int = 0
 
     @property
@@ -49,8 +46,6 @@ class ExpectedEnd:
                 f"Its granules come over at most {_connections(self.places)} to an archive's host: "
                 "that is this Swathmill's own limit (SWATHMILL_HOST_CONNECTIONS)."
             )
-        if self.spent >= _LEAST:
-            parts.append(f"Cost so far: about {self.spent:,.2f}.")
         return " ".join(parts)
 
 
@@ -70,7 +65,7 @@ def expected_end(
         one.slots for one in workers if one.hold is Hold.NONE and not one.draining and one.able
     )
     means = _means(statistics)
-    preview, share = row.preview, _share_left(row, means)
+    preview = row.preview
     measured = preview.tasks - preview.reused > 2 * preview.unmeasured
     if row.state is not RequestState.RUNNING or row.paused or not (slots and measured):
         return None
@@ -89,7 +84,6 @@ def expected_end(
         earliest=alone,
         latest=MARGIN * beside,
         others=len(others),
-        spent=preview.cost * (1.0 - share),
         places=places if by_places else 0,
     )
 

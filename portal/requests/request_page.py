@@ -9,7 +9,6 @@ from urllib.parse import quote, urlencode
 from fastapi import Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from portal.operations import overview
 from portal.operations.overview import is_lost
 from portal.operations.state import Operations
 from portal.requests.answer import Cause, answer
@@ -33,13 +32,14 @@ from portal.serving.problems import NotFoundError
 from portal.serving.tokens import Person
 from portal.submit.forms import request_yaml
 from tasks.accounts.group_table import GroupTable
-from tasks.bag import classes
+from tasks.bag import classes, history
 from tasks.bag.categories import RULES, Category, Rule
 from tasks.bag.history import ClassStatistics
 from tasks.bag.model import Phase, RequestOrder, RequestState
 from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
-from tasks.operators import restrictions
+from tasks.operators import prices, restrictions
+from tasks.operators.prices import Spending
 from tasks.operators.restrictions import Kind
 from tasks.requests import request_operations
 from tasks.requests.gaps import cause_of, join_gaps
@@ -416,8 +416,17 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
             _causes(portal, row, tasks, failed),
             portal.runtime.clock.now(),
             may_retry=may_retry(row),
+            spending=_spending(portal, row),
         ),
     }
+
+
+def _spending(portal: Portal, row: RequestRow) -> str:
+    """Say what was spent on a request; "" before anything was executed on its account."""
+    if not row.phases:
+        return ""
+    done = history.used_by(portal.runtime.store, row.id)
+    return Spending.of(done, prices.load(portal.runtime.store)).text if done.count else ""
 
 
 def _causes(portal: Portal, row: RequestRow, tasks: int, failed: int) -> list[Cause]:
@@ -513,8 +522,6 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
         return ""
     if stopped := _stopped(portal, row):
         return stopped
-    if waits := _without_workers(portal, row):
-        return waits
     sight, now = portal.state(Operations).board.look(), portal.runtime.clock.now()
     found = expected_end(
         row,
@@ -524,12 +531,6 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
         places=portal.settings.host_connections if _fetches(sight.statistics) else 0,
     )
     return found.text if found is not None else ""
-
-
-def _without_workers(portal: Portal, row: RequestRow) -> str:
-    """Say which of a request's work waits for a worker of a place that has none."""
-    waiting = [one for one in overview.places(portal.runtime) if one.why and row.id in one.requests]
-    return " ".join(f"Some of its work {one.why}." for one in waiting)
 
 
 def _fetches(statistics: Mapping[str, ClassStatistics]) -> bool:
@@ -549,11 +550,13 @@ def _stopped(portal: Portal, row: RequestRow) -> str:
             return "An operator has paused the requests of this owner."
         if one.kind is Kind.PAUSE_PHASE and one.subject in left:
             return f"An operator has paused the phase {one.subject}."
-        if one.kind is Kind.QUOTA_OWNER and owner:
-            used = restrictions.spent_hours(store, row.owner, portal.runtime.clock.now())
+        budget = one.kind, one.subject
+        if budget in restrictions.budgets_of(row.owner, row.package):
+            used = restrictions.spent_hours(store, budget, portal.runtime.clock.now())
             if used >= one.value:
                 return (
-                    f"The owner's quota of {one.value:g} hours of one slot in a month is used up."
+                    f"It waits: {restrictions.budget_text(one)} is used up. What is made stays; "
+                    "the rest goes on with the next month, or when an operator raises the quota."
                 )
     return ""
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from portal.serving.quantities import duration_text
+from tasks.operators.prices import PriceList, calls_text, time_text
 from tasks.requests.request_table import Preview
 
 _UNKNOWN = "not known"
-_LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Expected:
         left = max(0, preview.tasks - preview.reused)
         if not left:
             there = "nothing to do" + (": all tasks are done already" if preview.tasks else "")
-            return cls(time=there, cost=_price(preview.cost) or "nothing", notes=())
+            return cls(time=there, cost=(preview.cost and _price(preview)) or "nothing", notes=())
         return cls(
             time=_time(preview),
             cost=_cost(preview),
@@ -42,14 +42,23 @@ def _time(preview: Preview) -> str:
 
 
 def _cost(preview: Preview) -> str:
-    price = _price(preview.cost)
-    if preview.unmeasured:
-        return f"at least {price}" if price and preview.busy else _UNKNOWN
-    return price or ("less than 0.01" if preview.cost else "nothing at the prices in the settings")
+    """Say the amount, and of what; only of what, where operators gave no prices."""
+    if preview.unmeasured and not preview.busy:
+        return _UNKNOWN
+    of = ", ".join(
+        [f"{time_text(preview.use.cpu)} of processors", *filter(None, [calls_text(preview.use)])]
+    )
+    price = _price(preview)
+    said = f"{price} ({of})" if price else of
+    return f"at least {said}" if preview.unmeasured else said
 
 
-def _price(cost: float) -> str:
-    return f"{cost:,.2f}, with a month of storage" if cost >= _LEAST else ""
+def _price(preview: Preview) -> str:
+    """Return the amount in words; "" where operators gave no prices."""
+    if not preview.currency:  # of an earlier build's plan nobody knows in what its cost is
+        return ""
+    money = PriceList(currency=preview.currency).text(preview.cost)
+    return f"{money}, with a month of storage"
 
 
 def _notes(preview: Preview, left: int) -> tuple[str, ...]:

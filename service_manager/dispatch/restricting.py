@@ -4,7 +4,7 @@ import structlog
 
 from service_manager.dispatch.manager_cache import ManagerCache
 from tasks.operators import restrictions
-from tasks.operators.restrictions import Kind, Restriction, Restrictions
+from tasks.operators.restrictions import QUOTAS, Budget, Restriction, Restrictions
 from tasks.storage.clock import Clock
 from tasks.storage.store import Store
 
@@ -24,7 +24,7 @@ class Restricting:
         self._period = period
         self._due = 0.0
         self._known: list[Restriction] = []
-        self._spent: frozenset[str] = frozenset()
+        self._spent: frozenset[Budget] = frozenset()
 
     def look(self) -> bool:
         """Read the restrictions; return whether any has changed. Raises StoreError."""
@@ -37,17 +37,21 @@ class Restricting:
         new = Restrictions.of(found, self._spent)
         changed = new != self._cache.restrictions
         if changed:
-            log.info("restrictions changed", restrictions=len(found), spent=sorted(self._spent))
+            log.info(
+                "restrictions changed",
+                restrictions=len(found),
+                spent=sorted(map(" ".join, self._spent)),
+            )
         self._cache.restrictions = new
         for live in self._cache.requests.values():
-            live.stopped = new.stop(live.row.owner)
+            live.stopped = new.stop(live.row.owner, live.row.package)
         return changed
 
-    def _over(self, found: list[Restriction]) -> frozenset[str]:
+    def _over(self, found: list[Restriction]) -> frozenset[Budget]:
         now = self._clock.now()
         return frozenset(
-            one.subject
+            (one.kind, one.subject)
             for one in found
-            if one.kind is Kind.QUOTA_OWNER
-            and restrictions.spent_hours(self._store, one.subject, now) >= one.value
+            if one.kind in QUOTAS
+            and restrictions.spent_hours(self._store, (one.kind, one.subject), now) >= one.value
         )

@@ -70,7 +70,6 @@ class Presence(Watch):
                 requests=len(manager.cache.requests),
                 queues=manager.queues(),
                 hosts=manager.waiting_for_places(),
-                places=manager.places(),
                 stored=stored,
                 shards=shards,
                 refused=self._refused(),

@@ -133,11 +133,12 @@ def compose(
     message: str = "",
     notes: Sequence[str] = (),
     kept_until: date | None = None,
+    spending: str = "",
 ) -> MailText:
     """Write the mail about an ended request.
 
     `link` is its page in the portal, `message` why it was refused or failed, `notes` are those of
-    planning. Its files are deleted on the day `kept_until`.
+    planning. Its files are deleted on the day `kept_until`. `spending` says what it took.
     """
     name = " ".join(title.split()) or "your request"
     head = {
@@ -156,6 +157,7 @@ def compose(
         *_gaps(outcome),
         *_failures(outcome),
         *_reuse(outcome),
+        *([_wrap(f"It took {spending}.")] if spending else []),
         *([_list("Notes", [_wrap(note, "  ") for note in notes])] if notes else []),
         "Swathmill",
     ]

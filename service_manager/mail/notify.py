@@ -55,11 +55,13 @@ def compose(
     now: float,
     notes: Sequence[str] = (),
     kept_until: float | None = None,
+    spending: str = "",
 ) -> Mail | None:
     """Write the mail about a request's end; None when it has no address.
 
     `interests` are the interests that decided how the request ended, `gaps` those of its plan,
-    `notes` those of planning. Its results are deleted at the time `kept_until`.
+    `notes` those of planning. Its results are deleted at the time `kept_until`. `spending`
+    says what it took.
     """
     if not is_address(to):
         return None
@@ -72,6 +74,7 @@ def compose(
         message=row.message,
         notes=(*_standing(row), *notes),
         kept_until=day,
+        spending=spending,
     )
     return Mail(
         request=row.id,

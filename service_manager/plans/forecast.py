@@ -4,19 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from service_manager.options import ManagerOptions
 from service_manager.planner.counts import Counts, stored_bytes
 from tasks.bag.expectation import Times
-from tasks.bag.model import Phase
+from tasks.bag.model import NO_USE, Phase
 from tasks.bag.spec import CollectSpec, PartsSpec
+from tasks.operators.prices import PriceList
 from tasks.requests.plan import PlannedTask
 from tasks.requests.request_table import Preview
 
 LOOKED_AT = 2000
 """Tasks whose rows are read, about; of larger plans evenly spread ones stand for all."""
-
-_GB = 1e9
-_HOUR = 3600.0
 
 
 @dataclass
@@ -57,14 +54,14 @@ def forecast(
     sample: Iterable[PlannedTask],
     there: Callable[[Collection[str]], Container[str]],
     times: Times,
-    options: ManagerOptions,
+    known: PriceList,
     slots: int,
 ) -> tuple[Preview, Mapping[Phase, int]]:
     """Forecast what a plan takes; say by phase how many tasks' artifacts exist, too.
 
     `sample` holds all its tasks, or some that stand for all; `there` finds of some task keys those
-    whose artifact is in the store; `times` is what attempts took; `slots` is the number of slots at
-    work.
+    whose artifact is in the store; `times` is what attempts took; `known` are the prices; `slots`
+    is the number of slots at work.
     """
     looked = _Sample()
     looked_at = list(sample)
@@ -72,7 +69,7 @@ def forecast(
     for planned in looked_at:
         looked.look(planned, planned.key in made)
     reused: Counter[Phase] = Counter()
-    busy = 0.0
+    busy, use = 0.0, NO_USE
     similar = unmeasured = 0
     for kind, count in counts.classes.items():
         done = looked.done(kind, count)
@@ -84,12 +81,11 @@ def forecast(
             unmeasured += left
             continue
         busy += left * seconds
+        use += times.use(kind).times(left)
         if times.mean(kind) is None:
             similar += left
     download = looked.left("download", counts.download)
     stored = looked.left("stored", counts.stored)
-    cost = busy / _HOUR * options.prices.core_hour
-    cost += download / _GB * options.prices.download + stored / _GB * options.prices.storage
     preview = Preview(
         granules=counts.granules,
         tasks=counts.tasks,
@@ -101,6 +97,8 @@ def forecast(
         similar=similar,
         unmeasured=unmeasured,
         elapsed=busy / slots if slots else 0.0,
-        cost=cost,
+        cost=known.prices.amount(use, stored=stored, fetched=download),
+        currency=known.currency,
+        use=use,
     )
     return preview, reused

@@ -17,6 +17,7 @@ from tasks.bag.expectation import Times
 from tasks.bag.model import Phase
 from tasks.bag.runtime import Runtime, new_id
 from tasks.messages.wakeups import LOOK
+from tasks.operators import prices
 from tasks.request.document import Request
 from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import request_operations
@@ -154,7 +155,7 @@ class PlanJobs:
             plan.sample(LOOKED_AT),
             self._runtime.tasks.done,
             Times(history.class_statistics(self._runtime.store)),
-            self._options,
+            prices.load(self._runtime.store),
             self._slots(),
         )
         preview = replace(

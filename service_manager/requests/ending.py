@@ -12,11 +12,14 @@ from service_manager.dispatch.manager_cache import Live
 from service_manager.events.causes import empty_rasters, first_cause, found_later, order
 from service_manager.mail import notify
 from service_manager.plans import stored_plan
+from tasks.bag import history
 from tasks.bag.categories import Category
 from tasks.bag.model import MissingPolicy, Phase, RequestState, TaskOutcome
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest, in_effect
 from tasks.errors import BlobExistsError
+from tasks.operators import prices
+from tasks.operators.prices import Spending
 from tasks.requests import outbox, request_operations
 from tasks.requests.plan import Gap, Plan
 from tasks.requests.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
@@ -209,10 +212,17 @@ def end(
         now=now,
         notes=plan.notes,
         kept_until=now + result_days * 86_400.0,
+        spending=_spending(runtime, row.id),
     )
     if mail is not None:
         outbox.put(runtime.store, runtime.clock, mail)
     return write_end(runtime, row, unless=lambda found: found.etag != stored.etag)
+
+
+def _spending(runtime: Runtime, request: str) -> str:
+    """Say what was executed on account of a request; "" where nothing was. Raises StoreError."""
+    done = history.used_by(runtime.store, request)
+    return Spending.of(done, prices.load(runtime.store)).text if done.count else ""
 
 
 def end_without_plan(

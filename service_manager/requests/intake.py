@@ -1,6 +1,6 @@
 """Taking requests up: planning them, holding those that take much, writing their plans."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 import structlog
@@ -18,6 +18,7 @@ from tasks.bag.model import MissingPolicy, RequestOrder, RequestState, TaskOutco
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError, StoreError
+from tasks.operators import restrictions
 from tasks.request.document import First
 from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import request_operations
@@ -36,6 +37,7 @@ log = structlog.get_logger("manager.intake")
 TRIES = 3  # to plan one request without coming any farther, crashes of the manager included
 
 _GB = 1e9
+_HOUR = 3600.0
 
 
 class Intake:
@@ -272,7 +274,7 @@ class Intake:
                 f"the plan has {counts.tasks} tasks; SWATHMILL_MAX_TASKS allows "
                 f"{self._options.max_tasks}. Ask for fewer days or a smaller region.",
             )
-        much = self._much(ready)
+        much = self._much(row.owner, ready)
         if row.dry_run:
             said = f"It would wait for confirmation: {much}" if much else ""
             return self._end(_counted(row, ready), RequestState.PREVIEWED, said)
@@ -293,7 +295,7 @@ class Intake:
 
         return request_operations.change_request(self._runtime, row.id, frozen_plan)
 
-    def _much(self, ready: MadePlan) -> str:
+    def _much(self, owner: str, ready: MadePlan) -> str:
         """Return why a request waits for confirmation; empty when it does not."""
         confirm, found = self._options.confirm, ready.preview
         said = []
@@ -307,12 +309,33 @@ class Intake:
                 f"{found.size / _GB:,.0f} GB to fetch, more than the {confirm.gb:g} of "
                 "SWATHMILL_CONFIRM"
             )
+        if found.busy > confirm.core_hours * _HOUR:
+            said.append(
+                f"{found.busy / _HOUR:,.0f} hours of one core, more than the "
+                f"{confirm.core_hours:,g} of SWATHMILL_CONFIRM"
+            )
         if found.cost > confirm.cost:
             said.append(
-                f"an expected cost of {found.cost:,.0f}, more than the {confirm.cost:g} of "
-                "SWATHMILL_CONFIRM"
+                f"an expected cost of {found.cost:,.0f} {found.currency}, more than the "
+                f"{confirm.cost:g} of SWATHMILL_CONFIRM"
             )
-        return "; ".join(said)
+        return "; ".join([*said, *self._over_budget(owner, ready)])
+
+    def _over_budget(self, owner: str, ready: MadePlan) -> Iterator[str]:
+        """Name the quotas of which less is left this month than the request will take."""
+        store, now = self._runtime.store, self._runtime.clock.now()
+        under = restrictions.budgets_of(owner, ready.plan.packages)
+        hours = ready.preview.busy / _HOUR
+        for one in restrictions.load(store) if hours else ():
+            budget = one.kind, one.subject
+            if budget not in under:
+                continue
+            left = max(0.0, one.value - restrictions.spent_hours(store, budget, now))
+            if hours > left:
+                yield (
+                    f"{hours:,.2g} hours of one slot expected, and {left:,.2g} are left this month "
+                    f"of {restrictions.budget_text(one)}; what is over waits for the next month"
+                )
 
     def _failed(self, row: RequestRow, message: str) -> RequestRow:
         return self._end(row, RequestState.FAILED, message)

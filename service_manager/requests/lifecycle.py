@@ -7,7 +7,7 @@ from typing import NamedTuple
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from service_manager.dispatch.fleet_dispatch import FleetDispatch
+from service_manager.dispatch.dispatch import Dispatch
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.dispatch.ready import ReadyTasks
@@ -56,7 +56,7 @@ class Lifecycle:
         runtime: Runtime,
         options: ManagerOptions,
         cache: ManagerCache,
-        dispatch: FleetDispatch,
+        dispatch: Dispatch,
         ready: ReadyTasks,
         intake: Intake,
         dependents: Dependents,
@@ -89,7 +89,7 @@ class Lifecycle:
             except request_operations.NoSuchRequestError:
                 return None
             if live is not None:
-                live.stopped = self._cache.restrictions.stop(live.row.owner)
+                live.stopped = self._cache.restrictions.stop(live.row.owner, live.row.package)
                 self._cache.requests[request] = live
                 self._look_at.add(request)
         return live

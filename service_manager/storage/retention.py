@@ -20,6 +20,7 @@ from tasks.bag.task_keys import SHARDS
 from tasks.bag.transitions import Change
 from tasks.errors import FencedError
 from tasks.holdings.stored_structures import drop_old
+from tasks.operators import prices
 from tasks.operators.manager_rows import PhaseStore
 from tasks.request.library import NO_UPLOADS, Library
 from tasks.requests import outbox, request_operations
@@ -52,7 +53,7 @@ class Retention:
         self._runtime = runtime
         self._library = library
         self._wait = wait
-        self._policy = policy
+        self._weighs = self._policy = policy
         self._useless: dict[tuple[str, str], float] = {}
         self._sizes: dict[str, int] = {}  # bytes kept, by shard
         self._stored: dict[str, dict[Phase, PhaseStore]] = {}  # by shard
@@ -98,6 +99,7 @@ class Retention:
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""
         times = Times(history.class_statistics(self._runtime.store))
+        self._policy = self._weighs.priced(prices.load(self._runtime.store).prices)
         size = 0
         stored = {phase: PhaseStore(phase=phase) for phase in Phase}
         least: list[Kept] = []

@@ -5,12 +5,13 @@ again would, which never costs more than twice the best choice. Pure: no I/O, no
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from service_manager.options import ManagerOptions
 from tasks.bag.expectation import Times
 from tasks.bag.model import Phase, RequestState, Task
+from tasks.operators.prices import Prices
 
 _GB = 1e9
 _HOUR = 3600.0
@@ -32,13 +33,14 @@ class Why(StrEnum):
 class Policy:
     """Prices in one currency, and limits.
 
-    The prices are of a GB kept for a month, an hour of one core, and a GB fetched. Results and the
+    The prices are of a GB kept for a month, an hour of one core, and a GB fetched. Where operators
+    gave none, a GB kept for a month weighs as much as 24 minutes of one core. Results and the
     history's details are kept for a number of seconds; at most a number of bytes is kept (0: no
     limit).
     """
 
-    storage: float = 0.02
-    core_hour: float = 0.05
+    storage: float = 0.4
+    core_hour: float = 1.0
     download: float = 0.0
     results: float = 30 * _DAY
     history: float = 400 * _DAY
@@ -48,12 +50,17 @@ class Policy:
     def of(cls, options: ManagerOptions) -> "Policy":
         """Return the policy that the settings ask for."""
         return cls(
-            storage=options.prices.storage,
-            core_hour=options.prices.core_hour,
-            download=options.prices.download,
             results=options.result_days * _DAY,
             history=options.history_days * _DAY,
             quota=round(options.storage_quota_gb * _GB),
+        )
+
+    def priced(self, known: Prices) -> "Policy":
+        """Return the policy with these prices, if they have both that it weighs."""
+        if not (known.storage and known.core_hour):
+            return self
+        return replace(
+            self, storage=known.storage, core_hour=known.core_hour, download=known.download
         )
 
 

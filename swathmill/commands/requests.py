@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -106,6 +107,9 @@ def status(
             _show(console, found)
             for line in _lacking(client, found):
                 console.print(line, markup=False)
+            if found.phases:
+                with suppress(RefusedError):  # an earlier portal does not know
+                    console.print(f"spent: {client.spending(request_id).text}", markup=False)
     if follow:
         raise typer.Exit(EXIT_CODES.get(found.state, EXIT_FAILED))
 

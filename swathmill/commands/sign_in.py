@@ -9,13 +9,13 @@ import typer
 
 from portal.serving.tokens import LONGEST_OWNER, Role
 from swathmill.access import sign_in_link, signing_key
-from swathmill.commands.backup import open_storage
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     data_folder,
     print_json,
 )
+from swathmill.commands.stored.backup import open_storage
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
 from swathmill.stack.folder import DataFolder, is_running

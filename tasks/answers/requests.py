@@ -94,6 +94,28 @@ class RequestAnswer(Answer):
     url: str
 
 
+class SpendingAnswer(Answer):
+    """What was executed on account of a request so far.
+
+    Tasks that several requests want are executed on account of one.
+    """
+
+    attempts: int
+    failed: int
+    slot_hours: float = Field(description="Hours for which slots were held.")
+    wasted_hours: float = Field(description="Of these, in attempts that failed.")
+    processor_hours: float = Field(description="Measured, of all processes of the attempts.")
+    reads: int = Field(description="Calls that read storage; embedded storage has none.")
+    writes: int = Field(description="Calls that change storage.")
+    received: int = Field(description="Bytes from storage.")
+    sent: int = Field(description="Bytes to storage.")
+    made: int = Field(description="Bytes of the artifacts that were made.")
+    currency: str = Field("", description="Empty: operators gave no prices, and there is no cost.")
+    cost: float | None = Field(None, description="By processor hours, calls and bytes.")
+    cost_held: float | None = Field(None, description="By slot hours, calls and bytes.")
+    text: str = Field(description="All of it in a sentence.")
+
+
 class WindowAnswer(Answer):
     """One window of a step of the reduction."""
 
@@ -128,6 +150,10 @@ class PreviewAnswer(Answer):
     )
     elapsed: float = Field(0, description="Expected seconds with all workers; 0: unknown.")
     cost: float = Field(0, description="Expected, with a month of storage.")
+    currency: str = Field("", description="Of `cost`; empty: operators gave no prices.")
+    processor_hours: float = Field(0, description="Expected, by what such tasks were measured to.")
+    calls: int = Field(0, description="Expected calls to storage.")
+    moved: int = Field(0, description="Expected bytes to and from storage.")
     expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
     expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
     notes: tuple[str, ...] = Field(

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from tasks.bag.classes import TaskClass, parse
 from tasks.bag.history import ClassStatistics
+from tasks.bag.model import NO_USE, Use
 
 GENEROUS = 4.0
 """Times the expectation by similar work that an attempt may take, before the rule's own factor."""
@@ -65,6 +66,33 @@ class Times:
             if means:
                 return _of(means, asked.octave)
         return None
+
+    def use(self, task_class: str) -> Use:
+        """Return what an attempt is expected to use of processors and storage.
+
+        It is the mean of the class's successes that were metered, else that of a second of such
+        work, times the expected seconds. Where nothing like it was metered, its slot's time stands
+        for processor time.
+        """
+        known = self._statistics.get(task_class)
+        if known is not None and known.metered:
+            return known.use.times(1 / known.metered)
+        seconds = self.seconds(task_class) or 0.0
+        alike = self._metered.get(parse(task_class).kind)
+        if alike is None:
+            return Use(cpu=seconds)
+        used, took = alike
+        return used.times(seconds / took)
+
+    @cached_property
+    def _metered(self) -> dict[str, tuple[Use, float]]:
+        """Use of the metered successes of each kind, and the seconds that they took."""
+        found: dict[str, tuple[Use, float]] = {}
+        for text, one in self._statistics.items():
+            if one.metered and one.mean:
+                used, took = found.get(parse(text).kind, (NO_USE, 0.0))
+                found[parse(text).kind] = used + one.use, took + one.metered * one.mean
+        return found
 
     def limit(self, task_class: str) -> float | None:
         """Return the seconds by which an attempt may be judged; None when nothing is known.

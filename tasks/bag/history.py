@@ -10,8 +10,9 @@ cursor that names them: counting a batch again changes nothing.
 | `d|day|phase|class|category` | executions of a day: count and total duration |
 | `o|owner|day|phase|class|category` | the same, of one owner's requests |
 | `w|worker|day|phase|class|category` | the same, on one worker |
+| `r|request` | executions on account of a request |
 
-The last two answer for one owner or one worker at any length of time by reading that one's rows.
+Rows of an owner or a worker answer at any length of time by reading that one's rows.
 
 Failed attempts are listed in a partition of their own, `failures`, the newest of a category first:
 `category|time, counted down|key|number`. A failure is listed before it is counted, in a row whose
@@ -28,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tasks.bag.categories import Category
-from tasks.bag.model import Phase
+from tasks.bag.model import NO_USE, USE, Phase, Use
 from tasks.bag.task_rows import CompletionEvent
 from tasks.errors import ConflictError, FencedError
 from tasks.storage import updates
@@ -47,7 +48,7 @@ TABLE = "history"
 PARTITION = "history"
 FAILURES = "failures"
 CURSOR = "cursor"
-BATCH = 24  # attempts counted in one transaction: four rows each at most, and the cursor
+BATCH = 19  # attempts counted in one transaction: five rows each at most, and the cursor
 _LATEST = 10**14 - 1  # milliseconds, from which the times of failures are counted down
 _BRIEF = 200  # characters of a failure's message
 
@@ -57,20 +58,29 @@ class ClassStatistics:
     """Hold the durations in seconds of a task class's successful attempts.
 
     Mean and variance follow Welford's recurrence (Knuth, The Art of Computer Programming, volume 2,
-    4.2.2).
+    4.2.2). `use` is what `metered` of them used together: earlier builds did not measure it.
     """
 
     task_class: str
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
+    metered: int = 0
+    use: Use = NO_USE
 
-    def add(self, duration: float) -> "ClassStatistics":
+    def add(self, duration: float, use: Use = NO_USE) -> "ClassStatistics":
         """With one more success."""
         count = self.count + 1
         mean = self.mean + (duration - self.mean) / count
         squares = self.squares + (duration - self.mean) * (duration - mean)
-        return replace(self, count=count, mean=mean, squares=squares)
+        return replace(
+            self,
+            count=count,
+            mean=mean,
+            squares=squares,
+            metered=self.metered + (use != NO_USE),
+            use=self.use + use,
+        )
 
     @property
     def deviation(self) -> float:
@@ -82,7 +92,8 @@ class ClassStatistics:
 class DayCount:
     """Executions of one day, phase, class and outcome; `seconds` is their total duration.
 
-    `owner` or `worker` is whose they are, in the rows of one owner or worker.
+    `use` is what they used of processors and storage, where it was measured. `owner` or `worker` is
+    whose they are, in the rows of one owner or worker.
     """
 
     day: dt.date
@@ -91,8 +102,38 @@ class DayCount:
     category: Category | None
     count: int = 0
     seconds: float = 0.0
+    use: Use = NO_USE
     owner: str = ""
     worker: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestUse:
+    """What was executed on account of a request: all attempts, in seconds, and those that failed.
+
+    `made` are the bytes of the artifacts. A task that several requests want runs on account of one.
+    """
+
+    request: str
+    count: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    wasted: float = 0.0
+    made: int = 0
+    use: Use = NO_USE
+
+    def add(self, event: CompletionEvent) -> "RequestUse":
+        """With one more attempt."""
+        failed = event.category is not None
+        return RequestUse(
+            request=self.request,
+            count=self.count + 1,
+            failed=self.failed + failed,
+            seconds=self.seconds + event.duration,
+            wasted=self.wasted + failed * event.duration,
+            made=self.made + (0 if failed else sum(file.size for file in event.files)),
+            use=self.use + event.use,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +162,9 @@ class Cursor:
     etag: str = field(default="", compare=False)
 
 
-_CLASS = Codec(ClassStatistics, "class")
-_DAY = Codec(DayCount, "day", {"owner": Form(sparse=True), "worker": Form(sparse=True)})
+_CLASS = Codec(ClassStatistics, "class", {"metered": Form(sparse=True), "use": USE})
+_DAY = Codec(DayCount, "day", {"owner": Form(sparse=True), "worker": Form(sparse=True), "use": USE})
+_REQUEST = Codec(RequestUse, "request use", {"use": USE})
 _FAILURE = Codec(Failure, "failure", {"message": cut(_BRIEF)})
 _CURSOR = Codec(
     Cursor,
@@ -161,6 +203,12 @@ def executions_between(
     before = _counts(owner, worker)
     start, end = f"{before}{first.isoformat()}|", f"{before}{last.isoformat()}}}"
     return map(_DAY.load, store.scan(TABLE, PARTITION, start, end))
+
+
+def used_by(store: Store, request: str) -> RequestUse:
+    """Return what was executed on account of a request so far. Raises StoreError."""
+    row = store.get(TABLE, PARTITION, _request_row(request))
+    return _REQUEST.load(row) if row else RequestUse(request=request)
 
 
 def owners(store: Store) -> Iterator[str]:
@@ -281,7 +329,8 @@ def count(
             store.transact(TABLE, FAILURES, listed)
         counted = frozenset(attempt_id(n) for n in batch) | (known & frozenset(keep))
         head = _cursor(cursor, epoch, counted)
-        store.transact(TABLE, PARTITION, [head, *_classes(store, fresh), *_days(store, fresh, of)])
+        counts = [*_classes(store, fresh), *_days(store, fresh, of), *_requests(store, fresh)]
+        store.transact(TABLE, PARTITION, [head, *counts])
 
 
 def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
@@ -297,7 +346,7 @@ def _classes(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operati
         new = _CLASS.load(row) if row else ClassStatistics(task_class=name)
         for event in fresh:
             if event.category is None and event.task_class == name:
-                new = new.add(event.duration)
+                new = new.add(event.duration, event.use)
         yield updates.write(row, _class_row(name), _CLASS.dump(new))
 
 
@@ -324,8 +373,20 @@ def _days(
         row = store.get(TABLE, PARTITION, name)
         old = _DAY.load(row) if row is not None else empty[name]
         seconds = old.seconds + sum(n.duration for n in members)
-        new = replace(old, count=old.count + len(members), seconds=seconds)
+        use = sum((n.use for n in members), old.use)
+        new = replace(old, count=old.count + len(members), seconds=seconds, use=use)
         yield updates.write(row, name, _DAY.dump(new))
+
+
+def _requests(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operation]:
+    for request in sorted({n.sponsor for n in fresh if n.sponsor}):
+        name = _request_row(request)
+        row = store.get(TABLE, PARTITION, name)
+        new = _REQUEST.load(row) if row is not None else RequestUse(request=request)
+        for event in fresh:
+            if event.sponsor == request:
+                new = new.add(event)
+        yield updates.write(row, name, _REQUEST.dump(new))
 
 
 def _listed(event: CompletionEvent, owners: Mapping[str, str]) -> Upsert:
@@ -349,6 +410,10 @@ def _listed(event: CompletionEvent, owners: Mapping[str, str]) -> Upsert:
 
 def _counted_down(moment: float) -> str:
     return f"{_LATEST - int(moment * 1000):014d}"
+
+
+def _request_row(request: str) -> str:
+    return f"r|{request}"
 
 
 def _class_row(task_class: str) -> str:

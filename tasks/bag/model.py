@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from reprojection.read.completeness import WHOLE, Completeness
 from tasks.bag.categories import Category
+from tasks.storage.codec import Form
+from tasks.storage.traffic import Traffic
 
 
 class Phase(StrEnum):
@@ -149,6 +151,68 @@ class RunUse:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Use:
+    """What attempts took of processors and of a storage account, measured.
+
+    `cpu` are the processor seconds of all processes of the attempts. Calls and bytes are those of
+    the process that fetches inputs and stores files; see `Traffic`. Embedded storage has no calls.
+    """
+
+    cpu: float = 0.0
+    reads: int = 0
+    writes: int = 0
+    received: int = 0
+    sent: int = 0
+
+    @classmethod
+    def of(cls, cpu: float, traffic: Traffic) -> "Use":
+        """Put both together."""
+        return cls(cpu=cpu, **vars(traffic))
+
+    def __add__(self, other: "Use") -> "Use":
+        """Return both together."""
+        return Use(
+            cpu=self.cpu + other.cpu,
+            reads=self.reads + other.reads,
+            writes=self.writes + other.writes,
+            received=self.received + other.received,
+            sent=self.sent + other.sent,
+        )
+
+    def times(self, factor: float) -> "Use":
+        """Return so many times as much."""
+        return Use(
+            cpu=self.cpu * factor,
+            reads=round(self.reads * factor),
+            writes=round(self.writes * factor),
+            received=round(self.received * factor),
+            sent=round(self.sent * factor),
+        )
+
+
+NO_USE = Use()
+
+
+def _use_text(use: Use) -> str:
+    return f"{use.cpu:.3f} {use.reads} {use.writes} {use.received} {use.sent}"
+
+
+def _use_read(text: str) -> Use:
+    cpu, reads, writes, received, sent = text.split()
+    return Use(
+        cpu=float(cpu),
+        reads=int(reads),
+        writes=int(writes),
+        received=int(received),
+        sent=int(sent),
+    )
+
+
+USE = Form(write=_use_text, read=_use_read, sparse=True)
+"""How it is stored; rows of a build that did not measure it are read as nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One execution of a task that has ended; kept for good.
 
@@ -172,6 +236,7 @@ class Attempt:
     peak_memory: int = 0  # bytes, the attempt's whole process tree
     used: RunUse | None = None  # of a reduction: what the package's run has used
     reading: str = ""
+    use: Use = NO_USE
 
 
 class RequestState(StrEnum):

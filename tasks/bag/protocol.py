@@ -15,7 +15,7 @@ from tasks.bag import task_table, transitions
 from tasks.bag.batch import change_tasks, tagged
 from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec
-from tasks.bag.model import ArtifactFile, Attempt, RunUse, State, Task
+from tasks.bag.model import NO_USE, ArtifactFile, Attempt, RunUse, State, Task, Use
 from tasks.bag.runtime import Runtime, new_id
 from tasks.bag.task_keys import shard
 from tasks.bag.transitions import Change, RetryPolicy
@@ -58,6 +58,7 @@ class Claimed:
         peak_memory: int = 0,
         used: RunUse | None = None,
         reading: str = "",
+        use: Use = NO_USE,
     ) -> Attempt:
         """Return the record of this attempt, for `commit` or `fail`."""
         return Attempt(
@@ -76,6 +77,7 @@ class Claimed:
             peak_memory=peak_memory,
             used=used,
             reading=reading,
+            use=use,
         )
 
 

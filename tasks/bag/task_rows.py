@@ -7,7 +7,7 @@ from typing import Any
 
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from tasks.bag.categories import Category
-from tasks.bag.model import ArtifactFile, Phase, State, TaskOutcome
+from tasks.bag.model import NO_USE, ArtifactFile, Phase, State, TaskOutcome, Use
 
 NAMED = 100
 """Missing inputs of a task's files that its row has by name; the files have them all."""
@@ -88,6 +88,7 @@ class CompletionEvent:
     files: tuple[ArtifactFile, ...]
     rank: int = 0  # the task's
     counted: bool = False  # it is in the statistics already
+    use: Use = NO_USE  # the attempt's
     etag: str = field(default="", compare=False)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec, load_spec
-from tasks.bag.model import ArtifactFile, Attempt, RunUse, State, Task, TaskOutcome
+from tasks.bag.model import USE, ArtifactFile, Attempt, RunUse, State, Task, TaskOutcome
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import (
     CompletionEvent,
@@ -118,7 +118,13 @@ INTEREST = Codec(
 COMPLETION_EVENT = Codec(
     CompletionEvent,
     "completion event",
-    {"interests": WORDS_IN_BYTES, "message": _BRIEF, "files": _FILES, "rank": _RANK},
+    {
+        "interests": WORDS_IN_BYTES,
+        "message": _BRIEF,
+        "files": _FILES,
+        "rank": _RANK,
+        "use": USE,
+    },
     apart={"row": lambda row: row.row},
 )
 EDGE = Codec(Edge, "edge", {"bits": BITS})
@@ -130,6 +136,7 @@ ATTEMPT = Codec(
         "message": _BRIEF,
         "used": replace(in_json(RunUse | None), sparse=True),
         "reading": Form(sparse=True),
+        "use": USE,
     },
 )
 WRITE_FENCE = Codec(WriteFence, "write fence")
@@ -292,6 +299,7 @@ def attempt_event(task: Task, attempt: Attempt) -> Upsert:
         ended=attempt.ended,
         worker=attempt.worker,
         message=attempt.message,
+        use=attempt.use,
     )
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
-from tasks.bag.model import Phase, RequestOrder, RequestState
+from tasks.bag.model import NO_USE, Phase, RequestOrder, RequestState, Use
 from tasks.requests.plan import Gap, PlannedWindow
 from tasks.storage import updates
 from tasks.storage.clock import Clock
@@ -93,6 +93,8 @@ class Preview:
     unmeasured: int = 0  # tasks of which nothing similar was timed, not in `busy`
     elapsed: float = 0.0  # expected seconds with the slots there were; 0: unknown
     cost: float = 0.0  # expected, in the prices' currency, with a month of storage
+    currency: str = ""  # "": there were no prices, and `cost` is 0
+    use: Use = NO_USE  # expected
     windows: tuple[PlannedWindow, ...] = ()  # the first of a reduction's
     window_count: int = 0  # all of them
 

@@ -13,8 +13,8 @@ from urllib.request import getproxies
 
 import structlog
 from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.core.pipeline import PipelineRequest
-from azure.core.rest import HttpRequest
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.rest import HttpRequest, HttpResponse
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
@@ -28,11 +28,13 @@ from tasks.storage.azure.queue import AzureQueue
 from tasks.storage.azure.tables import AzureTables
 from tasks.storage.azure.transfer_shapes import Cut
 from tasks.storage.azure.transfers import transfer_sizes
+from tasks.storage.traffic import METER, Traffic
 
 TABLES = tuple(PARTITIONS)
 READ_TRIES = 4
 # Parts of a connection string with which no identity is needed.
 _KEYS = ("AccountKey=", "SharedAccessSignature=", "UseDevelopmentStorage=")
+_READS = ("GET", "HEAD")
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -45,6 +47,7 @@ class Transport(TypedDict):
     retry_backoff_factor: float
     use_env_settings: bool
     raw_request_hook: Callable[["PipelineRequest[HttpRequest]"], None]
+    raw_response_hook: Callable[["PipelineResponse[HttpRequest, HttpResponse]"], None]
 
 
 def transport(storage: str, *, retries: int) -> Transport:
@@ -58,16 +61,31 @@ def transport(storage: str, *, retries: int) -> Transport:
         retry_total=retries,
         retry_backoff_factor=0.3,
         use_env_settings=looks_in_environment(storage),
-        raw_request_hook=name_call,
+        raw_request_hook=note_call,
+        raw_response_hook=note_answer,
     )
 
 
-def name_call(request: "PipelineRequest[HttpRequest]") -> None:
-    """Have the account's log name the request, or the portal's call, for which it is called."""
+def note_call(request: "PipelineRequest[HttpRequest]") -> None:
+    """Count a call; have the account's log name the request, or the portal's call, it is for."""
+    called = request.http_request
+    reads = called.method in _READS
+    sent = _length(called.headers.get("Content-Length"))
+    METER.add(Traffic(reads=int(reads), writes=int(not reads), sent=sent))
     bound = structlog.contextvars.get_contextvars()
     if cause := bound.get("request") or bound.get("call"):
         name = f"{cause}.{uuid.uuid4().hex[:16]}"
-        request.http_request.headers["x-ms-client-request-id"] = name
+        called.headers["x-ms-client-request-id"] = name
+
+
+def note_answer(response: "PipelineResponse[HttpRequest, HttpResponse]") -> None:
+    """Count the bytes of an answer's body."""
+    if response.http_request.method != "HEAD":  # its length is that of what it tells of
+        METER.add(Traffic(received=_length(response.http_response.headers.get("Content-Length"))))
+
+
+def _length(said: str | None) -> int:
+    return int(said) if said and said.isdecimal() else 0
 
 
 def looks_in_environment(storage: str) -> bool:

@@ -32,7 +32,7 @@ from tasks.bag.model import State, Task
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_table import TaskTable
 from tasks.errors import SwathmillError
-from tasks.operators import audit, restrictions
+from tasks.operators import audit, prices, restrictions
 from tasks.requests import outbox, request_table
 from tasks.requests.request_table import RESTORING, RequestTable
 from tasks.storage import blobs
@@ -60,7 +60,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     history.TABLE: (history.PARTITION, history.FAILURES),
     **{kind.name: (kind.name,) for kind in KINDS},
     token_table.TABLE: (token_table.PARTITION,),
-    restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION),
+    restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION, prices.PARTITION),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first

@@ -11,7 +11,7 @@ import pytest
 
 from service_manager.leader.leadership import Leadership
 from service_manager.options import ManagerOptions
-from swathmill.commands import backup as command
+from swathmill.commands.stored import backup as command
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.bag import protocol
 from tasks.bag.categories import Category

@@ -19,18 +19,18 @@ from service_manager.storage.worth import Policy
 from tasks.bag import history as executions
 from tasks.bag import protocol, workers
 from tasks.bag.categories import Category
-from tasks.bag.model import Phase, RequestOrder, State
+from tasks.bag.model import Phase, RequestOrder, RequestState, State
 from tasks.bag.runtime import Runtime
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.transitions import RetryPolicy
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.operators import restrictions
-from tasks.operators.restrictions import Kind, Restriction
+from tasks.operators.restrictions import ALL, QUOTAS, Kind, Restriction
 from tasks.request.document import Request, parse_request
 from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Plan
 from tasks.requests.retrying import Scope
-from tasks.setting_values import Slots, WorkPlaces
+from tasks.setting_values import Slots
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
@@ -83,13 +83,6 @@ OPTIONS = ManagerOptions(
     probe=40.0,
     retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0, longest=30.0),
 )
-WORK_PLACES = (
-    "big=reduction",
-    "big=aggregation",
-    "big=collection",
-    "big=aggregation gpu=reduction",
-)
-"""What settings say of places; some of it is at none."""
 LONG = TimeLimits(samples=2, floor=25.0, ceiling=800.0)
 """Of noisy histories, whose tasks take longer."""
 
@@ -195,8 +188,7 @@ class History:
         self.disk = SharedDisk.of(self.world, self.seed, 0.0 if faultless else STORM)
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
-        self.work = self._work()
-        self.options = replace(OPTIONS, retry=self._retry(), work_places=self.work)
+        self.options = replace(OPTIONS, retry=self._retry())
         if scales:
             self.options = replace(self.options, scale_in=15.0, scale_slots=Slots(least=1))
         self.operates = Random(f"operators {self.seed}").random() < 0.25
@@ -212,19 +204,6 @@ class History:
         few = Random(f"losses {self.seed}").random() < 0.25
         return replace(OPTIONS.retry, losses=2) if few else OPTIONS.retry
 
-    def _work(self) -> WorkPlaces:
-        """In each fourth history some work has a place, where workers never end for good."""
-        random = Random(f"work places {self.seed}")
-        if self.shrinks or self.rasters or random.random() >= 0.25:
-            return WorkPlaces()
-        self.world.faults["work with places"] += 1
-        return WorkPlaces.read(random.choice(WORK_PLACES))
-
-    def _place(self, worker: str) -> str:
-        """The place of a worker: the first has none, the next are at one each, and so on."""
-        places = ("", *self.work.names)
-        return places[int(worker.partition("-")[2]) % len(places)]
-
     def _noise(self) -> Noise:
         """Noise on the hosts of each fourth history; a noisy one has no more faults than that."""
         random = Random(f"noise {self.seed}")
@@ -234,10 +213,7 @@ class History:
         self.world.calm, self.expected = True, None
         self.number, self.slots = random.choice([2, 3, 6, 7]), random.choice([1, 2, 2])
         self.alone = random.random() < 0.2  # all workers are on one host
-        self.options = replace(
-            OPTIONS, time_limits=LONG, places=random.choice([1, 2, 4]), work_places=self.work
-        )
-        self.number = max(self.number, 1 + len(self.work.names))
+        self.options = replace(OPTIONS, time_limits=LONG, places=random.choice([1, 2, 4]))
         self.places.number = self.options.places
         usual = random.choice([6.0, 20.0])
         self.script = replace(
@@ -337,7 +313,6 @@ class History:
             host="host" if self.noisy and self.alone else name,
             broken=self.broken,
             disk=self.disk,
-            place=self._place(name),
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         )
@@ -647,6 +622,7 @@ class History:
         store, clock = runtime.store, runtime.clock
         subjects = {kind: ["owner0", "owner1"] for kind in Kind}
         subjects |= {kind: [*Phase] for kind in (Kind.PAUSE_PHASE, Kind.LIMIT_PHASE)}
+        kinds: list[Kind] = [one for one in Kind if one not in (Kind.QUOTA_PACKAGE, Kind.QUOTA_ALL)]
         self.asking += 1
 
         def insist(call: Callable[[], object]) -> None:
@@ -661,12 +637,14 @@ class History:
         def run() -> None:
             while self.world.now < STORM:
                 clock.sleep(random.uniform(1, 60))
-                kind = random.choice(list(Kind))
+                kind = random.choice(kinds)
                 subject = random.choice(subjects[kind])
+                if kind is Kind.QUOTA_OWNER and self.seed % 2:  # half of the histories
+                    kind, subject = Kind.QUOTA_ALL, ALL
                 worker = f"worker-{random.randint(0, 2)}"
                 value = float(random.randint(0, 2))
                 new = Restriction(kind=kind, subject=subject, value=max(value, 1.0))
-                if kind is Kind.QUOTA_OWNER:
+                if kind in QUOTAS:
                     new = replace(new, value=value / 100)
                 self.world.faults["restriction"] += 1
                 insist(partial(restrictions.put, store, new))
@@ -674,6 +652,7 @@ class History:
                 clock.sleep(random.uniform(1, 90))
                 insist(partial(restrictions.lift, store, clock, kind, subject))
                 insist(partial(workers.ask, store, clock, worker, workers.Ask.RELEASE, ""))
+                self.confirm(runtime, insist)
             # What was set may land after it was lifted: they look once more, as people do.
             clock.sleep(LATEST)
             for left in restrictions.load(store):
@@ -681,9 +660,18 @@ class History:
             for number in range(3):
                 name = f"worker-{number}"
                 insist(partial(workers.ask, store, clock, name, workers.Ask.RELEASE, ""))
+            for _ in range(5):  # a manager may have read them before
+                self.confirm(runtime, insist)
+                clock.sleep(LATEST)
             self.asking -= 1
 
         self.world.spawn(process, run)
+
+    def confirm(self, runtime: Runtime, insist: Callable[[Callable[[], object]], None]) -> None:
+        """Have owners let go on what would take more than is left of a quota."""
+        for name, row in list(self.watch.requests.items()):
+            if row.state is RequestState.HELD:
+                insist(partial(request_operations.order, runtime, name, RequestOrder.CONFIRM))
 
     def act(self, client: Client, name: str, what: str) -> None:
         """One thing that a person does."""
@@ -766,8 +754,7 @@ class History:
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
         number = world.random.choice([1, 1, 2, 3])
-        number = max(number, 1 + len(self.work.names))
-        self.broken.among(1 if self.work.names else number, STORM)
+        self.broken.among(number, STORM)
         for i in range(number):
             self.start_worker(f"worker-{i}")
         self.people()
@@ -813,7 +800,6 @@ class History:
         """Noise and people alone: nothing fails, and no task waits beside an idle slot."""
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
-        self.broken.among(1 if self.work.names else self.number, STORM)
         for i in range(self.number):
             self.start_worker(f"worker-{i}")
         self.people()
@@ -824,7 +810,7 @@ class History:
         self.watch.one_host = self.alone
         self.world.at(1.0, self.supervise)
         mean = (self.script.quick + self.script.slow) / 2
-        Idleness(self.watch, self.workers.values, self.places, mean, self.work).look()
+        Idleness(self.watch, self.workers.values, self.places, mean).look()
         self.world.run(STORM + CALM, self.settled)
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from service_manager.mail import notify
 from tasks.bag import task_table, workers
 from tasks.bag.categories import Category
 from tasks.bag.model import Attempt, Phase, RequestState, State, Task, TaskOutcome
@@ -453,8 +454,8 @@ class Watch:
         }
 
     def mails(self, request: str) -> int:
-        """How many mails a request has."""
-        return sum(1 for _ in outbox.mails(self.store, request))
+        """How many mails a request has, without those that ask for its confirmation."""
+        return sum(mail.kind != notify.ASK for mail in outbox.mails(self.store, request))
 
 
 @lru_cache(maxsize=256)

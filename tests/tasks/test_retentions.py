@@ -52,7 +52,9 @@ LISTED = {
     "service_manager/fleet/attempts.py::_FORGOTTEN": SERVICE
     + "fleet/test_attempts.py::test_a_row_of_long_ago_is_deleted_though_storage_gave_no_answer",
     "service_manager/leader/metrics.py::_ATTEMPT_SECONDS": UNIT,
-    "service_manager/plans/forecast.py::_HOUR": UNIT,
+    "service_manager/requests/intake.py::_HOUR": UNIT,
+    "tasks/operators/prices.py::_HOUR": UNIT,
+    "tasks/operators/retail_prices.py::_HOURS": UNIT,
     "service_manager/requests/continuing.py::DAY": SERVICE
     + "requests/test_continuing.py::test_it_waits_for_its_end_for_its_days_and_for_later_data",
     "service_manager/requests/continuing.py::PERIOD": SERVICE

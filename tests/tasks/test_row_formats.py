@@ -30,6 +30,7 @@ from tasks.bag.model import (
     State,
     Task,
     TaskOutcome,
+    Use,
 )
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
@@ -255,6 +256,7 @@ def ended(change: Change, category: Category | None, message: str, log: str) -> 
         message=message,
         log=log,
         peak_memory=2**33,
+        use=Use(cpu=1.5, reads=2, writes=1, received=10, sent=20),
     )
 
 
@@ -278,6 +280,7 @@ def event(number: int, category: Category | None, duration: float) -> Completion
         sponsor="r1",
         files=(),
         counted=False,
+        use=Use(cpu=duration, reads=3, writes=1, received=2**40, sent=7),
     )
 
 
@@ -332,7 +335,7 @@ def codec(table: str, row: Row) -> Codec[Any] | None:
         if row.partition == history.FAILURES:
             return history._FAILURE
         days = dict.fromkeys(("d|", "o|", "w|"), history._DAY)
-        kinds: dict[str, Codec[Any]] = {"c|": history._CLASS, **days}
+        kinds: dict[str, Codec[Any]] = {"c|": history._CLASS, "r|": history._REQUEST, **days}
         return kinds.get(row.row[:2], history._CURSOR)
     return workers.WORKER if table == "workers" else outbox._MAIL
 
@@ -345,7 +348,7 @@ def test_what_is_stored_is_read_back() -> None:
             if found is not None:
                 assert found.dump(found.load(row)) == row.entity
                 kinds.add(id(found))
-    assert len(kinds) == len(CODECS) + 7
+    assert len(kinds) == len(CODECS) + 8
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks import setting_values
-from tasks.setting_values import READERS, Blocks, ClaimNames, Confirm, Prices, Slots, SmtpServer
+from tasks.setting_values import READERS, Blocks, ClaimNames, Confirm, Slots, SmtpServer
 from tasks.settings import Settings, WrongSettingError, read_settings
 
 
@@ -35,9 +35,8 @@ def test_a_sign_that_ends_a_host_leads_to_no_other_server(name: str) -> None:
 
 
 def test_amounts_that_are_not_named_keep_their_default() -> None:
-    assert Prices.read("core-hour=0.1") == Prices(core_hour=0.1)
     assert Confirm.read("cost=7, tasks=2") == Confirm(tasks=2, cost=7)
-    assert Prices.read(str(Prices())) == Prices()
+    assert Confirm.read(str(Confirm())) == Confirm()
     assert Confirm.read(Settings().confirm) == Confirm()
 
 
@@ -66,9 +65,9 @@ def test_the_others_are_read() -> None:
         ("smtp_url", "smtp://mail/inbox", "smtp+starttls://"),
         ("smtp_url", "smtp://mail:70000", "ort"),
         ("smtp_url", "smtp://me:word@mail", "SWATHMILL_SMTP_PASSWORD alone"),
-        ("prices", "disk=1", "'disk=1' is not one of storage=AMOUNT core-hour=AMOUNT"),
-        ("prices", "storage=free", "'storage=free' has no number"),
-        ("prices", "storage=-1", "is not zero or more"),
+        ("confirm", "disk=1", "'disk=1' is not one of tasks=AMOUNT gb=AMOUNT"),
+        ("confirm", "gb=free", "'gb=free' has no number"),
+        ("confirm", "gb=-1", "is not zero or more"),
         ("confirm", "gb=nan", "is not zero or more"),
         ("confirm", "500", "'500' is not one of tasks=AMOUNT"),
         ("scale_slots", "40", "LEAST-MOST"),

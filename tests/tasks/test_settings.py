@@ -45,8 +45,7 @@ def test_no_address_for_probes_or_a_pool_means_none() -> None:
         ("PROBE_PORT", "PROBE_ADDRESS=HOST:PORT"),
         ("RUNNER_HOST", "RUNNER_ADDRESS=HOST:PORT"),
         ("SMTP_HOST", "SMTP_URL=smtp+starttls://USER@HOST:PORT"),
-        ("PRICE_STORAGE", "PRICES='storage=0.02 core-hour=0.05 download=0'"),
-        ("CONFIRM_GB", "CONFIRM='tasks=50000 gb=500 cost=100'"),
+        ("CONFIRM_GB", "CONFIRM='tasks=50000 gb=500 core-hours=2000 cost=100'"),
         ("SCALE_MOST", "SCALE_SLOTS=LEAST-MOST"),
         ("BLOCK_MIB", "BLOCKS=MIBxCOUNT"),
         ("HEARTBEAT_SECONDS", "LEASE_SECONDS=SECONDS"),
@@ -66,3 +65,10 @@ def test_an_old_name_is_told_with_the_new(
 
 def test_a_worker_beats_six_times_within_the_silence_that_loses_it() -> None:
     assert Settings(lease_seconds=30.0).heartbeat_seconds == 5.0
+
+
+def test_prices_are_no_setting_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWATHMILL_PRICES", "core-hour=0.05")
+    with pytest.raises(WrongSettingError) as wrong:
+        read_settings()
+    assert wrong.value.remedy.startswith("Run `swathmill prices core-hour=AMOUNT")

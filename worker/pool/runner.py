@@ -52,6 +52,8 @@ from worker.slots.supervisor import RunningProcess
 PLACE_SECONDS = 8.0
 """For which a connection waits for a free slot; then the worker tries another runner."""
 
+_NOT_SAID = frozenset({"cpu", "traffic"})  # which a worker of an earlier build refuses
+
 _log = structlog.get_logger("worker")
 
 
@@ -199,7 +201,7 @@ class _Course:
             if isinstance(message, Saved):
                 self._send_state(message)
             else:
-                self._send(encode(message) + b"\n")
+                self._send(encode(message, _NOT_SAID) + b"\n")
         except (OSError, BrokenOffError):  # the worker is gone, or the child told what is not so
             process.kill()
 
@@ -234,14 +236,14 @@ class _Course:
     def _send_end(self, ended: Ended) -> None:
         said = self.said
         if said is not None:
-            self._send(encode(said) + b"\n")
+            self._send(encode(said, _NOT_SAID) + b"\n")
         if isinstance(said, Succeeded):
             for one in said.files:
                 path = self._folder / MADE / Path(one.name).name
                 with path.open("rb") as file:
                     for part in read_parts(file, one.size):
                         self._send(part)
-        self._send(encode(ended) + b"\n")
+        self._send(encode(ended, _NOT_SAID) + b"\n")
 
 
 class RunnerServer(socketserver.ThreadingTCPServer):

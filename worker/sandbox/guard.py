@@ -5,13 +5,14 @@ that no secret is in their memory. It is the subreaper of both, so that no proce
 can leave the tree, not even a detached grandchild. It holds a pipe to the supervisor, whose end of
 file means that the supervisor is dead. In that case, on an order to kill, and when the child ends,
 it kills what is left of the tree. It passes jobs to the child, one after the other; for each it
-measures the tree's memory and keeps the tail of what the tree prints. A child that left a process
-behind, or holds too much memory, ends with its attempt. The guard ends with its child. It has one
-thread.
+measures the tree's memory and processor time, and keeps the tail of what the tree prints. A child
+that left a process behind, or holds too much memory, ends with its attempt. The guard ends with its
+child. It has one thread.
 """
 
 import os
 import pickle
+import resource
 import selectors
 import signal
 import sys
@@ -124,10 +125,12 @@ class _Watch:
     attempt: int = 0  # the number of the one in hand; 0: the child is idle
     served: int = 0
     first_memory: int = 0
+    tree: list[int] = field(default_factory=list)  # all below, at the last look
     makers: tuple[int, ...] = ()  # at the last look
     shared: int = 0  # bytes that makers have in common with their server
     measured: float = 0.0  # monotonic
     peak: int = 0
+    cpu: float = 0.0  # seconds of the tree at the end of the attempt before
     done: bool = False
     progress: bytes = b""  # the latest report of it, not passed on yet
     exit_code: int | None = None
@@ -187,7 +190,10 @@ class _Watch:
         kind, number, job = text.split(b" ", 2)
         if kind == KILL:
             return int(number) != self.attempt
-        self.first_memory = self.first_memory or proctree.memory(self.child)
+        if not self.first_memory:
+            self.first_memory = proctree.memory(self.child)
+            self.tree = proctree.descendants(os.getpid())
+            self.cpu = self._cpu()  # getting ready is no attempt's
         self.attempt, self.measured = int(number), time.monotonic()
         with suppress(BrokenPipeError):  # the child has just ended
             self.jobs.send_bytes(job)
@@ -211,6 +217,7 @@ class _Watch:
 
     def _ended(self, exit_code: int | None, *, kept: bool = False) -> Ended:
         self._pass_progress()
+        before, self.cpu = self.cpu, self._cpu()
         return Ended(
             exit_code=exit_code,
             peak_memory=self.peak,
@@ -218,6 +225,7 @@ class _Watch:
             log=shown(self.tail.decode("utf-8", "replace")),
             kept=kept,
             no_room=exit_code == -signal.SIGBUS and is_full(self.home),
+            cpu=round(max(0.0, self.cpu - before), 3),
         )
 
     def _relay(self) -> bool:
@@ -264,13 +272,19 @@ class _Watch:
         tree = proctree.tree(os.getpid())
         self.makers = tuple(tree.get(self.server, ()))
         shared = self.shared = self.shared or proctree.memory(self.server)  # it never grows
-        below = [pid for children in tree.values() for pid in children if pid != self.server]
+        self.tree = [pid for children in tree.values() for pid in children]
+        below = [pid for pid in self.tree if pid != self.server]
         held = {pid: proctree.memory(pid) for pid in below}
         for maker in self.makers:
             held[maker] = max(0, held[maker] - shared)
         self.peak = max(self.peak, sum(held.values()))
         self.measured = time.monotonic()
         return held
+
+    def _cpu(self) -> float:
+        """Return the processor seconds of the tree so far, with those of what it has reaped."""
+        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return reaped.ru_utime + reaped.ru_stime + proctree.cpu(self.tree)
 
     def _end_tree(self) -> None:
         """Kill and reap until no descendant is left; each round finds what was forked meanwhile."""

@@ -11,6 +11,7 @@ from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, RunUse
 from tasks.settings import Settings
+from tasks.storage.traffic import Traffic
 from tasks.strict_model import StrictModel
 from worker.sandbox.makers import ReadingTier
 from worker.sandbox.sandbox import Tier
@@ -101,12 +102,13 @@ def state_path(scratch: Path) -> Path:
 class _Outcome(StrictModel):
     """How an attempt ended: `fetching` and `storing` are the seconds that it spent on that.
 
-    `steps` are when: part, begin and end in POSIX seconds.
+    `steps` are when: part, begin and end in POSIX seconds. `traffic` is what it called of storage.
     """
 
     fetching: float = 0.0
     storing: float = 0.0
     steps: tuple[tuple[str, float, float], ...] = ()
+    traffic: Traffic = Traffic()
 
 
 class Succeeded(_Outcome):
@@ -154,6 +156,7 @@ class Ended(StrictModel):
     log: str  # the tail of what the attempt printed
     kept: bool = False  # whether the child lives and takes another job
     no_room: bool = False
+    cpu: float = 0.0  # processor seconds of the attempt's processes
 
 
 Message = Annotated[
@@ -170,9 +173,9 @@ PROGRESS = b'{"kind":"progress"'
 """How an encoded `Progress` begins."""
 
 
-def encode(message: Message) -> bytes:
-    """Encode a message as JSON."""
-    return message.model_dump_json().encode("utf-8")
+def encode(message: Message, leave_out: frozenset[str] = frozenset()) -> bytes:
+    """Encode a message as JSON, without some of its fields."""
+    return message.model_dump_json(exclude=set(leave_out)).encode("utf-8")
 
 
 def decode(data: bytes) -> Message:

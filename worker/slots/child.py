@@ -21,6 +21,7 @@ from tasks.bag.spec import ReduceSpec
 from tasks.service.connect import connect
 from tasks.storage.blobs import Blobs
 from tasks.storage.file_blobs import FileBlobs
+from tasks.storage.traffic import METER
 from worker.files.cache import Cache
 from worker.files.disk_use import filled_by_others
 from worker.phases.context import Context, Spent, Tell
@@ -134,7 +135,7 @@ def perform(
     Raises:
         MakerEndedError: a maker ended without a report.
     """
-    spent, began = Spent(), time.time()
+    spent, began, before = Spent(), time.time(), METER.read()
     context: Context | None = None
     try:
         storage = blobs()
@@ -179,6 +180,7 @@ def perform(
             fetching=spent.fetching,
             storing=spent.storing,
             steps=tuple(spent.steps),
+            traffic=METER.read() - before,
         )
     own = [job.scratch] if apart is None else [job.scratch, apart.home]
     return _judged(failed, own, began, given).model_copy(
@@ -187,6 +189,7 @@ def perform(
             "fetching": spent.fetching,
             "storing": spent.storing,
             "steps": tuple(spent.steps),
+            "traffic": METER.read() - before,
         }
     )
 

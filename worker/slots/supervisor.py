@@ -18,7 +18,7 @@ from structlog.contextvars import bound_contextvars
 
 from tasks.bag import protocol, task_table
 from tasks.bag.categories import Category
-from tasks.bag.model import ArtifactFile, Phase, RunUse, State
+from tasks.bag.model import NO_USE, ArtifactFile, Phase, RunUse, State, Use
 from tasks.bag.protocol import Claimed
 from tasks.bag.runtime import Runtime
 from tasks.bag.transitions import RetryPolicy
@@ -29,6 +29,7 @@ from tasks.service.classify import FULL_WHILE_MAPPED, Diagnosis, classify, class
 from tasks.settings import Settings
 from tasks.shown_text import in_one_line
 from tasks.storage.schema import OtherSchemaError
+from tasks.storage.traffic import Traffic
 from worker.files.scratch import Scratch
 from worker.sandbox.guard import LOG_BYTES
 from worker.sandbox.messages import (
@@ -173,6 +174,7 @@ class _End:
     log: str = ""
     peak_memory: int = 0
     used: RunUse | None = None
+    use: Use = NO_USE
 
 
 @dataclass(kw_only=True)
@@ -421,9 +423,9 @@ class Supervisor:
             ended = self._follow(slot, folder)
         if ended is None:
             return None
-        peak = max(crashed.peak_memory, ended.peak_memory)
+        peak, cpu = max(crashed.peak_memory, ended.peak_memory), crashed.cpu + ended.cpu
         log = (crashed.log + ended.log)[-LOG_BYTES:]
-        return ended.model_copy(update={"log": log, "peak_memory": peak})
+        return ended.model_copy(update={"log": log, "peak_memory": peak, "cpu": cpu})
 
     def _follow(self, slot: _Slot, folder: Path) -> Ended | None:
         claimed = slot.claimed
@@ -465,12 +467,14 @@ class Supervisor:
     def _judge(self, slot: _Slot, ended: Ended) -> _End:
         """Decide how the attempt ended: by the child's report, by an order, or by how it died."""
         said = slot.report
+        use = _use(ended, said)
         if isinstance(said, Succeeded):
             return _End(
                 files=said.files,
                 log=ended.log,
                 peak_memory=ended.peak_memory,
                 used=said.used,
+                use=use,
             )
         if slot.order is not None:
             diagnosis = self._ordered(slot, slot.order)
@@ -492,6 +496,7 @@ class Supervisor:
             log=ended.log,
             peak_memory=ended.peak_memory,
             used=said.used if said is not None else None,
+            use=use,
         )
 
     def _over_memory(self, phase: Phase, peak: int) -> Diagnosis:
@@ -551,6 +556,7 @@ class Supervisor:
             log=end.log,
             peak_memory=end.peak_memory,
             used=end.used,
+            use=end.use,
             reading="" if slot.claimed.task.phase is Phase.REDUCTION else self.reading,
         )
         ended = protocol.End(
@@ -629,6 +635,16 @@ def _report(one: _Ended, commit: tuple[float, float], *, own: bool) -> None:
         peak_memory=attempt.peak_memory,
         message=attempt.message,
     )
+
+
+def _use(ended: Ended, said: Succeeded | Failed | None) -> Use:
+    """Return what an attempt used; a runner says only what the package's run did."""
+    cpu = ended.cpu
+    if said is None:
+        return Use.of(cpu, Traffic())
+    if said.used is not None:
+        cpu = max(cpu, said.used.cpu_seconds)
+    return Use.of(cpu, said.traffic)
 
 
 def _without_report(ended: Ended, *, crashed_before: bool) -> Diagnosis:

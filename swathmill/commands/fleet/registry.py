@@ -7,8 +7,8 @@ FORMS = ("slurm:SCRIPT", "kubernetes:DEPLOYMENT", "container-apps:RESOURCE-ID", 
 """How places are named."""
 
 
-def open_place(text: str, slots: int, of: str = "") -> Place:
-    """Return the engine that a text names; its workers have so many slots, and do work of a place.
+def open_place(text: str, slots: int) -> Place:
+    """Return the place that a text names; its workers have so many slots.
 
     Raises ArgumentError for an unknown engine, or where the engine is not to be had.
     """
@@ -17,17 +17,17 @@ def open_place(text: str, slots: int, of: str = "") -> Place:
     if engine == "slurm":
         from swathmill.commands.fleet.slurm import Slurm
 
-        return Slurm(which, slots, of)
+        return Slurm(which, slots)
     if engine == "kubernetes":
         from swathmill.commands.fleet.kubernetes import Kubernetes
 
-        return Kubernetes(which, of)
+        return Kubernetes(which)
     if engine == "container-apps":
         from swathmill.commands.fleet.container_apps import ContainerAppsJob
 
-        return ContainerAppsJob(which)  # its template says the place
+        return ContainerAppsJob(which)
     if engine == "batch":
         from swathmill.commands.fleet.batch import Batch
 
-        return Batch(which, of)
+        return Batch(which)
     raise ArgumentError(f"PLACE {text!r} names no engine.", f"Use {', '.join(FORMS)}.")

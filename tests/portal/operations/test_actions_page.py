@@ -379,8 +379,8 @@ def test_a_program_is_told_what_an_action_takes(portal: LivePortal) -> None:
         assert told(action="limit owners", subject="ada") == (
             "'limit owners' is not a choice here. Did you mean limit owner? Choose drain worker, "
             "release worker, kill attempt, cancel request, pause phase, resume phase, pause owner, "
-            "resume owner, limit phase, limit owner, set quota of owner, end sessions of owner or "
-            "end operator rights of owner."
+            "resume owner, limit phase, limit owner, set quota of owner, set quota of package, "
+            "set quota of all, end sessions of owner or end operator rights of owner."
         )
         assert told(action="limit owner", subject="ada", value=1) == (
             '1 is not a text that fits here. Write it in quotes: "1".'

@@ -14,8 +14,9 @@ from tasks.bag.categories import Category
 from tasks.bag.model import Attempt, Phase
 from tasks.bag.runtime import Runtime
 from tasks.bag.workers import Hold, WorkerRow
-from tasks.operators import manager_rows, restrictions
+from tasks.operators import manager_rows, prices, restrictions
 from tasks.operators.manager_rows import HostQueue, ManagerRow, PhaseQueue, PhaseStore, RefusedMails
+from tasks.operators.prices import PriceList, Prices
 from tasks.operators.restrictions import Kind, Restriction
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
 from tests.portal.submissions import submitted
@@ -75,15 +76,22 @@ def test_cost_is_by_owner_and_package_beside_the_quota(
     assert [(one.quota, one.spent) for one in found] == [(None, 0.0), (2.5, 2.5), (None, 0.0)]
     assert [one.name for one in costs.by_owner(runtime, meant.of("owner", "adam"))] == ["adam"]
     assert costs.by_owner(runtime, meant.of("worker", "worker-1")) == []
-    packages = costs.by_package(executions(runtime.store, meant))
+    packages = costs.by_package(runtime, executions(runtime.store, meant))
     assert [(one.name, one.count) for one in packages] == [("ada", 11)]
     with portal.browser(*OPERATOR) as client:
+        bare = client.get("/operations/costs").text
+        known = PriceList(currency="EUR", prices=Prices(core_hour=0.05), source="list.json")
+        prices.put(runtime.store, known)
         page = client.get("/operations/costs").text
         csv = client.get("/operations/costs/owners.csv").text.splitlines()
-    assert "0.12 of 0.12 <strong>spent</strong>" in page
+    assert "No prices are known" in bare
+    assert "EUR" not in bare
+    assert "0.05 EUR for an hour of one core" in page
+    assert "0.58 EUR. The prices are from list.json" in page  # 11.5 hours
+    assert "2.50 of 2.5 h <strong>spent</strong>" in page
     assert 'href="/operations/costs?' in page
-    assert csv[1] == "adam,8,0,28800.0,0.0,0.4,,"
-    assert csv[2] == "ada,3,1,9000.0,1800.0,0.125,2.5,2.5"
+    assert csv[1] == "adam,8,0,28800.0,0.0,0.0,0,0,0,0,0.4,EUR,,"
+    assert csv[2] == "ada,3,1,9000.0,1800.0,0.0,0,0,0,0,0.125,EUR,2.5,2.5"
 
 
 def test_a_worker_is_compared_with_the_fleet_by_class(runtime: Runtime) -> None:

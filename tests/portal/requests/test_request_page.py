@@ -391,6 +391,7 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
         busy=90.0,
         unmeasured=3,
         cost=1.5,
+        currency="EUR",
     )
     set_row(
         runtime,
@@ -402,7 +403,7 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
     with portal.browser() as client:
         page = client.get(f"/requests/{request_id}").text
         assert "Confirm it to go on: 64 tasks" in page
-        for text in ("16, 33.7 MB to fetch", "at most 101 MB", "at least 1.50"):
+        for text in ("16, 33.7 MB to fetch", "at most 101 MB", "at least 1.50 EUR"):
             assert text in page
         assert page.count("leave out 3 of 64 tasks (5%)") == 1
         assert "/pause" not in page

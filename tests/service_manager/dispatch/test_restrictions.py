@@ -30,7 +30,7 @@ FETCH, WARP = "collection P.6", "reprojection P.6 0.01"
 def restrict(seen: ManagerCache, *some: Restriction) -> None:
     seen.restrictions = Restrictions.of(some)
     for live in seen.requests.values():
-        live.stopped = seen.restrictions.stop(live.row.owner)
+        live.stopped = seen.restrictions.stop(live.row.owner, live.row.package)
 
 
 def put(b: Bench, kind: Kind, subject: str, value: float = 0.0) -> None:
@@ -205,6 +205,9 @@ def test_a_request_that_comes_between_two_looks_waits_with_its_owner() -> None:
     assert b.ran == []
 
 
+OF_A = Kind.QUOTA_OWNER, "a"
+
+
 def test_an_owner_whose_quota_is_spent_waits_until_it_is_raised() -> None:
     names = [f"g{i}" for i in range(40)]
     b = Bench(
@@ -218,18 +221,41 @@ def test_an_owner_whose_quota_is_spent_waits_until_it_is_raised() -> None:
     assert not b.row(request).state.ended
     put(b, Kind.QUOTA_OWNER, "a", value=1.0)
     assert b.until_ended(request).state is RequestState.COMPLETE
-    assert restrictions.spent_hours(b.runtime.store, "a", b.runtime.clock.now()) == pytest.approx(
+    assert restrictions.spent_hours(b.runtime.store, OF_A, b.runtime.clock.now()) == pytest.approx(
         40 / 3600
     )
+
+
+def test_quotas_of_a_package_and_of_all_stop_what_is_under_them() -> None:
+    spent = frozenset({(Kind.QUOTA_PACKAGE, "lai"), (Kind.QUOTA_OWNER, "b")})
+    quota = Restriction(kind=Kind.QUOTA_PACKAGE, subject="lai", value=1.0)
+    known = Restrictions.of([quota], spent)
+    assert known.stop("a", "a/mean@1.0 00, b/lai@2.0 11")
+    assert not known.stop("a", "a/lai-2@1.0 00")
+    assert not known.stop("b", "")  # that one was lifted meanwhile
+    every = Restriction(kind=Kind.QUOTA_ALL, subject=restrictions.ALL, value=0.0)
+    assert Restrictions.of([every], frozenset({(Kind.QUOTA_ALL, "all")})).stop("c", "")
+
+
+def test_a_quota_of_all_is_that_of_all_owners() -> None:
+    plans = {name: plan_of(*(collect(f"{name}{i}") for i in range(40))) for name in ("p", "q")}
+    b = Bench(plans=plans, options=ManagerOptions(window=2, sweep=1.0))
+    put(b, Kind.QUOTA_ALL, restrictions.ALL, value=6 / 3600)
+    both = b.submit("p", owner="a"), b.submit("q", owner="b")
+    b.rounds(50)
+    assert 6 <= len(b.ran) < 40
+    assert not any(b.row(one).state.ended for one in both)
+    lift(b, Kind.QUOTA_ALL, restrictions.ALL)
+    assert {b.until_ended(one).state for one in both} == {RequestState.COMPLETE}
 
 
 def test_last_month_does_not_count_in_a_quota() -> None:
     b = bench()
     b.until_ended(b.submit("p", owner="a"))
     now = b.runtime.clock.now()
-    assert restrictions.spent_hours(b.runtime.store, "a", now) > 0
-    assert restrictions.spent_hours(b.runtime.store, "a", now + 32 * 86400) == 0
-    assert restrictions.spent_hours(b.runtime.store, "b", now) == 0
+    assert restrictions.spent_hours(b.runtime.store, OF_A, now) > 0
+    assert restrictions.spent_hours(b.runtime.store, OF_A, now + 32 * 86400) == 0
+    assert restrictions.spent_hours(b.runtime.store, (Kind.QUOTA_OWNER, "b"), now) == 0
 
 
 def test_a_restriction_is_set_once_and_lifted_once() -> None:
@@ -269,7 +295,7 @@ class Asked:
         self.clock.sleep(seconds)
         found = workers.list_workers(self.store)
         orders = self.machines.hear(found, {}, self.now)
-        orders += self.machines.look({}, self.now, lambda: {"": waiting})[0]
+        orders += self.machines.look({}, self.now, lambda: waiting)[0]
         for one in orders:
             workers.order_hold(
                 self.store,

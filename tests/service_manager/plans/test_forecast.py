@@ -1,8 +1,10 @@
 """What a request is expected to take, through the manager: similar work is an estimate."""
 
 from portal.serving.expected import Expected
-from tasks.bag.model import RequestState
+from tasks.bag.model import RequestState, Use
 from tasks.bag.spec import GridSpec, Input, MosaicSpec
+from tasks.operators import prices
+from tasks.operators.prices import PriceList, Prices
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan
 from tasks.requests.request_table import Preview
@@ -45,30 +47,38 @@ def test_nothing_is_known_at_first_and_that_is_said_once() -> None:
 def test_a_new_resolution_of_a_known_product_has_an_estimate_from_the_old_one() -> None:
     bench = Bench(PLANS)
     bench.until_ended(bench.submit("coarse"))
+    without = Expected.of(preview_of(bench, "fine"))
+    assert without.cost == "12 s of processors"
+    known = PriceList(currency="USD", prices=Prices(core_hour=0.05, storage=0.02))
+    prices.put(bench.runtime.store, known)
     found = preview_of(bench, "fine")
     assert (found.reused, found.similar, found.unmeasured) == (3, 3, 0)
     assert found.busy == 3 * 4 * 1.0  # four times the pixels
     assert found.cost > 0
     said = Expected.of(found)
     assert said.time.startswith("12 s of one core")
-    assert said.cost == "less than 0.01"
+    assert said.cost == ("less than 0.01 USD, with a month of storage (12 s of processors)")
     (note,) = said.notes
     assert note.startswith("For 3 of 3 tasks (100%), the time is estimated from similar work")
 
 
 def test_what_cannot_be_estimated_is_said_with_its_share_and_never_costs_nothing() -> None:
-    half = Preview(tasks=118, reused=0, busy=2.0, unmeasured=80, cost=0.001)
+    half = Preview(tasks=118, reused=0, busy=2.0, unmeasured=80, use=Use(cpu=2.0))
     said = Expected.of(half)
-    assert said.cost == "not known"
+    assert said.cost == "at least 2 s of processors"
     assert said.notes == (
         "Time and cost leave out 80 of 118 tasks (68%): no task like them was ever timed here.",
     )
     assert Expected.of(Preview(tasks=9, reused=9)).cost == "nothing"
     assert Expected.of(Preview(tasks=9, reused=8, busy=1.0, cost=1.234)).cost == (
-        "1.23, with a month of storage"
+        "0 s of processors"  # an earlier build's, of which nobody knows the currency
     )
-    partly = Expected.of(Preview(tasks=9, busy=1.0, unmeasured=1, cost=2.0))
-    assert partly.cost == "at least 2.00, with a month of storage"
+    use = Use(cpu=7200.0, reads=900, writes=200, received=2 * 10**9)
+    partly = Preview(tasks=9, busy=1.0, unmeasured=1, cost=2.0, currency="EUR", use=use)
+    assert Expected.of(partly).cost == (
+        "at least 2.00 EUR, with a month of storage (2 hours of processors, 1,100 calls to "
+        "storage, 2 GB to and from it)"
+    )
 
 
 def test_what_is_not_counted_or_empty_is_told_apart() -> None:

@@ -15,13 +15,14 @@ from service_manager.plans.stored_plan import WINDOWS_TOLD, AbandonedError
 from tasks.bag.categories import Category
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
+from tasks.operators import prices
+from tasks.operators.prices import PriceList, Prices
 from tasks.packages.packages import Packages
 from tasks.request.document import Request
 from tasks.request.library import Library
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap, Plan, PlannedWindow
 from tasks.requests.request_table import RequestRow
-from tasks.setting_values import Prices
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import Beside, collect, document, mosaic, plan_of
 
@@ -214,8 +215,10 @@ def test_the_planner_is_given_the_request_and_its_log_lines_name_it() -> None:
 
 
 def test_a_forecast_counts_what_is_there_and_the_slots_at_work() -> None:
-    planning = Planning(options=ManagerOptions(prices=Prices(core_hour=3600.0, storage=0.0)))
+    planning = Planning()
     scene = planning.scene
+    known = PriceList(currency="EUR", prices=Prices(core_hour=3600.0))
+    prices.put(scene.runtime.store, known)
     scene.write(A, "earlier")
     scene.run(A)
     scene.write(B, "earlier")
@@ -227,4 +230,5 @@ def test_a_forecast_counts_what_is_there_and_the_slots_at_work() -> None:
     assert made is not None
     found = made.preview
     assert (made.reused, found.reused, found.exact) == ({A.phase: 1}, 1, True)
-    assert (found.busy, found.elapsed, found.cost) == (1.0, 0.25, 1.0)
+    assert (found.busy, found.elapsed) == (1.0, 0.25)
+    assert (found.cost, found.currency) == (1.0, "EUR")

@@ -19,6 +19,8 @@ from tasks.bag.model import MissingPolicy, Phase, RequestOrder, RequestState, St
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.errors import RequestRefusedError, StoreError
+from tasks.operators import prices
+from tasks.operators.prices import PriceList, Prices
 from tasks.request.document import Request
 from tasks.requests import outbox, request_operations
 from tasks.requests.plan import Gap, Plan, PlannedTask
@@ -32,7 +34,7 @@ from tasks.requests.request_table import (
 from tasks.service import tracing
 from tasks.service.memory_runtime import memory_runtime
 from tasks.service.tracing import Span
-from tasks.setting_values import Confirm, Prices
+from tasks.setting_values import Confirm
 from tasks.storage.clock import ManualClock
 from tests.service_manager.plans.test_rehearsal import plan as rehearsed_plan
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
@@ -218,15 +220,17 @@ def test_a_plan_of_too_many_tasks_is_refused(most: int, state: RequestState) -> 
         )
 
 
-MUCH = ManagerOptions(confirm=Confirm(tasks=3, gb=1e-9, cost=0.5), prices=Prices(download=1e9))
+MUCH = ManagerOptions(confirm=Confirm(tasks=3, gb=1e-9, cost=0.5))
+KNOWN = PriceList(currency="EUR", prices=Prices(download=1e9))
 SAID = (
     "4 tasks, more than the 3 of SWATHMILL_CONFIRM; 0 GB to fetch, more than the 1e-09 of "
-    "SWATHMILL_CONFIRM; an expected cost of {cost}, more than the 0.5 of SWATHMILL_CONFIRM"
+    "SWATHMILL_CONFIRM; an expected cost of {cost} EUR, more than the 0.5 of SWATHMILL_CONFIRM"
 )
 
 
 def test_a_plan_that_takes_much_is_held_until_it_is_confirmed() -> None:
     one = Taken(MUCH)
+    prices.put(one.runtime.store, KNOWN)
     row = one.planned()
     assert row.state is RequestState.HELD
     assert row.message == f"confirm it to go on: {SAID.format(cost=f'{row.preview.cost:,.0f}')}"
@@ -249,16 +253,20 @@ def test_a_plan_that_takes_much_is_held_until_it_is_confirmed() -> None:
     [
         ManagerOptions(confirm=Confirm(tasks=4)),
         ManagerOptions(confirm=Confirm(gb=31e-9)),
-        ManagerOptions(confirm=Confirm(cost=1e12), prices=Prices(download=1e9)),
+        ManagerOptions(confirm=Confirm(cost=1e12)),
     ],
 )
 def test_within_the_limits_nothing_is_to_be_confirmed(options: ManagerOptions) -> None:
-    assert Taken(options).planned().state is RequestState.WRITING
+    one = Taken(options)
+    prices.put(one.runtime.store, KNOWN)
+    assert one.planned().state is RequestState.WRITING
 
 
 @pytest.mark.parametrize("options", [ManagerOptions(), MUCH])
 def test_a_preview_ends_with_its_counts_and_what_would_be_asked(options: ManagerOptions) -> None:
-    row = Taken(options, more={"dry_run": True}).planned()
+    one = Taken(options, more={"dry_run": True})
+    prices.put(one.runtime.store, KNOWN)
+    row = one.planned()
     asks = SAID.format(cost=f"{row.preview.cost:,.0f}")
     said = f"It would wait for confirmation: {asks}" if options is MUCH else ""
     assert (row.state, row.message) == (RequestState.PREVIEWED, said)

@@ -142,7 +142,7 @@ def test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays() -> N
     stored = StoredStructures(b.runtime.blobs, clock.now)
     stored.put("a", b"old")
     for days in range(3):
-        for number in range(0, 120, history.BATCH):
+        for number in range(0, 6 * history.BATCH, history.BATCH):
             history.count(
                 store,
                 [failure(n, clock.now()) for n in range(number, number + history.BATCH)],
@@ -162,16 +162,16 @@ def test_failures_and_counts_by_worker_go_after_a_year_and_the_rest_stays() -> N
             len([*history.executions_between(store, first, today)]),
         )
 
-    assert kept() == (360, 3, 3, 3)
+    assert kept() == (18 * history.BATCH, 3, 3, 3)
     stored.put("a", b"new")
     keeper = Retention(b.runtime, wait=10, policy=Policy(history=300 * DAY))
     for _ in keeper.passing(SHARDS[-1]):
         pass
-    assert kept() == (240, 2, 3, 3)
+    assert kept() == (12 * history.BATCH, 2, 3, 3)
     assert len([*b.runtime.blobs.names(GRANULES, "structures/")]) == 1
     clock.sleep(DAY - 1)  # it is looked at once a day
     history.count(store, [failure(1, clock.now() - 301 * DAY)], epoch=1)
-    for seconds, left in ((0, 241), (1, 240)):
+    for seconds, left in ((0, 12 * history.BATCH + 1), (1, 12 * history.BATCH)):
         clock.sleep(seconds)
         for _ in keeper.passing(SHARDS[-1]):
             pass

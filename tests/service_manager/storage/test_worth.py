@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, kept
-from swathmill.commands.storage import look
+from swathmill.commands.stored.storage import look
 from tasks.bag.expectation import Times
 from tasks.bag.history import ClassStatistics
 from tasks.bag.model import ArtifactFile, Phase, State, Task

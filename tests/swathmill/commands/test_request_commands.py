@@ -271,10 +271,18 @@ def test_counts_are_told_in_plain_words() -> None:
 @pytest.mark.parametrize(
     ("counted", "time", "cost"),
     [
-        (Preview(tasks=100, unmeasured=68, busy=2.0, cost=0.001), "2.0 s of one core", "not known"),
+        (Preview(tasks=100, unmeasured=68, busy=2.0), "2.0 s of one core", "at least 0 s of"),
         (Preview(tasks=100, unmeasured=100), "not known", "not known"),
-        (Preview(tasks=100, similar=40, busy=1.0, cost=1.5), "1.0 s of one core", "1.50, with"),
-        (Preview(tasks=100, busy=1.0, cost=0.001), "1.0 s of one core", "less than 0.01"),
+        (
+            Preview(tasks=100, similar=40, busy=1.0, cost=1.5, currency="EUR"),
+            "1.0 s of one core",
+            "1.50 EUR, with",
+        ),
+        (
+            Preview(tasks=100, busy=1.0, cost=0.001, currency="EUR"),
+            "1.0 s of one core",
+            "less than 0.01 EUR",
+        ),
         (Preview(tasks=9, reused=9), "nothing to do: all tasks are done already", "nothing"),
     ],
 )

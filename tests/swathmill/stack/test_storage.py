@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from swathmill.commands.backup import open_storage
+from swathmill.commands.stored.backup import open_storage
 from swathmill.diagnosis import Verdict, checks_of, storage_finding
 from swathmill.errors import StackError
 from swathmill.stack import storage

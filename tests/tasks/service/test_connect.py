@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from tasks.service import azure_clients
 from tasks.service.azure_clients import looks_in_environment, sdk_clients, transport
 from tasks.service.connect import connect_storage
 from tasks.settings import WrongSettingError
+from tasks.storage.blobs import RESULTS
+from tasks.storage.store import Delete, Upsert
+from tasks.storage.traffic import METER, Traffic
 
 PLAIN = "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
 STORAGE = f"{PLAIN}BlobEndpoint=http://storage.invalid/mill;"
@@ -141,3 +145,23 @@ def test_calls_name_what_they_are_made_for(azurite: str) -> None:
     assert [name.partition(".")[0] for name in named[:4]] == ["the-call", "r-1", "r-1", "r-1"]
     assert len(set(named)) == 5
     assert "." not in named[4]
+
+
+def test_calls_and_bytes_are_counted(azurite: str) -> None:
+    runtime = connect_storage(azurite)
+
+    def traffic(act: Callable[[], object]) -> Traffic:
+        before = METER.read()
+        act()
+        return METER.read() - before
+
+    blobs, row = runtime.blobs, Upsert(row="r", entity={"a": 1})
+    up = traffic(lambda: blobs.put_bytes(RESULTS, "metered", bytes(1000)))
+    assert (up.reads, up.writes) == (0, 1)
+    assert 1000 <= up.sent < 1500
+    down = traffic(lambda: blobs.get_bytes(RESULTS, "metered"))
+    assert (down.reads, down.writes, down.received) == (1, 0, 1000)
+    assert traffic(lambda: runtime.store.transact("history", "metered", [row])).writes == 1
+    assert traffic(lambda: runtime.store.get("history", "metered", "r")).reads == 1
+    runtime.blobs.delete(RESULTS, "metered")
+    runtime.store.transact("history", "metered", [Delete(row="r")])

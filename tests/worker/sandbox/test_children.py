@@ -338,6 +338,17 @@ def use_memory(text: str, reports: Connection) -> int:
     return tell_who(text, reports)
 
 
+def burn(seconds: str, reports: Connection) -> int:
+    """Use processor time: half in this process, half in a child of it."""
+    burner = "import time\nwhile time.process_time() < {}: pass"
+    half = float(seconds) / 2
+    enough = time.process_time() + half
+    while time.process_time() < enough:
+        pass
+    subprocess.run([sys.executable, "-S", "-c", burner.format(half)], check=True)
+    return tell_who("burn", reports)
+
+
 FITNESS = {
     "tell_who": "0 True",
     "leave_a_dead_process": "0 True",
@@ -383,6 +394,23 @@ def test_a_child_serves_on_unless_its_attempt_makes_it_unfit(tmp_path: Path) -> 
         assert second[3] == third[3] == "tell_who", "an attempt's log is its own"
         assert int(third[2]) < 50 * 2**20, "an attempt's peak is its own"
         assert left == ["4"], f"after {work}: forkserver, guard, child, server of makers"
+
+
+def test_each_attempt_has_the_processor_time_of_its_own_processes(tmp_path: Path) -> None:
+    then = """
+    ends = [end_of(child)]
+    for seconds in ("0.6", "0", "0.4"):
+        ends.append(start(burn, seconds).follow(lambda message: None))
+    for end in ends:
+        print(end.cpu, flush=True)
+    child = start(tell_who, "last")
+    """
+    lines = run(tmp_path, tell_who, "first", then=then.strip())
+    first, long, none, short = (float(line) for line in lines[:4])
+    assert first < 0.2, "what came before the first attempt is not its own"
+    assert 0.55 <= long < 1.0
+    assert none < 0.2
+    assert 0.35 <= short < 0.8
 
 
 def test_an_order_to_kill_that_comes_late_spares_the_next_attempt(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from swathmill.commands.backup import open_storage
 from swathmill.commands.shared.options import DataOption, JsonOption, data_folder, print_json
+from swathmill.commands.stored.backup import open_storage
 from swathmill.console import PlainConsole
 from swathmill.errors import StackError
 from tasks.bag.runtime import Runtime

@@ -12,19 +12,21 @@ from portal.serving.quantities import size_text
 from service_manager.options import ManagerOptions
 from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why
-from swathmill.commands.backup import open_storage
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
     data_folder,
     print_json,
 )
+from swathmill.commands.stored.backup import open_storage
 from swathmill.console import PlainConsole
 from tasks.bag import history
 from tasks.bag.expectation import Times
 from tasks.bag.model import Phase
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS
+from tasks.operators import prices
+from tasks.operators.prices import PriceList
 from tasks.settings import Settings
 
 _GB = 1e9
@@ -52,14 +54,16 @@ class Held:
 
 def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
     """Show what is kept in storage, what it is worth, and what would go next."""
-    policy = Policy.of(ManagerOptions.of(Settings(), "storage"))
     now = time.time()
     with open_storage(data_folder(data), alone=False) as runtime:
+        options = ManagerOptions.of(Settings(), "storage")
+        known = prices.load(runtime.store)
+        policy = Policy.of(options).priced(known.prices)
         held, least = look(runtime, policy, now)
     if as_json:
         print_json({"phases": held, "next": least})
         return
-    show(PlainConsole(), policy, held, least, now)
+    show(PlainConsole(), policy, known, held, least, now)
 
 
 def look(runtime: Runtime, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
@@ -83,9 +87,18 @@ def look(runtime: Runtime, policy: Policy, now: float) -> tuple[dict[Phase, Held
 
 
 def show(
-    console: PlainConsole, policy: Policy, held: dict[Phase, Held], least: list[Kept], now: float
+    console: PlainConsole,
+    policy: Policy,
+    known: PriceList,
+    held: dict[Phase, Held],
+    least: list[Kept],
+    now: float,
 ) -> None:
-    """Print the artifacts by phase and those that would go next."""
+    """Print the artifacts by phase and those that would go next.
+
+    Without prices what they are worth is told in hours of one core.
+    """
+    unit = known.currency or "core hours"
     table = Table(
         Column("phase", min_width=max(map(len, Phase))),
         "artifacts",
@@ -99,12 +112,17 @@ def show(
     table.box = None
     for phase, of in held.items():
         parts = [size_text(of.by_reason[why]) for why in Why]
-        table.add_row(phase, f"{of.count:,}", size_text(of.size), *parts, _money(of.remake))
+        table.add_row(
+            phase, f"{of.count:,}", size_text(of.size), *parts, f"{_money(of.remake)} {unit}"
+        )
     console.print(table)
     total = sum(of.size for of in held.values())
     month = total / _GB * policy.storage
     bound = f" of {policy.quota / _GB:g} GB (SWATHMILL_STORAGE_QUOTA_GB)" if policy.quota else ""
-    console.print(f"{size_text(total)}{bound}, at {_money(month)} a month.", markup=False)
+    weight = "at" if known else "which weighs as much as"
+    console.print(
+        f"{size_text(total)}{bound}, {weight} {_money(month)} {unit} a month.", markup=False
+    )
     if not least:
         console.print("Nothing would go: all is needed or a result.", markup=False)
         return
@@ -112,7 +130,7 @@ def show(
     for one in least:
         console.print(
             f"  {one.key[-16:]}  {one.phase:12}  {size_text(one.size):>9}  worth "
-            f"{_money(one.worth(policy, now))}: {one.why(policy, now)}",
+            f"{_money(one.worth(policy, now))} {unit}: {one.why(policy, now)}",
             markup=False,
         )
 

@@ -1,0 +1,1 @@
+"""Commands about what storage holds: its backup, worth, prices and the form of its rows."""
