@@ -16,9 +16,16 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from portal.serving.sending import LINE
 
 _GRACE_SECONDS = 5
+_BEHIND = 2**17  # bytes that a reader may be behind what is written to many
 Network = IPv4Network | IPv6Network
 
 
@@ -96,6 +103,23 @@ class Server(uvicorn.Server):
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
+class _Line:
+    """Implements `portal.serving.sending.Line`: writes past ASGI."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def write(self, piece: bytes) -> bool:
+        """Write a piece; False if its reader is gone or does not keep up."""
+        cycle, transport = self._cycle, self._cycle.transport
+        if not cycle.chunked_encoding or cycle.response_complete:
+            raise RuntimeError("no answer is being sent in pieces")
+        if cycle.disconnected or transport.is_closing():
+            return False
+        transport.write(piece)
+        return transport.get_write_buffer_size() <= _BEHIND
+
+
 class _Http(HttpToolsProtocol):
     limits = Limits()
     trusted: tuple[Network, ...] = ()
@@ -157,6 +181,8 @@ class _Http(HttpToolsProtocol):
         self._in_head = False
         self._wait()
         super().on_headers_complete()
+        if self.cycle is not None:  # its task begins later
+            self.cycle.scope["extensions"] = {LINE: {"line": _Line(self.cycle)}}
 
     def on_message_complete(self) -> None:
         self._wait_no_more()

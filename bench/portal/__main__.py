@@ -144,7 +144,7 @@ class Bench:
         if beside == CROWD:
             other = self._crowd(names)
         elif beside == BURNER:
-            other = _started("bench.portal.burner", str(burnt))
+            other = started("bench.portal.burner", str(burnt))
         for name in names:
             client.order(name, "resume")
         rows: dict[tuple[str, int], float] = {}
@@ -230,7 +230,7 @@ class Bench:
             pages=self._pages,
             calls=self._calls,
         )
-        crowd = _started("bench.portal.crowd")
+        crowd = started("bench.portal.crowd")
         assert crowd.stdin is not None
         assert crowd.stdout is not None
         crowd.stdin.write(json.dumps(vars(order)) + "\n")
@@ -246,7 +246,7 @@ class Bench:
         return tuple(islice(self._tiles, len(TILES) // 10))
 
 
-def _started(module: str, *words: str) -> "subprocess.Popen[str]":
+def started(module: str, *words: str) -> "subprocess.Popen[str]":
     """Start a module of ours, which ends with its standard input."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *words],

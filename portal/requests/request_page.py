@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlencode
 
-from fastapi import Response
+from fastapi import Request, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from portal.operations.overview import is_lost
 from portal.operations.state import Operations
 from portal.requests.answer import Cause, answer
 from portal.requests.api import listed, mended, order, rehearsal_failed
+from portal.requests.audience import QUIET_SECONDS, Progress
 from portal.requests.expected_end import before, expected_end
 from portal.requests.retries import may_retry
 from portal.requests.sharing import shared_view
 from portal.requests.squares import matrix, share_text
-from portal.requests.state import Progress, Requests
+from portal.requests.state import Requests
 from portal.results import pictures
 from portal.results.incomplete import IncompleteView
 from portal.results.layers import is_raster, layer_of
@@ -29,6 +30,7 @@ from portal.serving.identity import Caller, Reader
 from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
 from portal.serving.problems import NotFoundError
+from portal.serving.sending import LINE, Line
 from portal.serving.tokens import Person
 from portal.submit.forms import request_yaml
 from tasks.accounts.group_table import GroupTable
@@ -43,6 +45,7 @@ from tasks.operators.prices import Spending
 from tasks.operators.restrictions import Kind
 from tasks.requests import request_operations
 from tasks.requests.gaps import cause_of, join_gaps
+from tasks.requests.request_operations import NoSuchRequestError
 from tasks.requests.request_table import PhaseCount, Rehearsal, RequestRow
 
 router = Router(include_in_schema=False)
@@ -52,7 +55,6 @@ _FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
 _SQUARES = 1000  # of a page, about
 _LARGE = 2000  # number of tasks beyond which a page comes before its results are read
-_OUTLOOK_SECONDS = 20.0  # after which a page's outlook is worked out again
 _STREAM_SECONDS = 900.0  # then the caller has to be signed in still
 _RETRY_MILLISECONDS = 8000  # within which a browser asks again for a stream that broke
 
@@ -232,14 +234,17 @@ def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: in
 
 
 @router.get("/requests/{request_id}/events")
-async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
+async def events(
+    request: Request, request_id: str, caller: Reader, portal: CurrentPortal
+) -> Response:
     """Send the part of the page that follows a request, now and whenever it is another one.
 
     The stream ends with the request, and after some minutes: then the browser asks again.
     """
     row = await portal.quickly(read_for, portal.runtime, caller, request_id)
+    line: Line = request.scope["extensions"][LINE]["line"]
     return StreamingResponse(
-        _events(portal, caller, row, mine=caller.may_see(row.owner)),
+        _events(portal, caller, row, line, mine=caller.may_see(row.owner)),
         media_type="text/event-stream",
         # Proxies are not to wait for more.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
@@ -247,41 +252,40 @@ async def events(request_id: str, caller: Reader, portal: CurrentPortal) -> Resp
 
 
 async def _events(
-    portal: Portal, caller: Person, row: RequestRow, *, mine: bool
+    portal: Portal, caller: Person, row: RequestRow, line: Line, *, mine: bool
 ) -> AsyncIterator[bytes]:
-    """Yield server-sent events about a request, whose row was just read."""
-    request_id = row.id
-    now = portal.runtime.clock.monotonic
-    end = now() + _STREAM_SECONDS
-    sent: Progress | None = None
+    """Yield the first server-sent event about a request, whose row was just read; write more."""
     # Pages that lost their stream together, as when the portal starts again, do not come together.
     yield b"retry: %d\n\n" % portal.runtime.random.randrange(1000, _RETRY_MILLISECONDS)
+    shared = portal.state(Requests)
 
-    def read() -> Progress:
-        return _shown_progress(portal, request_operations.load(portal.runtime, request_id), mine)
+    async def made(state: str, mine: bool) -> Progress | None:
+        # The outlook changes with other requests and with the workers.
+        spell = int(portal.runtime.clock.monotonic() / QUIET_SECONDS)
+        key = f"{row.id} {state} {mine} {spell}"
+        try:
+            return await shared.progress.get(key, lambda: _shown_progress(portal, row.id, mine))
+        except (StoreError, NotFoundError, NoSuchRequestError):
+            return None  # the browser asks again
 
-    with portal.state(Requests).watch.follow(request_id) as following:
-        while not portal.stopping.is_set() and now() < end:
-            # The outlook changes with other requests and with the workers. Before the first look,
-            # pages that are opened at once share what one of them reads, too.
-            state = following.etag or row.etag
-            key = f"{request_id} {state} {mine} {int(now() / _OUTLOOK_SECONDS)}"
-            try:
-                found = await portal.state(Requests).progress.get(key, read)
-                if not mine:  # what was read after a link or a group came to an end is not told
-                    await portal.quickly(read_for, portal.runtime, caller, request_id)
-            except (StoreError, NotFoundError):
-                return  # the browser asks again
-            # What is the same is told, too: a proxy takes a silent connection for dead.
-            yield b": the same\n\n" if found == sent else found.event
-            if found.ended:
-                return
-            sent = found
-            await following.next(_OUTLOOK_SECONDS)
+    with shared.watch.follow(row.id) as following:
+        # Pages that are opened at once share what one of them reads.
+        found = await made(row.etag, mine)
+        if found is None or not found.is_for(caller):
+            return
+        yield found.event
+        if found.ended or portal.stopping.is_set():
+            return
+
+        async def current(mine: bool) -> Progress | None:
+            return await made(following.etag or row.etag, mine)
+
+        await shared.audience.sit(caller, line, found, following, current, _STREAM_SECONDS)
 
 
-def _shown_progress(portal: Portal, row: RequestRow, mine: bool) -> Progress:
+def _shown_progress(portal: Portal, request_id: str, mine: bool) -> Progress:
     """Render the part that follows a request; its mark changes when other parts are out of date."""
+    row = request_operations.load(portal.runtime, request_id)
     values = _held_to(_progress(portal, row), mine=mine)
     said = {
         "html": portal.pages.text("progress.html", **{**values, "polled": True}),
@@ -289,7 +293,15 @@ def _shown_progress(portal: Portal, row: RequestRow, mine: bool) -> Progress:
         "saying": values["saying"],
         "ended": row.state.ended,
     }
-    return Progress(event=f"data: {json.dumps(said)}\n\n".encode(), ended=row.state.ended)
+    group = None if mine or not row.group else GroupTable(portal.runtime.store).find(row.group)
+    return Progress(
+        event=f"data: {json.dumps(said)}\n\n".encode(),
+        ended=row.state.ended,
+        request=row.id,
+        mine=mine,
+        links=row.links,
+        members=frozenset() if group is None else group.everyone,
+    )
 
 
 @router.get("/requests/{request_id}/lacks")

@@ -80,14 +80,19 @@ class Following:
         """The findings of the latest look, the same for all followers; "" before the first one."""
         return self._followed.etag
 
+    @property
+    def changed(self) -> bool:
+        """Whether a look has found a change since the last call of `next`, or since the begin."""
+        return self._known != self._followed.changes
+
     async def next(self, seconds: float) -> bool:
         """Wait for a change since the last call; False if there is none in time.
 
         A follower that comes first is also woken by the first look.
         """
-        if self._known == self._followed.changes and not self._stopping.is_set():
+        if not self.changed and not self._stopping.is_set():
             await self._followed.wait(seconds)
-        changed = self._known != self._followed.changes
+        changed = self.changed
         self._known = self._followed.changes
         return changed
 
@@ -100,6 +105,10 @@ class RequestWatch:
         self._stopping = stopping
         self._followed: dict[str, Followed] = {}
         self._task: asyncio.Task[None] | None = None
+
+    def is_followed(self, request: str) -> bool:
+        """Tell whether anybody follows a request."""
+        return request in self._followed
 
     @contextmanager
     def follow(self, request: str) -> Iterator[Following]:

@@ -1,8 +1,8 @@
 """What the portal keeps for those who follow requests, and for those who wait for counts."""
 
 import threading
-from dataclasses import dataclass
 
+from portal.requests.audience import Audience, Progress
 from portal.requests.request_watch import RequestWatch
 from portal.serving.caches import Shared
 from portal.serving.portal import Portal
@@ -10,18 +10,11 @@ from portal.serving.portal import Portal
 MOST_WAITING = 8  # API calls that wait for planning at once
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """What a request's page is sent, the same for all who look at it: a server-sent event."""
-
-    event: bytes
-    ended: bool
-
-
 class Requests:
     """Who follows which request, what their pages are sent, and the turns to wait for counts."""
 
     def __init__(self, portal: Portal) -> None:
         self.watch = RequestWatch(portal.runtime, portal.stopping)
+        self.audience = Audience(self.watch, portal.stopping)
         self.progress: Shared[Progress] = Shared(256)
         self.waiting = threading.BoundedSemaphore(MOST_WAITING)

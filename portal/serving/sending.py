@@ -1,7 +1,8 @@
-"""How answers are sent: compressed, empty if nothing has changed, and to pages of other sites."""
+"""How answers are sent: compressed, empty if unchanged, to pages of other sites, in pieces."""
 
 import hashlib
 import re
+from typing import Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
@@ -137,6 +138,25 @@ class OpenToPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_open = scope["type"] == "http" and self._OPEN.fullmatch(scope["path"])
         await (self._open if is_open else self._plain)(scope, receive, send)
+
+
+class Line(Protocol):
+    """The connection of an answer that goes on for minutes, once its head has been sent.
+
+    The server has it as `line` in the extension `LINE` of the call's scope.
+    """
+
+    def write(self, piece: bytes) -> bool:
+        """Write a piece that `chunk` made; False if its reader is gone or does not keep up."""
+        ...
+
+
+LINE = "swathmill.line"
+
+
+def chunk(data: bytes) -> bytes:
+    """Return a part of an answer's body as it is on the wire (RFC 9112, section 7.1)."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def _has(had: str, etag: str) -> bool:

@@ -3,6 +3,7 @@
 What needs nginx is skipped where it is absent.
 """
 
+import os
 import re
 import shutil
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 
 from portal.http_server import Limits
 from tests.serving import serving_app
@@ -70,13 +71,24 @@ def test_the_ingress_has_the_same_limits_and_its_network_alone_is_believed() -> 
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
+def served() -> list[str]:
+    """The static files that what is behind the proxy was asked for."""
+    return []
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, served: list[str]) -> Iterator[tuple[str, ssl.SSLContext]]:
     """The shipped configuration on this machine, in front of what tells who calls."""
     app = FastAPI()
 
     @app.get("/who")
     def who(request: Request) -> list[str]:
         return [request.client.host if request.client else "", request.url.scheme]
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        served.append(name)
+        return Response(name, headers={"Cache-Control": "public, max-age=300"})
 
     key, certificate = tmp_path / "privkey.pem", tmp_path / "fullchain.pem"
     subprocess.run(
@@ -103,6 +115,8 @@ def proxy(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
         ):
             assert old in text
             text = text.replace(old, new)
+        if os.getuid() == 0:  # else another user serves, who cannot write here
+            text = f"user root;\n{text}"
         (tmp_path / "nginx.conf").write_text(text)
         command = [str(NGINX), "-p", str(tmp_path), "-c", "nginx.conf", "-e", "errors.log"]
         with subprocess.Popen([*command, "-g", "daemon off;"]) as process:
@@ -118,6 +132,24 @@ def proxy(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
             until(is_there, what="the proxy answers")
             yield address, context
             process.terminate()
+
+
+def test_the_proxy_keeps_static_files_and_nothing_else() -> None:
+    text = CONFIGURATION.read_text("utf-8")
+    (kept,) = re.findall(r"location (\S+) \{[^}]*proxy_cache ", text)
+    assert kept == "/static/"
+
+
+@pytest.mark.skipif(NGINX is None, reason="nginx is absent")
+def test_static_files_come_from_the_proxy_once_it_has_them(
+    proxy: tuple[str, ssl.SSLContext], served: list[str]
+) -> None:
+    address, context = proxy
+    with httpx.Client(base_url=address, verify=context, trust_env=False) as client:
+        for name in ("page.js?v=1", "page.css", "page.js?v=2"):
+            for _ in range(5):
+                assert client.get(f"/static/{name}").text == name.partition("?")[0]
+    assert served == ["page.js", "page.css", "page.js"]
 
 
 @pytest.mark.skipif(NGINX is None, reason="nginx is absent")

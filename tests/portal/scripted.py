@@ -57,11 +57,7 @@ _POLICY = RetryPolicy()
 
 
 def event_of(client: httpx.Client, request: str, *, ended: bool = False) -> dict[str, Any]:
-    """The first event of a request's page: what it shows now; or the one that it has ended.
-
-    While the server has not noticed that an earlier stream is closed, a new one may begin with what
-    that one was told last, until the next look.
-    """
+    """The first event of a request's page: what it shows now; or the one that it has ended."""
     with client.stream("GET", f"/requests/{request}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = (line for line in stream.iter_lines() if line.startswith("data: "))

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from portal.requests import request_page
+from portal.requests.audience import Progress
 from portal.requests.request_watch import AT_ONCE, LATE, PAUSE, Followed, Following, RequestWatch
-from portal.requests.state import Progress
 from portal.serving.caches import Shared
 from portal.serving.portal import Portal
 from tasks.accounts import reader_links
@@ -20,7 +20,7 @@ from tasks.bag.model import Phase, RequestState
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
 from tasks.requests import request_operations
-from tasks.requests.request_table import PhaseCount, RequestRow, RequestTable
+from tasks.requests.request_table import PhaseCount, RequestTable
 from tasks.storage.store import Row
 from tests.own_loop import run_on_own_loop
 from tests.portal.scripted import SECRET, LivePortal, event_of, set_row
@@ -248,9 +248,9 @@ def test_pages_opened_at_once_share_what_one_of_them_reads(
     made: list[str] = []
     really = request_page._shown_progress
 
-    def shown(given: Portal, row: RequestRow, mine: bool) -> Progress:
-        made.append(row.etag)
-        return really(given, row, mine)
+    def shown(given: Portal, request: str, mine: bool) -> Progress:
+        made.append(request_operations.load(runtime, request).etag)
+        return really(given, request, mine)
 
     monkeypatch.setattr(request_page, "_shown_progress", shown)
     with portal.browser() as client:
