@@ -19,8 +19,11 @@ from tasks.requests.request_table import RequestTable
 
 log = structlog.get_logger(__name__)
 
+FIRST, LATER = 0.02, 1.25
+"""Seconds after which a look follows on a change, and how many times longer each further one: what
+ends soon is told soon."""
 SOON, LATE = 0.2, 1.0
-"""Seconds between two looks: with few followers and requests, and with many."""
+"""Seconds between two looks at most: with few followers and requests, and with many."""
 _FOLLOWERS, _REQUESTS = 1000, 100
 """For how many of each a look is made in a second, while that is not later than `LATE`."""
 AT_ONCE, PAUSE = 20, 0.008
@@ -129,6 +132,7 @@ class RequestWatch:
 
     async def _look(self) -> None:
         """Look until nobody follows a request."""
+        pause = FIRST
         while self._followed and not self._stopping.is_set():
             wanted = tuple(self._followed)
             try:
@@ -148,7 +152,9 @@ class RequestWatch:
                 await asyncio.sleep(PAUSE)
             followers = sum(followed.followers for followed in self._followed.values())
             often = max(followers / _FOLLOWERS, len(wanted) / _REQUESTS)
-            await asyncio.sleep(min(LATE, max(SOON, often)) - PAUSE * len(told) / AT_ONCE)
+            pause = FIRST if told else min(SOON, pause * LATER)
+            least = pause if often <= FIRST else SOON  # of many, something changes all the time
+            await asyncio.sleep(min(LATE, max(least, often)) - PAUSE * len(told) / AT_ONCE)
         for followed in self._followed.values():  # the portal stops
             for turn in followed.all_waiting():
                 _wake(turn)

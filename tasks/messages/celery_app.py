@@ -51,6 +51,8 @@ def make_app(redis_url: str) -> Celery:
             "socket_timeout": 10,
             "socket_connect_timeout": 5,
             "queue_order_strategy": "sorted",
+            # A message is acknowledged when it is taken: Redis need not be told of either.
+            "ack_emulation": False,
             # How long Redis holds a call for messages, which a worker that stops waits out.
             "polling_interval": 0.2,
         },

@@ -12,7 +12,16 @@ import pytest
 
 from portal.requests import request_page
 from portal.requests.audience import Progress
-from portal.requests.request_watch import AT_ONCE, LATE, PAUSE, Followed, Following, RequestWatch
+from portal.requests.request_watch import (
+    AT_ONCE,
+    FIRST,
+    LATE,
+    PAUSE,
+    SOON,
+    Followed,
+    Following,
+    RequestWatch,
+)
 from portal.serving.caches import Shared
 from portal.serving.portal import Portal
 from tasks.accounts import reader_links
@@ -123,6 +132,41 @@ def test_a_crowd_is_told_a_few_at_a_time_and_looked_for_less_often(
     assert 0 < max(steps) <= AT_ONCE, "a thousand at once keep all others waiting"
     assert max(pauses) == pytest.approx(LATE - pauses_of_all)
     assert pauses.count(PAUSE) >= 1000 / AT_ONCE
+
+
+def test_a_change_is_looked_for_at_once_and_then_less_and_less(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = submitted(runtime)
+    pauses: list[float] = []
+    really, rested = asyncio.sleep, asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if seconds != PAUSE:
+            pauses.append(seconds)
+        if seconds == SOON:
+            rested.set()
+        await really(0)
+
+    async def watching(watch: RequestWatch) -> None:
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        with watch.follow(name) as following:
+            assert await following.next(PATIENCE)
+            await rested.wait()
+            seen = len(pauses)
+            set_row(runtime, name, state=RequestState.RUNNING)
+            assert await following.next(PATIENCE)
+            rested.clear()
+            await rested.wait()
+            changed = pauses[seen:]
+            later = changed[changed.index(next(one for one in changed if one < SOON)) :]
+            for each in (pauses[:seen], later):
+                grown = [one for one in each if one < SOON]
+                assert grown[0] < FIRST, "the telling takes part of it"
+                assert grown == sorted(grown)
+                assert 5 < len(grown) < 20
+
+    run(watching, runtime)
 
 
 def test_who_waits_is_woken_in_time_and_leaves_nothing_behind() -> None:
