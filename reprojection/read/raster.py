@@ -20,6 +20,11 @@ Pixels = npt.NDArray[np.generic]
 _ROWS_AT_ONCE = 256
 
 
+def share_of(some: int, pixels: int) -> float:
+    """Return a share of pixels, rounded to six significant digits."""
+    return float(f"{some / pixels:.6g}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Raster:
     """Pixels on a grid, with everything that a file says about them.
@@ -84,13 +89,17 @@ class Raster:
 
         It is rounded to six significant digits, and is 0 only if no pixel has a value.
         """
+        return share_of(self.valid_pixels, self.grid.pixels)
+
+    @property
+    def valid_pixels(self) -> int:
+        """How many pixels of `data` have a value in at least one band of the layer's own."""
         own = [n for n, band in enumerate(self.bands) if band.role == self.bands[0].role]
         found = 0
-        for start in range(0, self.grid.height, _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            strip = replace(self, data=self.data[:, rows])
+        for start in range(0, self.data.shape[1], _ROWS_AT_ONCE):
+            strip = replace(self, data=self.data[:, start : start + _ROWS_AT_ONCE])
             found += int(np.logical_or.reduce([strip.valid(band) for band in own]).sum())
-        return float(f"{found / (self.grid.height * self.grid.width):.6g}")
+        return found
 
     def values(self, band: int = 0) -> npt.NDArray[np.float64]:
         """Return a band in `units`: float64, shape (height, width), NaN where it has no value.

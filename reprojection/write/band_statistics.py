@@ -17,8 +17,10 @@ from reprojection.read.raster import Raster
 
 _DIGITS = 9  # sums of floats may differ between machines after these
 _ROWS = 256
-_COUNTED = 2  # bytes: integers of so many are counted by value
-_CLASSES = 256  # counts of more values than these are of no use to people
+COUNTED = 2
+"""Bytes: integers of so many are counted by value."""
+CLASSES = 256
+"""Counts of more values than these are of no use to people."""
 _AT_ONCE = 1 << 14  # numbers whose squares are summed together: they stay in the cache
 
 QUARTILES, COUNTS = "SWATHMILL_QUARTILES", "SWATHMILL_COUNTS"
@@ -105,18 +107,20 @@ def band_statistics(raster: Raster, band: int) -> BandStatistics | None:
         return None
     plane = raster.data[band]
     values = continuous and role == "data"
-    if plane.dtype.kind in "iu" and plane.dtype.itemsize <= _COUNTED:
-        numbers, counts = _counts(plane)
+    if plane.dtype.kind in "iu" and plane.dtype.itemsize <= COUNTED:
+        numbers, counts = counted_in(plane)
         if raster.nodata is not None:
             kept = numbers != raster.nodata
             numbers, counts = numbers[kept], counts[kept]
-        return _of_counts(numbers, counts, plane.size, values=values)
+        return of_counts(numbers, counts, plane.size, values=values)
     if values:
         return _of_values(plane, raster.nodata)
     return _of_classes(plane, raster.valid(band)) if plane.dtype.kind in "iu" else None
 
 
-def _counts(plane: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def counted_in(
+    plane: npt.NDArray[np.generic],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the values that occur in integers of one or two bytes, and how often each does."""
     unsigned = np.ascontiguousarray(plane).view(f"u{plane.dtype.itemsize}")
     size = 1 << 8 * plane.dtype.itemsize
@@ -129,13 +133,13 @@ def _counts(plane: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.int64], npt.
     return numbers[counts > 0], counts[counts > 0]
 
 
-def _of_counts(
+def of_counts(
     numbers: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], pixels: int, *, values: bool
 ) -> BandStatistics:
     valid = int(counts.sum())
     if not values:
         listed = zip(numbers.tolist(), counts.tolist(), strict=True)
-        few = tuple(listed) if len(numbers) <= _CLASSES else ()
+        few = tuple(listed) if len(numbers) <= CLASSES else ()
         return BandStatistics(pixels=pixels, valid=valid, counts=few)
     if not valid:
         return BandStatistics(pixels=pixels, valid=0)
@@ -154,11 +158,11 @@ def _of_counts(
         greatest=float(numbers[-1]),
         mean=total / valid,
         deviation=((squares * valid - total * total) / (valid * valid)) ** 0.5,
-        quartiles=tuple(_between(at, (valid - 1) * part / 4, valid) for part in (1, 2, 3)),
+        quartiles=tuple(between(at, (valid - 1) * part / 4, valid) for part in (1, 2, 3)),
     )
 
 
-def _between(at: Callable[[int], float], place: float, valid: int) -> float:
+def between(at: Callable[[int], float], place: float, valid: int) -> float:
     """Interpolate between the two values around a place in the order of all."""
     low = int(place)
     first, second = at(low), at(min(low + 1, valid - 1))
@@ -172,7 +176,7 @@ def _of_classes(plane: npt.NDArray[np.generic], known: npt.NDArray[np.bool_]) ->
         rows = slice(start, start + _ROWS)
         values, times = np.unique(plane[rows][known[rows]], return_counts=True)
         counts.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
-        if len(counts) > _CLASSES:
+        if len(counts) > CLASSES:
             return BandStatistics(pixels=plane.size, valid=int(np.count_nonzero(known)))
     valid = sum(counts.values())
     return BandStatistics(pixels=plane.size, valid=valid, counts=tuple(sorted(counts.items())))
@@ -208,7 +212,7 @@ def _of_values(plane: npt.NDArray[np.generic], nodata: float | int | None) -> Ba
         greatest=float(values.max()),
         mean=mean,
         deviation=(squares / valid) ** 0.5,
-        quartiles=tuple(_between(at, place, valid) for place in places),
+        quartiles=tuple(between(at, place, valid) for place in places),
     )
 
 

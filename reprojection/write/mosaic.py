@@ -14,7 +14,7 @@ from shapely import MultiPolygon, Polygon
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
-from reprojection.read.completeness import Missing, of_parts
+from reprojection.read.completeness import Completeness, Missing, of_parts
 from reprojection.read.description import Description, Provenance
 from reprojection.read.raster import Pixels, Raster
 from reprojection.write.joined_lineage import LineageJoiner
@@ -46,12 +46,33 @@ def mosaic(
     Raises ChoiceRefusedError for no cells or cells that differ in more than position and granules,
     GridError for a cell off the lattice, BadFormatError for a file that is not a cell.
     """
+    return joined(
+        cell_paths,
+        grid,
+        clip,
+        clip_text=clip_text,
+        absent=absent,
+        missing=missing,
+        unnamed=unnamed,
+    ).whole()
+
+
+def joined(
+    cell_paths: Sequence[Path],
+    grid: Grid,
+    clip: Polygon | MultiPolygon | None = None,
+    *,
+    clip_text: str = "",
+    absent: int = 0,
+    missing: Sequence[Missing] = (),
+    unnamed: int = 0,
+) -> "Joined":
+    """Return what `mosaic` assembles, of which no pixel is read yet; errors as there."""
     if not cell_paths:
         raise ChoiceRefusedError("no cell was given; a mosaic needs at least one")
     cells = [_stored(path) for path in cell_paths]
-    raster = _joined(cells, grid, clip, clip_text)
-    completeness = of_parts([one.said.completeness for one in cells], absent, missing, unnamed)
-    return replace(raster, completeness=completeness)
+    whole = of_parts([one.said.completeness for one in cells], absent, missing, unnamed)
+    return _joined(cells, grid, clip, clip_text, whole)
 
 
 def mosaic_of_cell(
@@ -76,8 +97,7 @@ def mosaic_of_cell(
         dtype=dtype,
         read=read,
     )
-    raster = _joined([one], cell.grid, clip, clip_text)
-    return replace(raster, completeness=of_parts([cell.completeness]))
+    return _joined([one], cell.grid, clip, clip_text, of_parts([cell.completeness])).whole()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +124,75 @@ def _stored(path: Path) -> _Cell:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """Cells that lie beside one another as one raster, whose rows are read when they are asked for.
+
+    `about` is the raster, whose pixels take no memory and mean nothing.
+    """
+
+    about: Raster
+    _cells: Sequence["_Placed"]
+    _clip: Polygon | MultiPolygon | None
+
+    def whole(self) -> Raster:
+        """Return the raster with its pixels."""
+        return replace(self.about, data=self.rows(0, self.about.grid.height))
+
+    def rows(self, start: int, stop: int) -> Pixels:
+        """Read the pixels of some rows, shape (bands, stop - start, width)."""
+        data, about = None, self.about
+        shape = (stop - start, about.grid.width)
+        for one in self._cells:
+            first, last = max(start, one.rows.start), min(stop, one.rows.stop)
+            if first >= last:
+                continue
+            part = one.read(first - one.rows.start, last - one.rows.start)
+            if data is None and part.shape[1:] == shape:
+                data = part  # they are all of these rows
+                continue
+            if data is None:
+                data = _empty(about, shape)
+            data[:, first - start : last - start, one.cols] = part
+        if data is None:
+            data = _empty(about, shape)
+        if self._clip is not None:
+            _cut(data, about, start, self._clip)
+        return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """A cell, or the part of it that a raster has: its rows and columns there."""
+
+    cell: _Cell
+    window: Window
+    rows: slice
+    cols: slice
+    sources: tuple[int, ...]
+    """The bands that number granules."""
+    numbers: npt.NDArray[np.int64]
+    """Of these numbers those in the raster."""
+
+    def read(self, start: int, stop: int) -> Pixels:
+        """Read some of its rows."""
+        above = self.window.row_off + start
+        whole = Window(self.window.col_off, above, self.window.width, stop - start)
+        part = self.cell.read(whole)
+        for band in self.sources:
+            # Physical units make it float.
+            part[band] = self.numbers[part[band].astype(np.intp)]
+        return part
+
+
 def _joined(
-    cells: Sequence[_Cell], grid: Grid, clip: Polygon | MultiPolygon | None, clip_text: str
-) -> Raster:
-    """Join cells, at least one; the completeness is that of the first."""
+    cells: Sequence[_Cell],
+    grid: Grid,
+    clip: Polygon | MultiPolygon | None,
+    clip_text: str,
+    completeness: Completeness,
+) -> Joined:
+    """Join cells, at least one."""
     first, nodata, dtype = cells[0].said, cells[0].nodata, cells[0].dtype
     for one in cells[1:]:
         same = (one.dtype, _common(one.said)) == (dtype, _common(first))
@@ -117,34 +202,25 @@ def _joined(
                 "nodata, bands, scale and units must agree"
             )
     provenance = together([one.said.provenance for one in cells], clip_text)
-    if any(band.role == "source" for band in first.bands):
+    sources = tuple(n for n, band in enumerate(first.bands) if band.role == "source")
+    if sources:
         _check_numbers(len(provenance.granules), dtype, nodata)
     numbers = {source: number for number, source in enumerate(provenance.granules, 1)}
-    data: Pixels | None = None
+    placed = []
     for one in cells:
-        placed = _place(one.said.grid.grid(), grid)
-        if placed is None:
+        place = _place(one.said.grid.grid(), grid)
+        if place is None:
             continue
-        window, rows, cols = placed
-        part = one.read(window)
-        renumber = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
-        for band, about in enumerate(first.bands):
-            if about.role == "source":
-                # Physical units make it float.
-                part[band] = renumber[part[band].astype(np.intp)]
-        if data is None and part.shape[1:] == grid.shape:
-            data = part  # it is all of the raster
-            continue
-        if data is None:
-            data = _empty(first, grid, nodata, dtype)
-        data[:, rows, cols] = part
-    if data is None:
-        data = _empty(first, grid, nodata, dtype)
-    if clip is not None:
-        _clip(data, first, grid, nodata, clip)
+        window, rows, cols = place
+        own = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
+        placed.append(
+            _Placed(cell=one, window=window, rows=rows, cols=cols, sources=sources, numbers=own)
+        )
     notes = tuple(sorted({note for one in cells for note in one.said.notes}))
     said = first.model_copy(update={"provenance": provenance, "notes": notes})
-    return Raster.of(said, data, nodata, grid)
+    nothing = np.broadcast_to(np.zeros((), dtype), (len(first.bands), *grid.shape))
+    about = replace(Raster.of(said, nothing, nodata, grid), completeness=completeness)
+    return Joined(about=about, _cells=placed, _clip=clip)
 
 
 def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int | None) -> None:
@@ -189,12 +265,10 @@ def _first(moments: Iterable[str]) -> str:
     return min(filter(None, moments), default="")
 
 
-def _empty(
-    said: Description, grid: Grid, nodata: float | int | None, dtype: np.dtype[np.generic]
-) -> Pixels:
-    data = np.empty((len(said.bands), *grid.shape), dtype)
-    for band, about in enumerate(said.bands):
-        data[band] = about.empty(nodata)
+def _empty(about: Raster, shape: tuple[int, int]) -> Pixels:
+    data = np.empty((len(about.bands), *shape), about.data.dtype)
+    for band, one in enumerate(about.bands):
+        data[band] = one.empty(about.nodata)
     return data
 
 
@@ -228,19 +302,16 @@ def _place(cell: Grid, grid: Grid) -> tuple[Window, slice, slice] | None:
     return window, rows, cols
 
 
-def _clip(
-    data: Pixels,
-    said: Description,
-    grid: Grid,
-    nodata: float | int | None,
-    polygon: Polygon | MultiPolygon,
-) -> None:
+def _cut(data: Pixels, about: Raster, start: int, polygon: Polygon | MultiPolygon) -> None:
+    """Take the values from the pixels outside a polygon; the first row is that of a number."""
     shapely.prepare(polygon)
-    for first in range(0, grid.height, _ROWS_AT_ONCE):
-        rows = slice(first, min(first + _ROWS_AT_ONCE, grid.height))
-        outside = ~inside_polygon(polygon, _strip(grid, rows))
-        for band, about in enumerate(said.bands):
-            data[band, rows][outside] = about.empty(nodata)
+    height = data.shape[1]
+    for first in range(0, height, _ROWS_AT_ONCE):
+        rows = slice(first, min(first + _ROWS_AT_ONCE, height))
+        there = _strip(about.grid, slice(start + rows.start, start + rows.stop))
+        outside = ~inside_polygon(polygon, there)
+        for band, one in enumerate(about.bands):
+            data[band, rows][outside] = one.empty(about.nodata)
 
 
 def _strip(grid: Grid, rows: slice) -> Grid:

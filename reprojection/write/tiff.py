@@ -8,9 +8,13 @@ its last four bytes repeated after it. Of a stack, which is no such file, the di
 
 import ctypes
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 import numpy as np
@@ -19,11 +23,10 @@ from isal import isal_zlib
 from reprojection.kernels import kernels
 from reprojection.kernels.kernels import address
 from reprojection.read.raster import Pixels
+from reprojection.write.sizes import TILE
 
 Packed = bytes | memoryview
 
-TILE = 512
-"""Rows and columns of a tile."""
 STACK_TILE = 256
 """Rows and columns of a tile of a stack."""
 
@@ -88,17 +91,117 @@ def write_tiff(
     Every level has the same number of planes of one dtype; pixels are interleaved. A file that may
     exceed 4 GiB is a BigTIFF.
     """
+    with ThreadPoolExecutor(threads) as pool:
+        own = pool if threads > 1 else None
+        tiles = [partial(_encoded, level, deflate, own, threads) for level in levels]
+        _put(file, [_Level.of(level) for level in levels], tiles, template, deflate=deflate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """What the directory of a level says of its pixels."""
+
+    height: int
+    width: int
+    bands: int
+    dtype: np.dtype[np.generic]
+
+    @classmethod
+    def of(cls, planes: Sequence[Pixels]) -> "_Level":
+        height, width = planes[0].shape
+        return cls(height=height, width=width, bands=len(planes), dtype=planes[0].dtype)
+
+    def tiles(self, side: int = TILE) -> int:
+        return -(-self.height // side) * -(-self.width // side)
+
+    def halved(self) -> "_Level":
+        return replace(self, height=(self.height + 1) // 2, width=(self.width + 1) // 2)
+
+
+class StripedTiles:
+    """The encoded tiles of a raster and its overviews, whose rows come stripe by stripe.
+
+    They wait in files of the folder `scratch`, a level in each, because the smallest overview comes
+    first in a file. `halve` makes of a plane of each band that of half its size.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: np.dtype[np.generic],
+        halve: Sequence[Callable[[Pixels], Pixels]],
+        scratch: Path,
+    ) -> None:
+        self._halve = halve
+        levels = [_Level(height=shape[0], width=shape[1], bands=len(halve), dtype=dtype)]
+        while max(levels[-1].height, levels[-1].width) > TILE:
+            levels.append(levels[-1].halved())
+        self._levels = levels
+        with ExitStack() as files:
+            self._files = [files.enter_context(TemporaryFile(dir=scratch)) for _ in levels]
+            self._open = files.pop_all()
+        self._lengths: list[list[int]] = [[] for _ in levels]
+        self._waiting: list[list[Pixels]] = [[] for _ in levels]
+
+    def __enter__(self) -> "StripedTiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, planes: Sequence[Pixels], level: int = 0) -> None:
+        """Take the next rows of each band: as many as a tile has, or the last ones."""
+        for tile in _encoded(planes, True, None, 1):
+            self._files[level].write(tile)
+            self._lengths[level].append(len(tile))
+        if level + 1 < len(self._levels):
+            self._wait(
+                [half(one) for half, one in zip(self._halve, planes, strict=True)], level + 1
+            )
+
+    def _wait(self, planes: list[Pixels], level: int) -> None:
+        """Keep half a tile's rows of an overview until there are those of a tile."""
+        if not self._waiting[level]:
+            self._waiting[level] = planes
+            return
+        both = zip(self._waiting[level], planes, strict=True)
+        self._waiting[level] = []
+        self.add([np.concatenate(pair) for pair in both], level)
+
+    def write(self, file: BinaryIO, template: bytes) -> None:
+        """Write the file, once all rows were added; as `write_tiff` compressed."""
+        for level, planes in enumerate(self._waiting):
+            if planes:
+                self._waiting[level] = []
+                self.add(planes, level)
+        tiles = [partial(self._read, number) for number in range(len(self._levels))]
+        _put(file, self._levels, tiles, template, deflate=True)
+
+    def _read(self, level: int) -> Iterator[bytes]:
+        self._files[level].seek(0)
+        for length in self._lengths[level]:
+            yield self._files[level].read(length)
+
+
+def _put(
+    file: BinaryIO,
+    levels: Sequence[_Level],
+    tiles: Sequence[Callable[[], Iterable[Packed]]],
+    template: bytes,
+    *,
+    deflate: bool,
+) -> None:
+    """Write the directories of levels and their encoded tiles, those of a level in row order."""
     tags = [tag for tag in read_tags(template) if tag.number not in _LAYOUT_TAGS]
-    bits = levels[0][0].dtype.itemsize * len(levels[0])
-    big = sum(_tile_count(level[0]) for level in levels) * TILE * TILE * bits > CLASSIC_BYTES
-    layout = _Layout(big=big)
+    bits = levels[0].dtype.itemsize * levels[0].bands
+    layout = _Layout(big=sum(level.tiles() for level in levels) * TILE**2 * bits > CLASSIC_BYTES)
     head = layout.header(layout.first + len(_GHOST)) + _GHOST
     directories = [
         _directory_tags(level, tags, is_overview=number > 0, deflate=deflate)
         for number, level in enumerate(levels)
     ]
     # The length of a directory does not depend on the tiles' offsets, so its offset is known.
-    blank = [[(0, 0)] * _tile_count(level[0]) for level in levels]
+    blank = [[(0, 0)] * level.tiles() for level in levels]
     sizes = [
         len(layout.directory(found, where, 0, last=False))
         for found, where in zip(directories, blank, strict=True)
@@ -107,12 +210,11 @@ def write_tiff(
     file.write(head + bytes(sum(sizes)))
     at = len(head) + sum(sizes)
     places: list[list[tuple[int, int]]] = [[] for _ in levels]
-    with ThreadPoolExecutor(threads) as pool:
-        for number in reversed(range(len(levels))):
-            for tile in _encoded(levels[number], deflate, pool if threads > 1 else None, threads):
-                file.writelines((struct.pack("<I", len(tile)), tile, tile[-4:]))
-                places[number].append((at + 4, len(tile)))
-                at += len(tile) + 8
+    for number in reversed(range(len(levels))):
+        for tile in tiles[number]():
+            file.writelines((struct.pack("<I", len(tile)), tile, tile[-4:]))
+            places[number].append((at + 4, len(tile)))
+            at += len(tile) + 8
     file.seek(len(head))
     for number, (found, where) in enumerate(zip(directories, places, strict=True)):
         file.write(layout.directory(found, where, starts[number], last=number == len(levels) - 1))
@@ -135,9 +237,10 @@ def write_planes(file: BinaryIO, planes: Iterable[Pixels], count: int, template:
             raise ValueError(f"a plane has {(plane.shape, plane.dtype)}, the first one {like}")
         if like is None:
             like = plane.shape, plane.dtype
-            bound = count * _tile_count(plane, STACK_TILE) * STACK_TILE**2 * plane.dtype.itemsize
+            level = _Level.of([plane])
+            bound = count * level.tiles(STACK_TILE) * STACK_TILE**2 * plane.dtype.itemsize
             layout = _Layout(big=bound > CLASSIC_BYTES)
-            own = _directory_tags([plane], tags, deflate=True, side=STACK_TILE, planar=True)
+            own = _directory_tags(level, tags, deflate=True, side=STACK_TILE, planar=True)
             at = file.write(bytes(layout.first))
         for tile in _encoded([plane], True, None, 1, STACK_TILE):
             places.append((at, len(tile)))
@@ -148,12 +251,8 @@ def write_planes(file: BinaryIO, planes: Iterable[Pixels], count: int, template:
     file.write(layout.header(at))
 
 
-def _tile_count(plane: Pixels, side: int = TILE) -> int:
-    return int(-(-plane.shape[0] // side) * -(-plane.shape[1] // side))
-
-
 def _directory_tags(
-    level: Sequence[Pixels],
+    level: _Level,
     tags: Sequence[Tag],
     *,
     deflate: bool,
@@ -161,11 +260,10 @@ def _directory_tags(
     side: int = TILE,
     planar: bool = False,
 ) -> list[Tag]:
-    height, width = level[0].shape
     kept = [tag for tag in tags if not is_overview or tag.number in _OVERVIEW_TAGS]
-    predictor = 1 if not deflate else 3 if level[0].dtype.kind == "f" else 2
-    own = {256: width, 257: height, 259: _DEFLATE if deflate else _PLAIN, 284: 2 if planar else 1}
-    own |= {317: predictor, 322: side, 323: side}
+    predictor = 1 if not deflate else 3 if level.dtype.kind == "f" else 2
+    own = {256: level.width, 257: level.height, 259: _DEFLATE if deflate else _PLAIN}
+    own |= {284: 2 if planar else 1, 317: predictor, 322: side, 323: side}
     if is_overview:
         own[254] = 1
     made = [_long(number, value) for number, value in own.items()]

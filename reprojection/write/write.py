@@ -5,8 +5,9 @@ metadata of a band of classes their names; a file does not depend on when or whe
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,11 +24,13 @@ from reprojection.errors import BadFormatError, GridError
 from reprojection.files import AnyPath
 from reprojection.grid.grids import Grid
 from reprojection.read.description import Description
-from reprojection.read.raster import Pixels, Raster
+from reprojection.read.raster import Pixels, Raster, share_of
 from reprojection.write.band_statistics import BandStatistics, band_statistics, read_statistics
 from reprojection.write.meanings import class_tags
 from reprojection.write.overviews import averaged, picked
-from reprojection.write.tiff import TILE, deflate_halves, write_tiff
+from reprojection.write.sizes import STRIPE_BYTES, TILE
+from reprojection.write.stripe_statistics import StripeStatistics
+from reprojection.write.tiff import StripedTiles, deflate_halves, write_tiff
 
 Compression = Literal["deflate", "zstd", "none", "quick"]
 
@@ -78,17 +81,81 @@ def write_result(raster: Raster, path: Path) -> "Opened":
     """
     found = _statistics(raster)
     _write(raster, path, found, overviews=True, compress="deflate", threads=1)
-    pixels = raster.grid.pixels
+    return _made(raster, path, found)
+
+
+def write_stripes(
+    about: Raster, rows: Callable[[int, int], Pixels], path: Path
+) -> tuple["Opened", float]:
+    """Write a raster stripe by stripe, as `write_result` writes one that is in memory.
+
+    Args:
+        about: The raster; of its pixels only number and type count.
+        rows: Returns the pixels from one row to before another; called up to four times for each.
+        path: The file, which is replaced. Its folder has room for it twice.
+
+    Returns:
+        What `open_raster` would of the file, and the raster's valid share.
+
+    Raises:
+        OSError: as `write_cog`.
+    """
+    height, width = about.grid.shape
+    many = TILE * max(1, STRIPE_BYTES // (about.data.itemsize * len(about.bands) * width * TILE))
+    halve = [_halving(about, band) for band in range(len(about.bands))]
+    statistics = [StripeStatistics(about, band) for band in range(len(about.bands))]
+    valid = 0
+    with StripedTiles((height, width), about.data.dtype, halve, path.parent) as tiles:
+        for turn in range(max([1, *(one.turns for one in statistics)])):
+            wanted = [n for n, one in enumerate(statistics) if turn < one.turns]
+            for band in wanted:
+                statistics[band].begin(turn)
+            for start in range(0, height, many):
+                data = rows(start, min(start + many, height))
+                for band in wanted:
+                    statistics[band].add(turn, data[band])
+                if turn == 0:
+                    valid += replace(about, data=data).valid_pixels
+                    for first in range(0, data.shape[1], TILE):
+                        tiles.add([*data[:, first : first + TILE]])
+        found = [one.found() for one in statistics]
+        with _whole_file(path) as beside, beside.open("w+b") as file:
+            tiles.write(file, _template(about, found))
+    return _made(about, path, found), share_of(valid, about.grid.pixels)
+
+
+def _made(about: Raster, path: Path, found: Sequence[BandStatistics | None]) -> "Opened":
+    pixels = about.grid.pixels
     return Opened(
         path=path,
-        said=raster.description(),
-        nodata=raster.nodata,
-        dtype=raster.data.dtype,
+        said=about.description(),
+        nodata=about.nodata,
+        dtype=about.data.dtype,
         # As their text in the file has them.
         statistics=tuple(
             None if one is None else read_statistics(one.tags(), pixels) for one in found
         ),
     )
+
+
+def _halving(about: Raster, band: int) -> Callable[[Pixels], Pixels]:
+    """Return how the overviews of a band are made."""
+    if about.kind == "continuous" and about.bands[band].role == "data":
+        return partial(averaged, nodata=about.nodata)
+    return picked
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path) -> Iterator[Path]:
+    """Yield a path beside another, whose file takes that name if the block ends well."""
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        yield beside
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # report the first of the two problems
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def _statistics(raster: Raster) -> list[BandStatistics | None]:
@@ -105,39 +172,27 @@ def _write(
     threads: int,
 ) -> None:
     """Write a raster with statistics of its bands; as `write_cog`."""
-    beside = whole.with_name(f"{whole.name}.part")
-    try:
+    with _whole_file(whole) as beside:
         if compress == "zstd":
             _write_by_gdal(raster, beside, found, overviews=overviews)
-        else:
-            with beside.open("w+b") as file:
-                quick = compress == "quick"
-                write_tiff(
-                    file,
-                    _levels(raster) if overviews else [list(raster.data)],
-                    _template(raster, found),
-                    deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
-                    threads=threads,
-                )
-        beside.replace(whole)
-    except BaseException:
-        with contextlib.suppress(OSError):  # report the first of the two problems
-            beside.unlink(missing_ok=True)
-        raise
+            return
+        with beside.open("w+b") as file:
+            quick = compress == "quick"
+            write_tiff(
+                file,
+                _levels(raster) if overviews else [list(raster.data)],
+                _template(raster, found),
+                deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
+                threads=threads,
+            )
 
 
 def _levels(raster: Raster) -> list[list[Pixels]]:
     """Return the planes at full size, then halved until they fit into one tile."""
     levels = [list(raster.data)]
+    halve = [_halving(raster, band) for band in range(len(raster.bands))]
     while max(levels[-1][0].shape) > TILE:
-        levels.append(
-            [
-                averaged(plane, raster.nodata)
-                if raster.kind == "continuous" and band.role == "data"
-                else picked(plane)
-                for plane, band in zip(levels[-1], raster.bands, strict=True)
-            ]
-        )
+        levels.append([half(plane) for half, plane in zip(halve, levels[-1], strict=True)])
     return levels
 
 

@@ -1,18 +1,19 @@
 """Rasters of the results: of cells, or of granules; and two sensors' cells as a table."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.raster import Raster
-from reprojection.write.mosaic import mosaic as mosaic_cells
-from reprojection.write.mosaic import mosaic_of_cell
+from reprojection.write.mosaic import Joined, joined, mosaic_of_cell
 from reprojection.write.record_layer import record_mosaic
 from reprojection.write.sensor_overlap import SeenCell, write_overlap
+from reprojection.write.sizes import WHOLE_BYTES
 from reprojection.write.stac import item_of
-from reprojection.write.write import Opened, write_result
+from reprojection.write.write import Opened, write_result, write_stripes
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import MosaicSpec, OverlapSpec, RasterSpec
@@ -34,7 +35,7 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         )
     context.tell(0.5, f"assembling {len(paths)} cells")
     without = without_file(spec, fetched)
-    assemble = mosaic_cells
+    assemble: Callable[..., Raster | Joined] = joined
     if (of := spec.record) is not None:
         assemble = partial(record_mosaic, named=(of.record, of.layer, of.units))
     raster = assemble(
@@ -46,6 +47,8 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         missing=(*missing_of(spec), *without),
         unnamed=unnamed_of(spec),
     )
+    if isinstance(raster, Joined) and raster.about.data.nbytes <= WHOLE_BYTES:
+        raster = raster.whole()
     return _stored(raster, spec.name, context, keep=False)
 
 
@@ -56,18 +59,21 @@ def whole_raster(spec: RasterSpec, context: Context) -> tuple[ArtifactFile, ...]
     return _stored(raster, spec.name, context, keep=True)  # a group may take it
 
 
-def _stored(raster: Raster, name: str, context: Context, *, keep: bool) -> tuple[ArtifactFile, ...]:
+def _stored(
+    raster: Raster | Joined, name: str, context: Context, *, keep: bool
+) -> tuple[ArtifactFile, ...]:
     """Write and store a raster of the results and its STAC item."""
     context.tell(0.75, f"writing {name}.tif")
     folder = context.folder("mosaic")
     image, item = folder / f"{name}.tif", folder / f"{name}.json"
-    made = write_result(raster, image)
+    if isinstance(raster, Raster):
+        made, share = write_result(raster, image), raster.valid_share
+    else:
+        made, share = write_stripes(raster.about, raster.rows, image)
     write_item(made, item)
     context.tell(0.9, f"storing {name}")
     return (
-        context.upload(
-            image, keep=keep, completeness=raster.completeness, valid_share=raster.valid_share
-        ),
+        context.upload(image, keep=keep, completeness=made.said.completeness, valid_share=share),
         context.upload(item, keep=False),
     )
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from reprojection.write.sizes import STRIPES
 from tasks.errors import RequestRefusedError
+from tasks.request import checks
 from tasks.request.checks import check_request
 from tasks.request.document import Request, parse_request
 from tasks.request.notes import request_notes
@@ -280,11 +282,24 @@ def test_a_layer_without_a_preset_is_told_and_keeps_its_data() -> None:
     ],
 )
 def test_a_raster_that_takes_more_memory_than_an_attempt_may_use_is_refused(
-    changes: dict[str, Any], gigabytes: float
+    changes: dict[str, Any], gigabytes: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a task is made: each would fail, one after another."""
+    monkeypatch.setattr(checks, "WHOLE_BYTES", 1 << 40)  # all is in memory
     request = document(**changes)
     check_request(resolve(request), Settings(attempt_memory_gb=1.001 * gigabytes))
     with pytest.raises(RequestRefusedError, match="SWATHMILL_ATTEMPT_MEMORY_GB") as refused:
         check_request(resolve(request), Settings(attempt_memory_gb=0.999 * gigabytes))
     assert refused.value.field == "grid.resolution"
+
+
+def test_a_large_raster_takes_the_memory_of_its_stripes() -> None:
+    """Whatever its height, for it is written stripe by stripe."""
+    large = document(grid={"crs": "EPSG:4326", "resolution": 0.0001}, units="stored")
+    stripes = STRIPES * 512 * 140_000 * 2 / 1e9
+    limits = Settings(max_pixels=10**11, attempt_memory_gb=1.001 * stripes)
+    assert resolve(large).target.grid.pixels == 140_000 * 80_000
+    check_request(resolve(large), limits)
+    less = Settings(max_pixels=10**11, attempt_memory_gb=0.999 * stripes)
+    with pytest.raises(RequestRefusedError, match="SWATHMILL_ATTEMPT_MEMORY_GB"):
+        check_request(resolve(large), less)

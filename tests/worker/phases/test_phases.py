@@ -15,7 +15,9 @@ from pyhdf.SD import SD
 from zarr.storage import ZipStore
 
 import worker.phases.cube
+import worker.phases.mosaic
 from modis.composites import Counted
+from reprojection.write import write
 from tasks.bag.absence import Absent
 from tasks.bag.spec import (
     CubeSpec,
@@ -170,12 +172,35 @@ def test_cells_become_one_cog_with_overviews(mill: Mill) -> None:
         assert (dataset.width, dataset.height) == (grid.width, grid.height)
 
 
+def test_a_mosaic_larger_than_memory_may_be_is_written_by_stripes(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = leaf_area(mill.archive, "001")
+    mill.make(collected)
+    spec = cell(collected, "Lai_1km", date(2012, 1, 1))
+    mill.make(spec)
+    given = Input(key=spec.key, file="cell.tif")
+    bytes_of_one = spec.grid.pixels
+    for name, most, other in (
+        ("whole", bytes_of_one, "write_stripes"),
+        ("striped", bytes_of_one - 1, "write_result"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(worker.phases.mosaic, "WHOLE_BYTES", most)
+            patch.setattr(worker.phases.mosaic, other, None)
+            assert mill.make(MosaicSpec(inputs=(given,), name=name, grid=spec.grid))
+
+
 @pytest.mark.parametrize("clip", ["", TRIANGLE])
 @pytest.mark.parametrize("swath", [False, True])
+@pytest.mark.parametrize("striped", [False, True])
 def test_a_raster_without_a_cell_is_that_of_its_cell_byte_by_byte(
-    swath: bool, clip: str, mill: Mill
+    striped: bool, swath: bool, clip: str, mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it lacks is the same, too."""
+    """What it lacks is the same, too; and so it is where that is written by stripes."""
+    if striped:
+        monkeypatch.setattr(worker.phases.mosaic, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(write, "STRIPE_BYTES", 0)
     bands = ("source", "reason")
     lacks = (Absent(part="h18v03", what="MCD15A2.005 2012-01-01 h18v03", why="not in the archive"),)
     spec = cell(leaf_area(mill.archive, "001"), "Lai_1km", date(2012, 1, 1))
