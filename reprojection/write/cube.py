@@ -7,7 +7,7 @@ after the other, so memory holds one of them. The optional packages netCDF4 (Net
 are needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import rasterio
 from pydantic import TypeAdapter
+from rasterio.windows import Window
 
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.cf import (
@@ -33,12 +35,14 @@ from reprojection.read.description import Description, Provenance
 from reprojection.read.raster import Pixels
 from reprojection.read.window_time import granule_bounds
 from reprojection.write.stac import footprint, outline_box
-from reprojection.write.write import Opened, open_raster, read_raster
+from reprojection.write.write import Opened, open_raster
 
 Format = Literal["netcdf", "zarr"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK = 512
+_ROWS = _CHUNK  # that are read at once
+_WHOLE_BYTES = 1 << 28
 _TIME_UNITS = "days since 1970-01-01 00:00:00"
 _PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 _LICENCE = "Data of NASA's EOSDIS are shared openly, without restriction; cite them by their DOI."
@@ -60,11 +64,11 @@ class _Variable:
 
 
 class _Writer(Protocol):
-    """A file that accepts variables, then rasters one by one."""
+    """A file that accepts variables, then rasters one by one, some rows from `top` on at once."""
 
     def define(self, variable: _Variable, shape: tuple[int, ...]) -> None: ...
 
-    def put(self, name: str, index: int, plane: Pixels) -> None: ...
+    def put(self, name: str, index: int, top: int, rows: Pixels) -> None: ...
 
     def close(self) -> None: ...
 
@@ -122,11 +126,29 @@ def write_cube(
             writer.define(variable, tuple(sizes[dim] for dim in variable.dims))
         planes = [variable.name for variable in variables if variable.values is None]
         for index, one in enumerate(opened):
-            data = read_raster(one.path).data
-            for name, plane in zip(planes, data, strict=True):
-                writer.put(name, index, plane)
+            for band, top, rows in _stripes(one.path, (grid.height, grid.width)):
+                writer.put(planes[band], index, top, rows)
     finally:
         writer.close()
+
+
+def _stripes(path: Path, shape: tuple[int, int]) -> Iterator[tuple[int, int, Pixels]]:
+    """Read a raster band by band, the rows of a chunk at once; yield band, first row and rows.
+
+    Of a large raster no more is in memory than these rows. Bands lie pixel by pixel in the file:
+    where there are several, a small one is decoded once for all of them.
+    """
+    height, width = shape
+    with rasterio.open(path) as dataset:
+        size = dataset.count * height * width * np.dtype(dataset.dtypes[0]).itemsize
+        whole = dataset.read() if dataset.count > 1 and size <= _WHOLE_BYTES else None
+        for band in range(dataset.count):
+            for top in range(0, height, _ROWS):
+                rows = min(_ROWS, height - top)
+                if whole is not None:
+                    yield band, top, whole[band, top : top + rows]
+                else:
+                    yield band, top, dataset.read(band + 1, window=Window(0, top, width, rows))
 
 
 def _agree(opened: Sequence[Opened]) -> None:
@@ -470,8 +492,8 @@ def _netcdf(out: Path, about: Mapping[str, Attribute], sizes: Mapping[str, int])
             if variable.values is not None:
                 made[...] = variable.values
 
-        def put(self, name: str, index: int, plane: Pixels) -> None:
-            self._file[name][index] = plane
+        def put(self, name: str, index: int, top: int, rows: Pixels) -> None:
+            self._file[name][index, top : top + len(rows)] = rows
 
         def close(self) -> None:
             self._file.close()
@@ -505,11 +527,11 @@ def _zarr(out: Path, about: Mapping[str, Attribute]) -> _Writer:
             if variable.values is not None:
                 made[...] = variable.values
 
-        def put(self, name: str, index: int, plane: Pixels) -> None:
+        def put(self, name: str, index: int, top: int, rows: Pixels) -> None:
             array = self._group[name]
             if not isinstance(array, zarr.Array):
                 raise TypeError(f"{name} is not an array of the cube")
-            array[index] = plane
+            array[index, top : top + len(rows)] = rows
 
         def close(self) -> None:
             zarr.consolidate_metadata(str(out), zarr_format=2)

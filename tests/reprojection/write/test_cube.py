@@ -1,5 +1,8 @@
 """Cubes of rasters that are alike in what they hold and not in what their bands are called."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -14,6 +17,7 @@ from reprojection.errors import ChoiceRefusedError
 from reprojection.read.description import Band
 from reprojection.read.raster import Raster
 from reprojection.read.window_time import WindowTime, granule_bounds
+from reprojection.write import cube
 from reprojection.write.cube import write_cube
 from reprojection.write.write import write_cog
 from tests.reprojection.raster_samples import plain
@@ -142,3 +146,55 @@ def test_days_of_granules_end_with_the_midnight_after_them(
     first, last = granule_bounds(start, end)
     assert first == pytest.approx(15364 + (10.5 / 24 if "10:30" in start else 0))
     assert (last - first) * 24 == pytest.approx(hours, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_a_cube_that_is_written_by_stripes_has_the_same_bytes(
+    tmp_path: Path, kind: Literal["netcdf", "zarr"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    base = plain(rng.integers(0, 200, (1300, 700)).astype(np.uint8))
+    two = replace(
+        base,
+        data=np.concatenate([base.data, base.data + 1]),
+        bands=(Band(name="LAI 1"), Band(name="LAI 2")),
+    )
+    paths = written(tmp_path, two, replace(two, data=two.data + 2))
+
+    def made(rows: int, whole: int) -> dict[str, bytes]:
+        monkeypatch.setattr(cube, "_ROWS", rows)
+        monkeypatch.setattr(cube, "_WHOLE_BYTES", whole)
+        out = tmp_path / f"{rows}.{whole}" / "cube"
+        out.parent.mkdir()
+        write_cube(paths, out, kind=kind, times=TIMES)
+        files = [out] if out.is_file() else [path for path in out.rglob("*") if path.is_file()]
+        return {f"{path.relative_to(out.parent)}": path.read_bytes() for path in files}
+
+    assert made(512, 0) == made(512, 1 << 28) == made(1300, 1 << 28)
+
+
+MEASURED = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from reprojection.write import cube
+from reprojection.write.cube import write_cube
+from tests.held_memory import most_held
+paths = sorted(Path(sys.argv[1]).glob("*.tif"))
+times = [datetime(2012, 1, 1 + n, tzinfo=UTC) for n in range(len(paths))]
+write_cube(paths[:1], sys.argv[2] + "-first", kind=sys.argv[3], times=times[:1])
+print(most_held(lambda: write_cube(paths, sys.argv[2], kind=sys.argv[3], times=times)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_a_cube_takes_the_memory_of_a_stripe(tmp_path: Path, kind: str) -> None:
+    """Of rasters of 64 MB each, in a process of its own."""
+    pixels = np.arange(8000 * 4000, dtype=np.uint16).reshape(8000, 4000)
+    written(tmp_path, *(plain(pixels + number) for number in range(2)))
+    told = subprocess.check_output(
+        [sys.executable, "-c", MEASURED, tmp_path, tmp_path / "cube", kind],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "GDAL_CACHEMAX": "16"},
+    )
+    assert int(told) < 100e6, "146 to 149 MB where a raster is read as a whole"
