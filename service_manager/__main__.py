@@ -132,11 +132,16 @@ def main() -> int:
             scale,
             sender.recall,
             watch.hears,
+            look,
             library,
         )
 
     presence = Presence(runtime, name, options.heartbeat, watch, lambda: postman.refused)
     keep = beside_rounds(runtime.clock, options.lease)
+
+    def look() -> None:
+        postman.look()
+        teller.look()
 
     def each() -> None:
         postman.tick()

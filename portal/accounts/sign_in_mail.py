@@ -81,7 +81,7 @@ class SignInDesk:
         try:
             for mail in self._letters(address, then):
                 if self._may_write(mail.to):
-                    outbox.put(self._runtime.store, self._runtime.clock, mail)
+                    outbox.post(self._runtime, mail)
         except SwathmillError as error:
             log.warning("a sign-in mail could not be written", error=str(error))
         finally:

@@ -7,6 +7,7 @@ from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.holdings.held import check_held
 from tasks.holdings.holdings import Holdings
+from tasks.messages.wakeups import LOOK
 from tasks.request.resolved import ResolvedRequest
 
 FRESH = 5.0  # seconds after a read during which the row is not read again
@@ -58,6 +59,7 @@ class KnownHoldings:
     def _looked_at_anew(self) -> Holdings | None:
         runtime = self._runtime
         number = holdings.ask(runtime.store, runtime.clock)
+        runtime.wakeups.publish(LOOK)
         limit = runtime.clock.monotonic() + PATIENCE
         while runtime.clock.monotonic() < limit:
             found, answers = holdings.read(runtime.store)

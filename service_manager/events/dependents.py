@@ -1,6 +1,6 @@
 """Tell dependents that their inputs ended, and plan fallback tasks over those that exist."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from service_manager.events.causes import inherited
 from service_manager.events.missing_inputs import absent
 from service_manager.plans import write_fence
 from tasks.bag import task_table, transitions
+from tasks.bag.batch import change_tasks
 from tasks.bag.kinds import Spec
 from tasks.bag.model import MissingPolicy, RequestState, State, Task, TaskOutcome
 from tasks.bag.protocol import change_task
@@ -72,20 +73,31 @@ class Dependents:
         self._waiting: dict[str, Task] = {}  # rows as last written, still waiting
 
     def inform(self, events: Sequence[CompletionEvent]) -> Informed:
-        """Inform all dependents of ended tasks, each dependent in one transaction."""
+        """Inform all dependents of ended tasks, those of one shard together."""
         informed = Informed()
         awaited: set[str] | None = None
-        for dependent, ends in self._ends(events).items():
-            first = self._waiting.pop(dependent, None)
-            task = change_task(self._runtime, dependent, partial(_inputs_ended, ends), first=first)
-            if task is None:
-                if awaited is None:
-                    awaited = {one.key for one in events if self._awaited(one)}
-                informed.kept |= ends.inputs & awaited
-            else:
-                self._remember(task)
-                self._settled(task, informed)
+        found = self._ends(events)
+        for number in sorted({shard(dependent) for dependent in found}):
+            some = {key: ends for key, ends in found.items() if shard(key) == number}
+            for dependent, task in self._change(some).items():
+                if task is None:
+                    if awaited is None:
+                        awaited = {one.key for one in events if self._awaited(one)}
+                    informed.kept |= some[dependent].inputs & awaited
+                else:
+                    self.remember(task)
+                    self._settled(task, informed)
         return informed
+
+    def _change(self, found: Mapping[str, _Ends]) -> dict[str, Task | None]:
+        """Change dependents of one shard; return their rows, None for one that does not exist."""
+        decisions = {key: partial(_inputs_ended, ends) for key, ends in found.items()}
+        first: dict[str, Task] = {}
+        for key, decide in decisions.items():
+            known = self._waiting.pop(key, None)
+            if known is not None and decide(known).operations:  # else no ETag would tell its age
+                first[key] = known
+        return change_tasks(self._runtime, decisions, first=first)
 
     def _awaited(self, event: CompletionEvent) -> bool:
         """Tell whether dependents may come later, in a plan that is being written."""
@@ -95,12 +107,13 @@ class Dependents:
             for live in found
         )
 
-    def _remember(self, task: Task) -> None:
-        """Keep the row of a task that still waits, so that its next input need not read it again.
+    def remember(self, task: Task) -> None:
+        """Keep the row of a task that waits, as it was written, so that its inputs need no read.
 
         The ETag shows whether the row has changed.
         """
-        if task.state is State.WAITING and task.missing:
+        self._waiting.pop(task.key, None)
+        if task.state is State.WAITING and task.missing and task.etag:
             if len(self._waiting) >= _REMEMBERED:
                 self._waiting.clear()
             self._waiting[task.key] = task
@@ -184,21 +197,29 @@ class Dependents:
         return missing
 
     def _ends(self, events: Sequence[CompletionEvent]) -> dict[str, _Ends]:
-        found: dict[str, _Ends] = {}
+        ended: dict[str, list[CompletionEvent]] = {}  # a task that was revived may have several
         for one in events:
-            if not one.has_dependents or one.state not in (State.DONE, State.FAILED):
-                continue
-            for edge in self._tasks.edges(one.key):
+            if one.has_dependents and one.state in (State.DONE, State.FAILED):
+                ended.setdefault(one.key, []).append(one)
+        found: dict[str, _Ends] = {}
+        for number in sorted(set(map(shard, ended))):
+            keys = sorted(key for key in ended if shard(key) == number)
+            for edge in self._tasks.edges_of(number, keys):
                 ends = found.setdefault(edge.dependent, _Ends())
-                ends.inputs.add(one.key)
-                if one.state is State.DONE:
-                    ends.made |= edge.bits
-                    if self._locations is not None:
-                        size = sum(file.size for file in one.files)
-                        self._locations.made(edge.dependent, one.key, one.worker, size)
-                else:
-                    ends.lacking |= edge.bits
+                ends.inputs.add(edge.key)
+                for one in ended[edge.key]:
+                    self._add(one, edge, ends)
         return found
+
+    def _add(self, event: CompletionEvent, edge: Edge, ends: _Ends) -> None:
+        """Add what an event of an input says to what its dependent is told."""
+        if event.state is not State.DONE:
+            ends.lacking |= edge.bits
+            return
+        ends.made |= edge.bits
+        if self._locations is not None:
+            size = sum(file.size for file in event.files)
+            self._locations.made(edge.dependent, event.key, event.worker, size)
 
     def _settled(self, task: Task, informed: Informed) -> None:
         if task.state is State.READY and not task.not_before:

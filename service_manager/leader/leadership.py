@@ -14,6 +14,7 @@ from tasks.bag.runtime import Runtime, new_id
 from tasks.errors import FencedError
 from tasks.operators import manager_lease
 from tasks.operators.manager_lease import Lease
+from tasks.storage.own_rows import OwnRows
 
 
 class Leadership:
@@ -24,6 +25,7 @@ class Leadership:
 
     def __init__(self, runtime: Runtime, lease: float, holders: Holders | None = None) -> None:
         self._runtime = runtime
+        self._own = replace(runtime, store=OwnRows(runtime.store))  # to renew what is ours
         self._lease = lease
         self._holder = new_id(runtime.random)
         self._holders = holders
@@ -81,7 +83,7 @@ class Leadership:
                 raise FencedError(f"manager epoch {self.epoch} is over; epoch {old.epoch} acts")
             return replace(old, beat=old.beat + 1, wanted_slots=self.wanted_slots)
 
-        self._change(change)
+        self._change(change, self._own)
         self._renewed = now
 
     def seize(self) -> Iterator[None]:
@@ -109,12 +111,12 @@ class Leadership:
 
         self._change(change)
 
-    def _change(self, decide: Callable[[Lease], Lease]) -> None:
+    def _change(self, decide: Callable[[Lease], Lease], runtime: Runtime | None = None) -> None:
         now = self._runtime.clock.now()
 
         def stamped(old: Lease) -> Lease:
             new = decide(old)
             return old if new == old else replace(new, renewed=now)
 
-        manager_lease.change(self._runtime, stamped)
+        manager_lease.change(runtime or self._runtime, stamped)
         self.confirmed = self._runtime.clock.monotonic()

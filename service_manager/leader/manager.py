@@ -67,8 +67,8 @@ class Manager:
     `send` wakes a worker for a batch of keys and raises SendError when it cannot; `send_to` wakes a
     worker of one host, and without it no host is preferred. `recall` takes back all messages that
     no slot has taken, and returns their keys. `plan` is the planner. `scale` tells autoscalers how
-    many slots are wanted. `heard` is told of attempts that ended. `library` says what names in
-    requests mean.
+    many slots are wanted. `heard` is told of attempts that ended, `told` of wake-ups to look.
+    `library` says what names in requests mean.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Manager:
         scale: Callable[[int], None] = lambda _wanted: None,
         recall: Recall = tuple,
         heard: Heard = lambda _events: None,
+        told: Callable[[], None] = lambda: None,
         library: Library = NO_UPLOADS,
     ) -> None:
         self._runtime = runtime
@@ -92,6 +93,7 @@ class Manager:
         self._scale = scale
         self._recall = recall
         self._heard = heard
+        self._told = told
         self._wanted = WantedSlots(options)
         self.wanted_slots = options.scale_slots.least
         self.cache = ManagerCache()
@@ -162,7 +164,7 @@ class Manager:
         # A request that comes is told by a wake-up, and nothing runs that could be lost.
         self._at_rest: Mapping[Concern, float] = {
             self._lifecycle.take_up: AT_REST,
-            self._restrict: AT_REST,
+            self._restrict: options.sweep,  # and in the round in which a request comes
             self._attempts.look: options.sweep,
         }
 
@@ -254,6 +256,7 @@ class Manager:
         self._events.notice([shard(key) for key in keys if key != LOOK])
         if LOOK in keys:
             self._turns.pop(self._lifecycle.take_up, None)
+            self._told()
 
     def _process_events(self) -> bool:
         result = self._events.run()

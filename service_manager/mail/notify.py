@@ -5,6 +5,7 @@ it, its answer was lost) is one mail in any mailbox.
 """
 
 import datetime as dt
+import math
 import smtplib
 import ssl
 import threading
@@ -41,6 +42,7 @@ GIVE_UP = 5 * 86_400.0  # seconds: how long mail servers, too, try to hand on a 
 FIRST_DELAY = 10.0
 LONGEST_DELAY = 1_800.0
 TIMEOUT = 20.0  # seconds for each step of the talk with the mail server
+LOOK_SECONDS = 5.0  # between two looks for mails of which no wake-up told
 
 log = structlog.get_logger()
 
@@ -109,7 +111,7 @@ def ask(runtime: Runtime, row: RequestRow, *, portal_url: str, kind: str = ASK) 
     to = request_operations.document_of(row).notify
     mail = compose(row, (), row.gaps, to=to, portal_url=portal_url, now=now, notes=row.notes)
     if mail is not None:
-        outbox.put(runtime.store, runtime.clock, replace(mail, kind=kind))
+        outbox.post(runtime, replace(mail, kind=kind))
 
 
 def tell_cancelled(runtime: Runtime, request: str, *, portal_url: str) -> None:
@@ -123,7 +125,7 @@ def tell_cancelled(runtime: Runtime, request: str, *, portal_url: str) -> None:
     to = request_operations.document_of(row).notify
     mail = compose(row, (), (), to=to, portal_url=portal_url, now=runtime.clock.now())
     if mail is not None:
-        outbox.put(runtime.store, runtime.clock, mail)
+        outbox.post(runtime, mail)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,12 +313,21 @@ class Postman:
         self._due: dict[str, float] = {}  # monotonic, by mail
         self.refused = RefusedMails()
         self._taken: set[str] = set()  # mails that the server has, though storage does not say so
+        self._due_look = -math.inf  # monotonic
         self._thread: threading.Thread | None = None
 
+    def look(self) -> None:
+        """Have the next tick begin a round: a mail may be there."""
+        self._due_look = -math.inf
+
     def tick(self) -> None:
-        """Begin a round unless one is under way or there is no mail server."""
-        if self._server is None or (self._thread is not None and self._thread.is_alive()):
+        """Begin a round if it is time, unless one is under way or there is no mail server."""
+        now = self._clock.monotonic()
+        if self._server is None or now < self._due_look:
             return
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._due_look = now + LOOK_SECONDS
         self._thread = threading.Thread(target=self._round, name="postman", daemon=True)
         self._thread.start()
 
@@ -332,6 +343,8 @@ class Postman:
         refused = [mail.error for mail in sorted(tried, key=lambda m: m.written) if mail.error]
         self.refused = RefusedMails(count=len(refused), error=refused[-1] if refused else "")
         due = [mail for mail in tried if self._is_due(mail)]
+        if due:
+            self.look()  # again: the session may break off, and mails that come meanwhile are told
         if self._server is None:
             return 0
         sent = 0

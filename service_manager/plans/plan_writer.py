@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from service_manager.plans import write_fence
 from service_manager.plans.result_ranks import result_ranks
 from tasks.bag import transitions
+from tasks.bag.batch import tagged
 from tasks.bag.model import State, Task, TaskOutcome
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import shard
@@ -32,6 +33,7 @@ class Written:
     """What one batch came to: tasks as they are now, with the request's interests."""
 
     tasks: list[tuple[Task, Interest]] = field(default_factory=list)
+    rows: list[Task] = field(default_factory=list)  # what was written of tasks, with its ETags
     waiting: list[str] = field(default_factory=list)  # their inputs must be looked at
     made: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Of tasks that are ready, for each input: task, input, the worker that made it, bytes."""
@@ -112,6 +114,7 @@ class PlanWriter:
                 for step in batch:
                     one = self._write(number, [step])
                     written.tasks += one.tasks
+                    written.rows += one.rows
                     written.waiting += one.waiting
                     written.made += one.made
                 return written
@@ -128,12 +131,17 @@ class PlanWriter:
     def _attempt(self, number: str, batch: Sequence[_Item], *, fresh: bool) -> Written:
         written = Written()
         operations: list[Operation] = []
+        rows: list[tuple[Task, int]] = []  # of tasks, with their places among the operations
         absent = 0
+        known = {} if fresh else self._runtime.tasks.tasks(number, sorted(one.key for one in batch))
         for step in batch:
             if isinstance(step, _Link):
-                operations += self._link(step)
+                change = self._link(step)
+                if change.operations:
+                    rows.append((change.task, len(operations)))
+                operations += change.operations
                 continue
-            task = None if fresh else self._runtime.tasks.task(step.key)
+            task = known.get(step.key)
             if task is None:
                 absent += 1
                 change = self._create(step)
@@ -141,6 +149,8 @@ class PlanWriter:
             else:
                 interest = self._interest_in(step, task)
                 change = self._existing(step, task, interest)
+            if change.operations:
+                rows.append((change.task, len(operations)))
             operations += change.operations
             written.tasks.append((change.task, interest))
             if change.task.state is State.WAITING and self._stale(step, task):
@@ -148,10 +158,11 @@ class PlanWriter:
                 if task is None or task.state.live:  # else its revival writes the event
                     operations.append(wait_event(change.task))
         if operations:
-            tasks, known = self._runtime.tasks, self._fences.get(number, "")
-            operations.append(write_fence.passing(tasks, number, self._request, known))
+            tasks, fence = self._runtime.tasks, self._fences.get(number, "")
+            operations.append(write_fence.passing(tasks, number, self._request, fence))
             etags = tasks.transact(number, operations)
             self._fences[number] = etags[-1] if etags else ""
+            written.rows = [tagged(task, etags[at:]) for task, at in rows]
         self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
         for step, (task, _) in zip(_steps(batch), written.tasks, strict=True):
             self._see(task)
@@ -175,15 +186,15 @@ class PlanWriter:
             return self._create(step).operations
         return tuple(map(put_edge, step.edges[:_TOGETHER]))
 
-    def _link(self, step: _Link) -> tuple[Operation, ...]:
+    def _link(self, step: _Link) -> transitions.Change:
         """Add dependents to a task in which this request already has an interest."""
         task = self._runtime.tasks.task(step.key)
         if task is None or self._request not in task.interests:
             raise ValueError(f"task {step.key} is needed, but no section before has it")
         self._see(task)
         if task.state is State.DONE:
-            return ()
-        return transitions.link(task, step.edges[:_TOGETHER]).operations
+            return transitions.Change(task=task)
+        return transitions.link(task, step.edges[:_TOGETHER])
 
     def _create(self, step: _Step) -> transitions.Change:
         """Return the step as a new task; its inputs are written, so its state is final."""

@@ -215,7 +215,7 @@ def end(
         spending=_spending(runtime, row.id),
     )
     if mail is not None:
-        outbox.put(runtime.store, runtime.clock, mail)
+        outbox.post(runtime, mail)
     return write_end(runtime, row, unless=lambda found: found.etag != stored.etag)
 
 
@@ -243,7 +243,7 @@ def end_without_plan(
         request = request_operations.document_of(request_operations.load(runtime, row.id))
         mail = notify.compose(new, (), (), to=request.notify, portal_url=portal_url, now=now)
         if mail is not None:
-            outbox.put(runtime.store, runtime.clock, mail)
+            outbox.post(runtime, mail)
     return write_end(runtime, new)
 
 

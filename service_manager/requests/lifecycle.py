@@ -71,6 +71,7 @@ class Lifecycle:
         self._dispatch = dispatch
         self._ready = ready
         self._intake = intake
+        self._dependents = dependents
         self._hear = hear
         self._retrying = Retrying(runtime, cache, dispatch, dependents, self.find, hear)
         self._epoch = epoch
@@ -269,6 +270,8 @@ class Lifecycle:
         if self._locations is not None:
             for made in written.made:
                 self._locations.made(*made)
+        for task in written.rows:
+            self._dependents.remember(task)
         for task, _ in written.tasks:
             if task.state is State.READY and not task.not_before:
                 self._ready.now(task)

@@ -24,7 +24,7 @@ from tasks.holdings.told import held_of
 
 log = structlog.get_logger("manager.holdings")
 
-POLL = 0.5  # seconds between two looks for a question
+POLL = 5.0  # seconds between two looks for a question of which no wake-up told
 GLANCE = 2.0  # seconds between two looks whether its folders are there
 IDLE = 60.0  # seconds between two looks at the archive without a question, at least
 _SHARE = 50.0  # of the time that one look takes: so much longer is the next one's wait
@@ -91,10 +91,16 @@ class Teller:
         self._layers: dict[_Stamps, LayersSeen] = {}
         self._published: Holdings | None = None
         self._running: Future[None] | None = None
+        self._asked = -1
+        self._rests_until = 0.0
         self._next_poll = 0.0
         self._next_look = 0.0
         self._answered = -1
         self._next_glance = 0.0
+
+    def look(self) -> None:
+        """Have the next tick read whether a portal asks."""
+        self._next_poll = 0.0
 
     def tick(self) -> None:
         """Run one round: begin to look if it is time or a portal asks.
@@ -102,18 +108,20 @@ class Teller:
         It never waits and never raises for storage or an archive that fails: it tries again.
         """
         now = self._runtime.clock.monotonic()
-        if now < self._next_poll or (self._running is not None and not self._running.done()):
+        if now < self._rests_until or (self._running is not None and not self._running.done()):
             return
         if self._running is not None and (error := self._running.exception()) is not None:
             log.error("what the archive holds could not be published", exc_info=error)
-            self._running, self._next_poll = None, now + IDLE
+            self._running, self._rests_until = None, now + IDLE
             return
         self._running = None
-        self._next_poll = now + POLL
-        try:
-            number = holdings.asked(self._runtime.store)
-        except StoreError:
-            return
+        if now >= self._next_poll:
+            try:
+                self._asked = holdings.asked(self._runtime.store)
+            except StoreError:
+                return
+            self._next_poll = now + POLL
+        number = self._asked
         if number != self._answered or now >= self._next_look:
             self._running = self._beside(lambda: self._look(number))
         elif now >= self._next_glance:

@@ -58,6 +58,7 @@ _PART = 60 * 2**10
 _MESSAGE = 500  # characters of a line for people
 _LOG = 16 * 2**10  # characters of an attempt's log tail; Azure stores UTF-16
 _APART = 8  # rows read for one that is wanted, at most, before it is read by itself
+_EDGES = 128  # rows read in one call for each task whose edges are wanted
 
 
 class RowKind(StrEnum):
@@ -433,16 +434,18 @@ class TaskTable:
             found |= self.tasks(number, some)
         return found
 
-    def _near(self, shard: str, kind: RowKind, keys: Sequence[str]) -> Iterator[Row]:
+    def _near(
+        self, shard: str, kind: RowKind, keys: Sequence[str], most_each: int = _APART
+    ) -> Iterator[Row]:
         """Yield the rows of a kind that belong to keys of a shard, in order, in as few calls.
 
         Each key has one row, or several side by side. What lies close together is read as one
-        range.
+        range, in one call as many rows as `most_each` for each key.
         """
         left = list(keys)
         start = f"{kind}|{left[0]}" if left else ""
         while left:
-            most = _APART * len(left)
+            most = most_each * len(left)
             page = list(self._store.scan(TABLE, shard, start, f"{kind}|{left[-1]}}}", limit=most))
             wanted = set(left)
             met = [row for row in page if _key_in(row) in wanted]
@@ -504,6 +507,15 @@ class TaskTable:
         for row in self._scan(shard, f"w|{request}|"):
             if row.entity.get("output") or row.entity.get("outcome") in lost:
                 yield INTEREST.load(row)
+
+    def edges_of(self, shard: str, keys: Sequence[str]) -> Iterator[Edge]:
+        """Yield the edges to the dependents of tasks of a shard; `keys` are in order.
+
+        Edges that lie close together are read as one range.
+        """
+        if len(keys) == 1:
+            return self.edges(keys[0])
+        return map(EDGE.load, self._near(shard, RowKind.EDGE, keys, _EDGES))
 
     def edges(self, key: str) -> Iterator[Edge]:
         """Yield the edges to a task's dependents."""

@@ -1,7 +1,7 @@
 """Wake-ups of the manager by a Redis list: keys of tasks whose attempts ended, or LOOK.
 
 Losing them loses time, no work: the manager's sweep reads all completion events from the table, and
-it looks for requests each second.
+it looks for the rest now and then.
 """
 
 import threading
@@ -11,7 +11,7 @@ import redis
 import structlog
 
 LIST = "swathmill:wake-ups"
-LOOK = ""  # in place of a key: a request was submitted or ordered about, or a plan is made
+LOOK = ""  # in place of a key: a request, an order, a plan, a mail or a question is there
 MOST = 100_000  # a list nobody drains does not grow beyond this
 _BLOCKED = 0.5  # seconds at most in one call
 

@@ -7,6 +7,8 @@ Message-ID is the same each time it is sent.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from tasks.bag.runtime import Runtime
+from tasks.messages.wakeups import LOOK
 from tasks.storage import updates
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec, Form, in_json
@@ -65,6 +67,12 @@ _MAIL = Codec(
         "links": Form(sparse=True),
     },
 )
+
+
+def post(runtime: Runtime, mail: Mail) -> None:
+    """Write a mail to be sent, as `put`, and have the manager look."""
+    put(runtime.store, runtime.clock, mail)
+    runtime.wakeups.publish(LOOK)
 
 
 def put(store: Store, clock: Clock, mail: Mail) -> None:

@@ -32,6 +32,7 @@ from tasks.request.document import Request
 from tasks.requests import request_operations, request_table, retrying
 from tasks.requests.plan import Plan
 from tasks.storage import blobs
+from tasks.storage.own_rows import OwnRows
 from tests.simulation.broken import TOOK, BrokenHosts
 from tests.simulation.disks import TOLD, SharedDisk
 from tests.simulation.network import Broker, SimStore
@@ -256,6 +257,7 @@ class SimWorker:
         """Start the heartbeat, the slots, and who tends their batches."""
         self.started = self.runtime.clock.now()
         self.lease = Lease(self.runtime.clock, self.options.lease)
+        self.own = OwnRows(self.runtime.store)
         self.fitness = Fitness(self.runtime.clock, tested=False)
         self.watching = FitnessWatch(
             fitness=self.fitness,
@@ -309,7 +311,7 @@ class SimWorker:
                 unfit=self.fitness.why,
             )
             try:
-                orders = workers.beat(self.runtime.store, clock, row, now + self.lease.deadline)
+                orders = workers.beat(self.own, clock, row, now + self.lease.deadline)
             except StoreError:
                 self.world.faults["beat failed"] += 1
             else:

@@ -9,6 +9,7 @@ from tasks.bag import workers
 from tasks.bag.runtime import Runtime
 from tasks.bag.workers import WHY, WorkerRow
 from tasks.errors import StoreError
+from tasks.storage.own_rows import OwnRows
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
 _TEND = 0.25  # seconds between two looks at the batches
@@ -31,6 +32,7 @@ class Heartbeat:
 
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
+        self._own = OwnRows(self.runtime.store)  # an order changes the row's ETag
         self.turned = self.runtime.clock.monotonic()  # the latest try to beat
 
     def start(self) -> None:
@@ -66,7 +68,7 @@ class Heartbeat:
             unfit=self.supervisor.fitness.why[:WHY],
         )
         orders = workers.beat(
-            self.runtime.store,
+            self._own,
             self.runtime.clock,
             row,
             sent + lease.deadline,

@@ -381,3 +381,17 @@ def test_a_worker_that_is_free_is_released_to_no_effect() -> None:
 def test_no_such_worker_is_drained() -> None:
     asked = Asked()
     assert not workers.ask(asked.store, asked.clock, "nobody", Ask.DRAIN, "")
+
+
+def test_what_was_restricted_at_rest_counts_for_the_first_request() -> None:
+    b = Bench(plans={"p": plan_of(collect("g"))})
+    for _ in range(3):
+        b.manager.tick()
+        b.runtime.clock.sleep(1.0)
+    assert b.manager.cache.at_rest
+    put(b, Kind.PAUSE_OWNER, "owner")
+    request = b.submit("p")
+    for _ in range(4):
+        b.manager.tick()
+    assert b.row(request).state is RequestState.RUNNING
+    assert not b.sent

@@ -1,6 +1,7 @@
 """What dependents are told of their inputs, and what is planned in place of one that lacks some."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from tasks.bag.model import MissingPolicy, State, TaskOutcome
 from tasks.bag.spec import CollectSpec, Input, MosaicSpec
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Edge
+from tasks.bag.task_table import TABLE, RowKind, kind_of
 from tasks.bag.transitions import RetryPolicy
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import MergeEntity, Operation, Row
@@ -91,6 +93,37 @@ def test_a_dependent_that_still_waits_is_not_read_again(
         assert CELL.key not in read
         assert set(scene.dependents._waiting) == waiting
     assert scene.task(CELL).state is State.READY
+
+
+def test_a_remembered_row_that_is_older_is_not_believed(scene: Scene) -> None:
+    """It says that nothing is to be changed, so no ETag would tell that it is old."""
+    scene.write(CELL, over=[A, B])
+    scene.dependents.remember(replace(scene.task(CELL), missing=0b10, etag="earlier"))
+    for spec in (A, B):
+        scene.run(spec)
+        scene.process()
+    assert scene.task(CELL).state is State.READY
+
+
+def test_dependents_of_one_shard_are_told_in_one_transaction(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [mosaic(f"cell {number}", A, B) for number in range(12)]
+    for cell in cells:
+        scene.write(cell, over=[A, B])
+    assert len({shard(cell.key) for cell in cells}) == 1
+    for spec in (A, B):
+        scene.run(spec)
+    written: list[int] = []
+
+    def noted(table: str, operations: Sequence[Operation]) -> None:
+        tasks = [one for one in operations if table == TABLE and kind_of(one.row) is RowKind.TASK]
+        written.extend([len(tasks)] if tasks else [])
+
+    monkeypatch.setattr(scene.store, "before", noted)
+    scene.process()
+    assert written == [len(cells)]
+    assert {scene.task(cell).state for cell in cells} == {State.READY}
 
 
 def test_rows_of_waiting_tasks_are_remembered_up_to_a_number(

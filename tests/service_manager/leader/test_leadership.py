@@ -12,6 +12,7 @@ from tasks.operators.manager_lease import Lease
 from tasks.requests import request_table
 from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
+from tasks.storage.store import Row
 from tests.service_manager.scene import Meddling
 
 LEASE = 30.0
@@ -55,6 +56,29 @@ def test_who_takes_the_lease_has_it_until_another_saw_it_silent_for_longer(
     assert standby.acquire()
     assert (standby.epoch, row(runtime).epoch) == (2, 2)
     assert row(runtime).holder not in ("", first.holder)
+
+
+def test_the_lease_is_renewed_without_reading_it(
+    runtime: Runtime, clock: ManualClock, acting: Leadership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    original = runtime.store.get
+
+    def get(table: str, partition: str, name: str) -> Row | None:
+        read.append(name)
+        return original(table, partition, name)
+
+    monkeypatch.setattr(runtime.store, "get", get)
+    for _ in range(3):
+        clock.sleep(LEASE / 2)
+        acting.renew()
+    assert read == [request_table.MANAGER], "the first time only"
+    other = Leadership(runtime, LEASE)
+    next(other.seize())
+    clock.sleep(LEASE / 2)
+    with pytest.raises(FencedError):
+        acting.renew()
+    assert not acting.acquire(), "it reads who acts"
 
 
 @pytest.mark.parametrize("taking", ["acquire", "seize"])

@@ -21,7 +21,14 @@ from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
 from service_manager.mail import notify
-from service_manager.mail.notify import GIVE_UP, MailServer, Postman, compose, message
+from service_manager.mail.notify import (
+    GIVE_UP,
+    LOOK_SECONDS,
+    MailServer,
+    Postman,
+    compose,
+    message,
+)
 from tasks.bag.model import Phase, RequestState, TaskOutcome
 from tasks.bag.task_rows import Interest
 from tasks.errors import StoreError
@@ -261,6 +268,29 @@ def test_a_tick_does_not_wait_for_the_server(plain: MailServer, catcher: Catcher
     until(lambda: len(catcher.mails) == 1)
     postman.close(10.0)
     assert not list(outbox.unsent(store))
+
+
+def test_the_outbox_is_looked_at_when_told_and_now_and_then(
+    plain: MailServer, catcher: Catcher
+) -> None:
+    store, clock = MemoryStore(), ManualClock()
+    postman = Postman(store, clock, plain)
+
+    def tick() -> None:
+        postman.tick()
+        postman.close(10.0)
+
+    tick()
+    outbox.put(store, clock, mail())
+    tick()
+    assert not catcher.mails, "nobody told of it"
+    postman.look()
+    tick()
+    assert len(catcher.mails) == 1
+    outbox.put(store, clock, mail("r2"))
+    clock.sleep(LOOK_SECONDS)
+    tick()
+    assert len(catcher.mails) == 2, "the wake-up was lost"
 
 
 def test_without_a_mail_server_mail_stays_in_the_outbox() -> None:

@@ -314,6 +314,27 @@ def test_a_beat_lists_attempts_and_brings_orders(bench: Bench) -> None:
     assert workers.list_workers(runtime.store) == []
 
 
+def test_a_beat_reads_its_row_only_when_somebody_else_changed_it(
+    bench: Bench, store: Unsteady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    original = store.get
+
+    def get(table: str, partition: str, row: str) -> Row | None:
+        read.append(row)
+        return original(table, partition, row)
+
+    monkeypatch.setattr(store, "get", get)
+    beating = heartbeat(bench)
+    for _ in range(3):
+        beating.beat()
+    assert read == ["w"], "the first one only"
+    workers.order_hold(store, bench.world.runtime.clock, "w", beating.row.started, Hold.DRAINED)
+    read.clear()
+    beating.beat()
+    assert (read, bench.supervisor.hold) == (["w"], Hold.DRAINED)
+
+
 def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
