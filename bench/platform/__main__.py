@@ -1,16 +1,23 @@
 """`make bench ONLY=platform`: measure storage, queues, network and machines below the service."""
 
+import datetime as dt
+import os
+import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from redis import Redis
 
-from bench.platform.clients import Clients
+from bench.platform.clients import Clients, Crowd
+from bench.platform.fleet import gathered, serve
+from bench.platform.merge import merged
 from bench.platform.rates import Point, Rate
 from bench.platform.report import Report
 from bench.platform.study import CLIENTS, Plan, Study
@@ -32,7 +39,11 @@ class Experiment(StrEnum):
     BLOBS = "blobs"
     TABLES = "tables"
     QUEUE = "queue"
+    PARTITION = "partition"
+    LENGTHS = "lengths"
     TRANSFERS = "transfers"
+    SIZES = "sizes"
+    NODES = "nodes"
     FILES = "files"
     REDIS = "redis"
     TCP = "tcp"
@@ -40,7 +51,10 @@ class Experiment(StrEnum):
     INSTANCES = "instances"
 
 
-_OF_STORAGE = (Experiment.BLOBS, Experiment.TABLES, Experiment.QUEUE, Experiment.TRANSFERS)
+_OF_STORAGE = (
+    *(Experiment.BLOBS, Experiment.TABLES, Experiment.PARTITION, Experiment.QUEUE),
+    *(Experiment.LENGTHS, Experiment.TRANSFERS, Experiment.SIZES, Experiment.NODES),
+)
 
 
 APP = typer.Typer(
@@ -93,23 +107,44 @@ def measure(
     seconds: Annotated[
         float, typer.Option(min=0.1, help="How long the clients of one measurement work.")
     ] = Plan.seconds,
-    blob_mb: Annotated[float, typer.Option(min=0.001, help="MB of the blob.")] = 8.0,
-    transfer_mb: Annotated[
-        str, typer.Option(help="MB of the files whose transfers are swept, separated by commas.")
-    ] = "2,20,64",
+    scale: Annotated[
+        float,
+        typer.Option(
+            min=1e-6,
+            max=1,
+            help="Of the source's amounts: calls a client, rows, messages, bytes, files. 1: all.",
+        ),
+    ] = Plan.scale,
+    seed: Annotated[int, typer.Option(help="Decides the order of all measurements.")] = Plan.seed,
+    fleet: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=192,
+            help="Nodes on which the clients run, in place of threads of this machine.",
+        ),
+    ] = 0,
+    meet: Annotated[
+        str,
+        typer.Option(
+            help="Redis at which nodes on other machines meet (`python -m bench.platform node`); "
+            "without it the nodes are processes here."
+        ),
+    ] = "",
+    name: Annotated[str, typer.Option("--study", help="Name by which nodes meet.")] = "study",
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the platform can do, by the experiments of the ModisAzure team's study.
 
     Whatever is named is measured: blobs, tables, queue and transfers of a storage account; another
     store; Redis; the network between two machines; a database; virtual machines. Everything is made
-    under names of its own and deleted at the end.
+    under names of its own and deleted at the end. The same seed gives the same order.
     """
     plan = Plan(
         clients=tuple(int(number) for number in _numbers("clients", clients, whole=True)),
         seconds=seconds,
-        blob=int(blob_mb * 1e6),
-        transfers=tuple(int(mb * 1e6) for mb in _numbers("transfer-mb", transfer_mb)),
+        scale=scale,
+        seed=seed,
     )
     settings = Settings()
     storage = storage or settings.storage.get_secret_value()
@@ -128,7 +163,7 @@ def measure(
     }
     wanted = [one for one in Experiment if one in (only or Experiment) and named[one]]
     _check(wanted, only or ())
-    report = Report(out)
+    report = Report(out, _about(plan, wanted, fleet))
     rates: list[Rate] = []
 
     def done(point: Point) -> None:
@@ -136,14 +171,19 @@ def measure(
         console.print(_line(rates[-1]), markup=False)
 
     with ExitStack() as stack:
-        study = Study(clients=stack.enter_context(Clients()), plan=plan, done=done)
+        crowd = stack.enter_context(_crowd(fleet, meet, name))
+        study = Study(clients=crowd, plan=plan, done=done, timed=report.add_trials)
         account = stack.enter_context(_azurite()) if storage == "azurite" else storage
         server = stack.enter_context(_redis()) if redis == "local" else redis
         runs: dict[Experiment, Callable[[], None]] = {
             Experiment.BLOBS: lambda: study.blobs(account),
             Experiment.TABLES: lambda: study.tables(account),
             Experiment.QUEUE: lambda: study.queue(account),
+            Experiment.PARTITION: lambda: study.partition(account),
+            Experiment.LENGTHS: lambda: study.lengths(account),
             Experiment.TRANSFERS: lambda: study.transfers(account),
+            Experiment.SIZES: lambda: study.sizes(account, files),
+            Experiment.NODES: lambda: study.nodes(account),
             Experiment.FILES: lambda: study.files(files),
             Experiment.REDIS: lambda: study.redis(server),
             Experiment.TCP: lambda: study.tcp(host, port),
@@ -161,6 +201,33 @@ def measure(
 
 
 @APP.command()
+def node(
+    meet: Annotated[str, typer.Option(help="Redis at which the nodes meet.")],
+    study: Annotated[str, typer.Option(help="Name of the study.")] = "study",
+    as_json: JsonOption = False,
+) -> None:
+    """Be a node of a study with `--fleet` until it ends. Whoever writes to REDIS runs code here."""
+    with Redis.from_url(meet) as redis:
+        done = serve(redis, study)
+    if as_json:
+        print_json({"orders": done})
+
+
+@APP.command()
+def merge(
+    out: Annotated[Path, typer.Option(help="Folder for the merged study.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of its runs.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Merge the runs of several days into one study: means, deviations, figures, course in time."""
+    written = merged(out, runs)
+    if as_json:
+        print_json(written)
+        return
+    PlainConsole().print("Written: " + ", ".join(map(str, written)), markup=False)
+
+
+@APP.command()
 def answer(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 7007,
@@ -175,6 +242,30 @@ def answer(
             server.serve_forever()
         except KeyboardInterrupt:
             typer.echo("Ended.", err=as_json)
+
+
+def _about(plan: Plan, wanted: list[Experiment], fleet: int) -> dict[str, object]:
+    """Say how a study is made."""
+    return {
+        "began": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "experiments": [str(one) for one in wanted],
+        "fleet": fleet,
+        "machine": platform.platform(),
+        "processors": os.cpu_count(),
+        **asdict(plan),
+    }
+
+
+@contextmanager
+def _crowd(fleet: int, meet: str, name: str) -> Iterator[Crowd]:
+    """Let clients run on nodes, elsewhere or here, or as threads of this machine's processes."""
+    if not fleet:
+        with Clients() as clients:
+            yield clients
+        return
+    with ExitStack() as stack:
+        url = meet or stack.enter_context(_redis())
+        yield stack.enter_context(gathered(url, name, fleet, here=not meet))
 
 
 def _check(wanted: list[Experiment], only: list[Experiment] | tuple[()]) -> None:

@@ -4,6 +4,7 @@ The SDK is used without retries, so that each failure is seen.
 """
 
 import os
+import random
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from azure.storage.queue import QueueClient
 from bench.platform.clients import OneCall
 from tasks.service.azure_clients import SdkClients, sdk_clients
 
-_COLUMN = 64 * 1000  # bytes; a property of a table's row holds 64 KiB at most
 PARTITION = "study"
+_BATCH = 100  # operations of a transaction
 
 
 @contextmanager
@@ -74,14 +75,16 @@ def _uploads(container: ContainerClient, data: bytes, client: int) -> Iterator[O
         yield upload
 
 
-TableOperation = Literal["insert", "query", "update", "delete"]
+TableOperation = Literal["insert", "query", "update", "update shared", "delete"]
+_SHARED = "shared"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableCalls:
     """Each client works on rows of its own, all in one partition of one table.
 
-    `rows` tells how many rows each client has inserted before.
+    Or all update one row that they share. `rows` tells how many rows each client has inserted
+    before.
     """
 
     storage: str
@@ -97,6 +100,8 @@ class TableCalls:
             yield self._calls(clients.tables.get_table_client(self.table), client)
 
     def _calls(self, table: TableClient, client: int) -> Iterator[OneCall]:
+        if self.operation == "update shared":
+            yield from repeat(partial(self._call, table, _SHARED))
         if self.operation == "insert":
             numbers: Iterable[int] = count()
         elif self.operation == "delete":
@@ -112,17 +117,66 @@ class TableCalls:
         elif self.operation == "delete":
             table.delete_entity(PARTITION, key)
         elif self.operation == "insert":
-            table.create_entity(_row(key, self.size))
+            table.create_entity(row_of(key, self.size))
         else:
-            table.update_entity(_row(key, self.size), mode=UpdateMode.REPLACE)
+            table.update_entity(row_of(key, self.size), mode=UpdateMode.REPLACE)
         return self.size
 
 
-def _row(key: str, size: int) -> dict[str, str | bytes]:
-    row: dict[str, str | bytes] = {"PartitionKey": PARTITION, "RowKey": key}
-    for number, start in enumerate(range(0, size, _COLUMN)):
-        row[f"data{number}"] = os.urandom(min(_COLUMN, size - start))
-    return row
+def row_of(key: str, size: int, number: int = 0) -> dict[str, str | int]:
+    """Return a row as the study had them: two numbers, and two texts that fill `size` bytes.
+
+    Azure stores a text as UTF-16, so it counts two bytes for each of its characters.
+    """
+    text = "x" * max(1, size // 4)
+    return {
+        "PartitionKey": PARTITION,
+        "RowKey": key,
+        "number": number,
+        "other": len(text),
+        "text": text,
+        "more": text,
+    }
+
+
+def put_shared(table: TableClient, size: int) -> None:
+    """Insert the row that all clients update."""
+    table.upsert_entity(row_of(_SHARED, size), mode=UpdateMode.REPLACE)
+
+
+def fill(table: TableClient, rows: int, size: int) -> None:
+    """Insert rows numbered from 0 into one partition, a hundred in a transaction."""
+    for first in range(0, rows, _BATCH):
+        table.submit_transaction(
+            ("upsert", row_of(f"filled-{number:09d}", size, number))
+            for number in range(first, min(first + _BATCH, rows))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterCalls:
+    """Each client looks for one row of a partition by a property, which no index helps."""
+
+    storage: str
+    table: str
+    rows: int
+
+    @contextmanager
+    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
+        """Connect one client."""
+        chance = random.Random(client)
+        with connected(self.storage) as clients:
+            table = clients.tables.get_table_client(self.table)
+
+            def look() -> int:
+                wanted = (
+                    f"PartitionKey eq '{PARTITION}' and number eq {chance.randrange(self.rows)}"
+                )
+                if not list(table.query_entities(wanted)):
+                    raise LookupError("the row was not found")
+                return 0
+
+            yield repeat(look)
 
 
 QueueOperation = Literal["add", "peek", "receive"]

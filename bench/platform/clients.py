@@ -1,13 +1,14 @@
-"""Clients side by side: each makes one call after another, for some seconds.
+"""Clients side by side: each makes one call after another, for some seconds or so many times.
 
-The clients are threads, shared out over as many processes as there are processors.
+Here the clients are threads, shared out over as many processes as there are processors; a fleet
+(`fleet.py`) has them on nodes, which may be other machines.
 """
 
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -42,6 +43,18 @@ class Call:
     failure: str = ""
 
 
+class Crowd(Protocol):
+    """What lets clients work: processes of this machine, or the nodes of a fleet."""
+
+    def run(self, work: Work, number: int, seconds: float, count: int = 0) -> list[Call]:
+        """Let `number` clients work; return all calls. Raises Exception: one cannot connect.
+
+        They work for some seconds, at least one call each; with `count`, for so many calls each,
+        however long those take.
+        """
+        ...
+
+
 class Clients:
     """The processes in which clients run. Use it in a `with` statement."""
 
@@ -60,24 +73,30 @@ class Clients:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, work: Work, number: int, seconds: float) -> list[Call]:
-        """Let `number` clients work for some seconds, at least one call each; return all calls.
+    def run(self, work: Work, number: int, seconds: float, count: int = 0) -> list[Call]:
+        """Let `number` clients work, as `Crowd` says; return all calls.
 
         Raises:
             Exception: a client cannot connect.
         """
         shares = [range(first, number, self._many) for first in range(min(self._many, number))]
-        running = [self._pool.submit(_share, work, share, seconds) for share in shares]
+        running = [self._pool.submit(run_share, work, share, seconds, count) for share in shares]
         wait(running)
         return [call for share in running for call in share.result()]
 
 
-def _share(work: Work, numbers: range, seconds: float) -> list[Call]:
-    """Run the clients of one process."""
-    ready = threading.Barrier(len(numbers))
+def run_share(
+    work: Work,
+    numbers: Sequence[int],
+    seconds: float,
+    count: int = 0,
+    meet: Callable[[], None] | None = None,
+) -> list[Call]:
+    """Run the clients of one process; once all are connected, `meet` waits for the others."""
+    ready = threading.Barrier(len(numbers), action=meet)
     with ThreadPoolExecutor(len(numbers)) as pool:
         running: list[Future[list[Call]]] = [
-            pool.submit(_client, work, number, seconds, ready) for number in numbers
+            pool.submit(_client, work, number, seconds, count, ready) for number in numbers
         ]
         wait(running)
         broken = [error for client in running if (error := client.exception())]
@@ -87,7 +106,9 @@ def _share(work: Work, numbers: range, seconds: float) -> list[Call]:
         return [call for client in running for call in client.result()]
 
 
-def _client(work: Work, number: int, seconds: float, ready: threading.Barrier) -> list[Call]:
+def _client(
+    work: Work, number: int, seconds: float, count: int, ready: threading.Barrier
+) -> list[Call]:
     """Run one client, from when all clients of the process are connected."""
     calls: list[Call] = []
     with _aborted_by_failure(ready), work.open(number) as steps:
@@ -95,7 +116,7 @@ def _client(work: Work, number: int, seconds: float, ready: threading.Barrier) -
         until = time.monotonic() + seconds
         for step in steps:
             calls.append(_timed(step, number))
-            if calls[-1].ended >= until:
+            if len(calls) >= count if count else calls[-1].ended >= until:
                 break
     return calls
 

@@ -12,13 +12,17 @@ MB = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One measurement: an operation with calls of one size, by so many clients at once."""
+    """One measurement: an operation with calls of one size, by so many clients at once.
+
+    `apart`: calls of other points lie between them, so only the time of its own counts.
+    """
 
     experiment: str
     operation: str
     size: int  # bytes of one call
     clients: int
     calls: tuple[Call, ...]
+    apart: bool = False
 
     @property
     def key(self) -> tuple[str, str, int, int]:
@@ -55,8 +59,9 @@ def rate(point: Point) -> Rate:
     before the first one has ended. Where that is less than half of the time, all calls are.
     """
     begin, end = _window(point.calls)
-    counted = [call for call in point.calls if begin < call.ended <= end]
-    seconds = max(end - begin, 1e-9)
+    counted = [call for call in point.calls if point.apart or begin < call.ended <= end]
+    own = sum(call.ended - call.began for call in point.calls)
+    seconds = max(own if point.apart else end - begin, 1e-9)
     good = [call for call in counted if not call.failure]
     times = sorted(call.ended - call.began for call in good) or [0.0]
     per_second = len(good) / seconds

@@ -1,20 +1,24 @@
-"""What a study leaves in its folder: CSV files, plots, and settings that follow from it."""
+"""What a study leaves: every call, rates and failures as CSV, figures, and settings that follow."""
 
 import csv
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
-from types import ModuleType
 from typing import Protocol, TextIO
 
-from bench.platform import published
+from bench.platform import confidence, figures
+from bench.platform.confidence import Compared
 from bench.platform.rates import Point, Rate, failures, rate
-from bench.platform.transfer_sweep import cuts
-from tasks.storage.azure.transfer_shapes import MIB, UP, Cut
+from bench.platform.trials import Timed
 
-CALLS, RATES, FAILURES = "calls.csv", "rates.csv", "failures.csv"
-SETTINGS = "settings.env"
+CALLS, RATES, FAILURES, TRIALS = "calls.csv", "rates.csv", "failures.csv", "trials.csv"
+SETTINGS, STUDY, COMPARED = "settings.env", "study.json", "compared.csv"
+_POINT = ("experiment", "operation", "size", "clients")
+_TRIAL = (
+    *("experiment", "order", "round", "service", "direction", "size", "cut", "seconds", "failure"),
+)
 
 
 class Writer(Protocol):
@@ -25,31 +29,30 @@ class Writer(Protocol):
         ...
 
 
-_POINT = ("experiment", "operation", "size", "clients")
-_MB_RATES = ("blobs", "files", "tcp")
-_BETTER = 0.9  # of the time that today's cut takes
-
-
 class Report:
     """Writes each point as it comes, so that a study that is broken off leaves what it has."""
 
-    def __init__(self, folder: Path) -> None:
-        """Begin the files. Raises OSError."""
+    def __init__(self, folder: Path, about: dict[str, object] | None = None) -> None:
+        """Begin the files; `about` says how the study is made. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._points: list[Point] = []
         self._rates: list[Rate] = []
+        self._timed: list[Timed] = []
         self._files: list[TextIO] = []
-        self._calls = self._table(CALLS, (*_POINT, "client", "began", "ended", "failure"))
+        self._calls = self._table(CALLS, (*_POINT, "client", "began", "ended", "moved", "failure"))
         self._lines = self._table(RATES, [field.name for field in fields(Rate)])
         self._failures = self._table(FAILURES, (*_POINT, "failure", "calls"))
+        self._trials = self._table(TRIALS, _TRIAL)
+        (folder / STUDY).write_text(json.dumps(about or {}, indent=1) + "\n", encoding="utf-8")
 
     def add(self, point: Point) -> Rate:
         """Write a point; return its figures."""
         for call in point.calls:
-            self._calls.writerow(
-                (*point.key, call.client, f"{call.began:.6f}", f"{call.ended:.6f}", call.failure)
-            )
+            times = f"{call.began:.6f}", f"{call.ended:.6f}"
+            self._calls.writerow((*point.key, call.client, *times, call.size, call.failure))
         found = rate(point)
+        self._points.append(point)
         self._rates.append(found)
         self._lines.writerow(
             [f"{value:.6g}" if isinstance(value, float) else value for value in astuple(found)]
@@ -60,23 +63,39 @@ class Report:
             file.flush()
         return found
 
+    def add_trials(self, experiment: str, timed: Sequence[Timed]) -> None:
+        """Write trials in the order in which they were made."""
+        for number, one in enumerate(timed):
+            trial = one.trial
+            self._trials.writerow(
+                (experiment, number, trial.round, trial.service, trial.direction, trial.size,
+                 trial.cut, f"{one.seconds:.6f}", one.call.failure)
+            )  # fmt: skip
+        if experiment == "transfers":
+            self._timed += timed
+
     def finish(self) -> list[Path]:
-        """Draw the plots and write the settings; return all files."""
+        """Draw the figures and write the settings; return all files."""
+        written = [self._folder / name for name in (CALLS, RATES, FAILURES, TRIALS, STUDY)]
+        compared = confidence.compare_cuts(self._timed)
+        if compared:
+            written.append(self._folder / COMPARED)
+            self._write_compared(compared)
         for file in self._files:
             file.close()
-        plots = [
-            plot(self._folder / f"{experiment}.svg", rates)
-            for experiment, rates in _by(self._rates).items()
-            if experiment not in ("transfers", "instances")
-        ]
-        sweep = [one for one in self._rates if one.experiment == "transfers"]
-        written = [self._folder / name for name in (CALLS, RATES, FAILURES)]
-        if sweep:
-            plots.append(plot_transfers(self._folder / "transfers.svg", sweep))
-        if lines := settings(self._rates):
+        if lines := settings(self._rates, compared):
             written.append(self._folder / SETTINGS)
             written[-1].write_text("\n".join(lines) + "\n", encoding="ascii")
-        return [*written, *plots]
+        return [*written, *draw(self._folder, self._points, self._rates, compared)]
+
+    def _write_compared(self, compared: Iterable[Compared]) -> None:
+        table = self._table(
+            COMPARED, ("size", "cut", "ratio", "low", "high", "rounds", "recommended")
+        )
+        for one in compared:
+            said = one.ratio
+            figures_of = (f"{value:.4f}" for value in (said.estimate, said.low, said.high))
+            table.writerow((one.size, one.cut, *figures_of, said.rounds, one.recommended))
 
     def _table(self, name: str, columns: Sequence[str]) -> "Writer":
         file = (self._folder / name).open("w", newline="", encoding="utf-8")
@@ -86,41 +105,47 @@ class Report:
         return table
 
 
-def settings(rates: Iterable[Rate]) -> list[str]:
-    """Return the settings that would be better than today's, as lines of an environment file."""
-    return [*_of_transfers(rates), *_of_instances(rates)]
+def draw(
+    folder: Path, points: Sequence[Point], rates: Sequence[Rate], compared: Sequence[Compared] = ()
+) -> list[Path]:
+    """Draw the figures of all experiments that were made."""
+    of: dict[str, list[Rate]] = defaultdict(list)
+    calls: dict[str, list[Point]] = defaultdict(list)
+    for one in rates:
+        of[one.experiment].append(one)
+    for point in points:
+        calls[point.experiment].append(point)
+    made = []
+    for experiment, some in of.items():
+        path = folder / f"{experiment}.svg"
+        match experiment:
+            case "instances":
+                continue
+            case "transfers":
+                made.append(figures.cuts(path, some, compared))
+            case "lengths":
+                made.append(figures.lengths(path, some))
+            case "tcp":
+                made.append(figures.cumulative(path, calls[experiment]))
+            case "sizes":
+                made.append(figures.sizes(path, calls[experiment]))
+            case "nodes":
+                made.append(figures.by_clients(folder / "nodes-rates.svg", some))
+                made.append(figures.nodes(path, some, calls[experiment]))
+            case "sql":
+                made.append(figures.by_clients(path, some))
+                made.append(figures.committed(folder / "sql-committed.svg", some))
+            case _:
+                made.append(figures.by_clients(path, some))
+    return made
 
 
-def _of_transfers(rates: Iterable[Rate]) -> list[str]:
-    """Return how to cut files, where another cut takes a tenth less time than today's.
+def settings(rates: Iterable[Rate], compared: Iterable[Compared] = ()) -> list[str]:
+    """Return the settings that are better than today's, as lines of an environment file.
 
-    The largest files decide, up and down together.
+    Those of transfers only with confidence; the time of new machines is one measurement.
     """
-    sweep = [one for one in rates if one.experiment == "transfers" and one.failed < one.calls]
-    if not sweep:
-        return []
-    size = max(one.size for one in sweep)
-    times: dict[Cut, float] = {}
-    for cut in cuts(size):
-        taken = [
-            one.p50 for one in sweep if one.size == size and one.operation.endswith(f", {cut}")
-        ]
-        if len(taken) == 2:
-            times[cut] = sum(taken)
-    today = min(
-        times,
-        key=lambda cut: (abs(cut.block - UP.block(size)), abs(cut.at_once - UP.parallel)),
-        default=None,
-    )
-    if today is None:
-        return []
-    best = min(times, key=times.__getitem__)
-    if times[best] > _BETTER * times[today]:
-        return []
-    return [
-        f"# {size / 1e6:g} MB up and down: {times[best]:.2f} s, {times[today]:.2f} s as it is",
-        f"SWATHMILL_BLOCKS={best.block // MIB}x{best.at_once}",
-    ]
+    return [*confidence.lines(compared), *_of_instances(rates)]
 
 
 def _of_instances(rates: Iterable[Rate]) -> list[str]:
@@ -132,100 +157,3 @@ def _of_instances(rates: Iterable[Rate]) -> list[str]:
         f"# new machines took {max(starts):.0f} s: a shorter target is useless",
         f"SWATHMILL_SCALE_SECONDS={2 * max(starts):.0f}",
     ]
-
-
-def plot(path: Path, rates: Sequence[Rate]) -> Path:
-    """Draw what all clients together and what one of them gets, by the number of clients.
-
-    Each operation has a column, and each size a line.
-    """
-    by_bytes = rates[0].experiment in _MB_RATES
-    operations = list(dict.fromkeys(one.operation for one in rates))
-    pyplot = _pyplot()
-    figure, panels = pyplot.subplots(
-        2, len(operations), figsize=(3.4 * len(operations) + 1, 6), layout="constrained",
-        squeeze=False, sharex=True, sharey="row",
-    )  # fmt: skip
-    for (together, alone), operation in zip(panels.T, operations, strict=True):
-        lines: dict[int, list[Rate]] = defaultdict(list)
-        for one in rates:
-            if one.operation == operation:
-                lines[one.size].append(one)
-        for size, points in lines.items():
-            clients = [one.clients for one in points]
-            total = [one.mb_per_second if by_bytes else one.per_second for one in points]
-            each = [value / number for value, number in zip(total, clients, strict=True)]
-            together.plot(clients, total, marker="o", label=_bytes(size) if size else operation)
-            alone.plot(clients, each, marker="o")
-        known = [
-            one
-            for one in published.RATES
-            if (one.experiment, one.operation) == (rates[0].experiment, operation)
-        ]
-        if known:
-            values = [one.value for one in known]
-            at = [one.clients for one in known]
-            together.plot(at, values, "k*", markersize=9, label="Windows Azure 2011")
-        together.set(title=operation, xscale="log", yscale="log")
-        together.legend(fontsize=7)
-        alone.set(xlabel="clients", yscale="log")
-        for panel in (together, alone):
-            panel.grid(visible=True, alpha=0.3)
-    unit = "MB/s" if by_bytes else "calls/s"
-    panels[0][0].set_ylabel(f"{unit}, all clients together")
-    panels[1][0].set_ylabel(f"{unit}, one client")
-    if words := published.SHAPES.get(rates[0].experiment):
-        figure.supxlabel(f"Windows Azure 2010/2011: {words}.", fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return path
-
-
-def plot_transfers(path: Path, rates: Sequence[Rate]) -> Path:
-    """Draw the rate of transfers by how files are cut, a panel for each size."""
-    pyplot = _pyplot()
-    sizes = sorted({one.size for one in rates})
-    figure, panels = pyplot.subplots(
-        1, len(sizes), figsize=(4 * len(sizes), 4), layout="constrained", squeeze=False
-    )
-    for panel, size in zip(panels[0], sizes, strict=True):
-        for direction, marker in (("upload", "^"), ("download", "v")):
-            points = [
-                one for one in rates if one.size == size and one.operation.startswith(direction)
-            ]
-            names = [one.operation.partition(", ")[2] for one in points]
-            panel.plot(
-                [size / 1e6 / (one.p50 or 1e-9) for one in points], names, marker, label=direction
-            )
-        panel.set(xlabel="MB/s", title=f"{size / 1e6:g} MB", xlim=(0, None))
-        panel.grid(visible=True, alpha=0.3)
-    panels[0][0].legend(fontsize=7)
-    figure.supxlabel(f"Windows Azure 2010: {published.SHAPES['transfers']}.", fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return path
-
-
-def _pyplot() -> ModuleType:
-    """Import matplotlib, which takes long, for files alone."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "study"
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _by(rates: Iterable[Rate]) -> dict[str, list[Rate]]:
-    """Return the rates of each experiment."""
-    found: dict[str, list[Rate]] = defaultdict(list)
-    for one in rates:
-        found[one.experiment].append(one)
-    return found
-
-
-def _bytes(size: int) -> str:
-    if size >= 1000 and size % 1000 == 0:
-        return f"{size / 1e6:g} MB"
-    return f"{size / 1024:g} KiB" if size >= 1024 else f"{size} B"

@@ -2,32 +2,40 @@
 
 import csv
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
 import fsspec
 import pytest
+from redis import Redis
 from typer.testing import CliRunner
 
 from bench.platform.__main__ import APP
-from bench.platform.azure_calls import TableCalls
+from bench.platform.azure_calls import TableCalls, row_of
 from bench.platform.clients import Call, Clients, OneCall
+from bench.platform.confidence import compare_cuts, ratio
+from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import measure_instances
+from bench.platform.merge import merged
 from bench.platform.rates import Point, rate
 from bench.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, settings
 from bench.platform.study import Plan, Study
 from bench.platform.tcp import AnswerServer
-from swathmill.errors import StackError
+from bench.platform.trials import Service, Timed, Trial, in_rounds
+from swathmill.errors import ArgumentError, StackError
 from swathmill.stack import ports
 from tasks.bag.categories import Category
-from tasks.storage.azure.transfer_shapes import MIB, UP, Cut
+from tasks.storage.azure.transfer_shapes import BY_SIZE, MIB, Cut
 
-QUICK = Plan(clients=(2,), seconds=0.02, blob=20_000, transfers=(3 * MIB,))
+QUICK = Plan(clients=(2,), seconds=0.02, scale=2e-5)
 
 
 @pytest.fixture(scope="module")
@@ -99,21 +107,79 @@ def test_a_client_that_cannot_connect_ends_the_measurement(clients: Clients) -> 
         clients.run(Waiting(broken=2), 4, 60.0)
 
 
-def swept(cut: Cut, seconds: float) -> list[Point]:
-    call = Call(client=0, began=0.0, ended=seconds, size=64 * MIB)
+def trials(cut: Cut, seconds: Iterable[float]) -> list[Timed]:
+    """One transfer up and one down in each round, of so many seconds."""
     return [
-        Point(experiment="transfers", operation=f"{way}, {cut}", size=64 * MIB, clients=1,
-              calls=(call,))
+        Timed(
+            trial=Trial(service=Service.AZURE, direction=way, size=64 * MIB, cut=cut, round=number),
+            call=Call(client=0, began=0.0, ended=took),
+        )
+        for number, took in enumerate(seconds)
         for way in ("upload", "download")
-    ]  # fmt: skip
+    ]
 
 
-@pytest.mark.parametrize(("other", "said"), [(0.5, True), (0.95, False)])
-def test_settings_follow_where_another_cut_is_clearly_faster(other: float, said: bool) -> None:
-    today = Cut(block=UP.block(64 * MIB), at_once=UP.parallel)
-    points = swept(today, 1.0) + swept(Cut(block=32 * MIB, at_once=2), other)
-    lines = settings([rate(one) for one in points])
+OTHER = Cut(block=32 * MIB, at_once=2)
+DRIFT = (1.0, 3.0, 0.5, 2.0, 1.5, 4.0)  # of the network, in rounds
+
+
+@pytest.mark.parametrize(
+    ("noise", "faster", "said"),
+    [
+        ((0.01, -0.01, 0.02, 0.0, -0.02, 0.01), 0.5, True),
+        ((0.01, -0.01, 0.02, 0.0, -0.02, 0.01), 0.95, False),  # not by a tenth
+        ((0.9, -0.4, 0.2, 0.7, -0.3, 0.1), 0.7, False),  # faster in the mean, by chance
+    ],
+)
+def test_a_setting_is_recommended_with_confidence_alone(
+    noise: tuple[float, ...], faster: float, said: bool
+) -> None:
+    """A drift that both ways meet in the same rounds does not count."""
+    today = trials(BY_SIZE, DRIFT)
+    other = trials(OTHER, [faster * d * (1 + n) for d, n in zip(DRIFT, noise, strict=True)])
+    lines = settings([], compare_cuts(today + other))
     assert lines[1:] == (["SWATHMILL_BLOCKS=32x2"] if said else [])
+
+
+def test_rounds_that_failed_or_are_too_few_recommend_nothing() -> None:
+    fast = trials(OTHER, [0.5 * d for d in DRIFT])
+    failed = [replace(one, call=replace(one.call, failure="x")) for one in fast[:4]]
+    assert compare_cuts(trials(BY_SIZE, DRIFT) + failed + fast[4:]) == []
+    assert compare_cuts(trials(BY_SIZE, DRIFT[:4]) + fast[:8]) == []
+
+
+def test_an_interval_is_that_of_student() -> None:
+    """Three pairs whose logarithms are -1, 0 and 1: the mean is 0, the deviation 1."""
+    found = ratio([(math.exp(-1), 1.0), (1.0, 1.0), (math.e, 1.0)])
+    assert found is not None
+    assert found.rounds == 3
+    assert found.estimate == pytest.approx(1.0)
+    reach = 4.302653 / math.sqrt(3)  # t of 2 degrees of freedom, 97.5%: Student's table
+    assert math.log(found.high) == pytest.approx(reach, rel=1e-6)
+    assert math.log(found.low) == pytest.approx(-reach, rel=1e-6)
+    wider = ratio([(math.exp(-1), 1.0), (1.0, 1.0), (math.e, 1.0)], candidates=10)
+    assert wider is not None
+    assert wider.high > found.high
+
+
+def test_the_same_seed_gives_the_same_order_and_another_another() -> None:
+    points = range(50)
+    first, again, other = (Plan(seed=n).order("blobs", points) for n in (7, 7, 8))
+    assert first == again != other
+    assert first != Plan(seed=7).order("queue", points)
+    what = [Trial(service=Service.AZURE, direction="upload", size=n) for n in range(10)]
+    rounds = in_rounds(what, 3, Random(1))
+    assert rounds == in_rounds(what, 3, Random(1))
+    assert [sorted(t.size for t in rounds[n : n + 10]) for n in (0, 10, 20)] == [[*range(10)]] * 3
+    assert len({tuple(t.size for t in rounds[n : n + 10]) for n in (0, 10, 20)}) == 3
+
+
+def test_the_amounts_are_the_sources_times_one_factor() -> None:
+    whole = Plan(scale=1.0)
+    assert (whole.blob, len(whole.file_sizes), whole.many(220_000)) == (10**9, 15, 220_000)
+    assert (whole.file_sizes[0], whole.file_sizes[-1]) == (2000, 10**9)
+    assert Plan(scale=0.01).file_sizes[-1] == 10**7
+    assert len(row_of("k", 64 * 1024)["text"]) * 2 * 2 == 64 * 1024  # type: ignore[arg-type]
 
 
 @dataclass
@@ -166,33 +232,86 @@ def test_every_experiment_runs_on_real_servers(
 ) -> None:
     monkeypatch.setattr("bench.platform.study.ROW_SIZES", (1000, 64_000))
     monkeypatch.setattr("bench.platform.study.MESSAGE_SIZES", (500,))
+    monkeypatch.setattr("bench.platform.study._CUT_SIZES", (0.1,))  # the least, which is 1 MB
     monkeypatch.setattr("bench.platform.sql_mix.TRADES", 500)
-    report = Report(tmp_path / "study")
+    folder = tmp_path / "study"
+    report = Report(folder, {"began": "2026-01-01T00:00:00+00:00"})
 
     def done(one: Point) -> None:
         report.add(one)
 
     with Clients() as fresh:  # they inherit where the S3 server is
-        study = Study(clients=fresh, plan=QUICK, done=done)
+        study = Study(clients=fresh, plan=QUICK, done=done, timed=report.add_trials)
         study.blobs(azurite)
         study.tables(azurite)
+        study.partition(azurite)
         study.queue(azurite)
+        study.lengths(azurite)
         study.transfers(azurite)
+        study.sizes(azurite, s3)
+        study.nodes(azurite)
         study.files(s3)
         study.redis(redis_server)
         study.tcp("", 0)
         study.sql(f"sqlite:///{tmp_path / 'database'}")
     names = {path.name for path in report.finish()}
-    plots = ("blobs", "tables", "queue", "files", "redis", "tcp", "sql", "transfers")
+    plots = {
+        *("blobs", "tables", "partition", "queue", "lengths", "transfers", "sizes", "nodes"),
+        *("files", "redis", "tcp", "sql"),
+    }
     assert names >= {CALLS, RATES, FAILURES, *(f"{plot}.svg" for plot in plots)}
-    with (tmp_path / "study" / RATES).open(newline="") as file:
+    with (folder / RATES).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["experiment"] for row in rows} == set(plots)
+    assert {row["experiment"] for row in rows} == plots
     assert all(float(row["per_second"]) > 0 for row in rows)
-    with (tmp_path / "study" / CALLS).open(newline="") as file:
+    assert {row["operation"] for row in rows if row["experiment"] == "sizes"} == {
+        f"{way}, {service}" for way in ("upload", "download") for service in Service
+    }
+    with (folder / CALLS).open(newline="") as file:
         assert sum(1 for _ in file) - 1 == sum(int(row["calls"]) for row in rows)
     store = fsspec.filesystem("s3", skip_instance_cache=True)
     assert store.find("bucket") == []
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    (other / "study.json").write_text('{"began": "2026-01-02T00:00:00+00:00"}')
+    made = merged(tmp_path / "both", [other, folder])
+    assert {"merged.csv", "course.svg", "tcp.svg"} <= {path.name for path in made}
+    with (tmp_path / "both" / "merged.csv").open(newline="") as file:
+        both = list(csv.DictReader(file))
+    assert {row["runs"] for row in both} == {"2"}
+    assert {float(row["deviation_between_runs"]) for row in both} == {0.0}
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_clients_run_on_the_nodes_of_a_fleet(redis_server: str) -> None:
+    """Each node is a process; all begin together; one that cannot connect calls the run off."""
+    with gathered(redis_server, "test", 2, here=True) as fleet:
+        calls = fleet.run(Waiting(), 5, 60.0)
+        assert sorted(call.client for call in calls) == [n for n in range(5) for _ in range(4)]
+        assert len({call.size for call in calls if call.size}) == 2  # process ids
+        assert os.getpid() not in {call.size for call in calls}
+        assert all(0.0 <= call.began <= call.ended for call in calls)
+        with pytest.raises(StackError, match="PermissionError: no right to connect"):
+            fleet.run(Waiting(broken=2), 4, 60.0)
+        counted = fleet.run(Waiting(), 2, 0.0, count=3)
+        assert [call.client for call in sorted(counted, key=lambda one: one.client)] == [0] * 3 + [
+            1
+        ] * 3
+
+
+def test_nodes_that_do_not_come_are_told(redis_server: str) -> None:
+    with Redis.from_url(redis_server) as redis:
+        fleet = Fleet(redis=redis, study="nobody", nodes=3, patience=0)
+        with pytest.raises(StackError, match="0 of 3 nodes have come"):
+            fleet.gather()
+
+
+def test_one_run_or_another_folder_is_not_merged(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="One run is no series"):
+        merged(tmp_path / "out", [tmp_path])
+    with pytest.raises(ArgumentError, match="is not a run of a study"):
+        merged(tmp_path / "out", [tmp_path, tmp_path])
 
 
 @pytest.mark.proof
