@@ -399,9 +399,9 @@ class Run:
         def added(
             key: str, sponsor: str, task_class: str = "", *, alone: bool = False, rank: int = 0
         ) -> None:
-            new = key not in dispatch._tasks
+            new = key not in dispatch.places[""]._tasks
             add(key, sponsor, task_class, alone=alone, rank=rank)
-            if new and key in dispatch._tasks:
+            if new and key in dispatch.places[""]._tasks:
                 for host in holders(key, number):
                     locations.made(key, f"input {key[:14]} {host}", f"w{host:05d}", 10**8)
 

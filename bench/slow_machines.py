@@ -157,7 +157,7 @@ class Fleet:
             self._obey()
             self._fill()
             self.monitor.hear(self._rows(sequence), self.now)
-            verdicts = self.monitor.look(self.statistics, self.now, lambda: len(self.bag))
+            verdicts = self.monitor.look(self.statistics, self.now, lambda: {"": len(self.bag)})
             for order in verdicts.holds:
                 machine = self.machines[int(order.worker.split("-")[1])]
                 if order.hold is Hold.DRAINED and machine.hold is Hold.NONE:

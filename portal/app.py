@@ -34,6 +34,7 @@ from portal.serving.problems import (
 )
 from portal.serving.repeated_calls import Repeats
 from portal.serving.sending import Compressed, OpenToPages, Unchanged
+from portal.serving.tokens import Person
 from portal.serving.traffic import Counting, Traffic
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
@@ -86,6 +87,21 @@ def routes_of(features: Sequence[Feature]) -> tuple[BaseRoute, ...]:
     return tuple(
         route for feature in features for router in feature.routers for route in router.routes
     )
+
+
+def _error(
+    portal: Portal,
+    request: Request,
+    me: Person | None,
+    problem: Problem,
+    then: str = "",
+    above: str = "",
+) -> Response:
+    """Show a problem as a page; one that passes, of what was only read, can be tried again."""
+    passes = problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+    shown = {"problem": problem, "then": then, "above": above}
+    again = passes and request.method == "GET"
+    return portal.pages.page("error.html", me, "", problem.status, again=again, **shown)
 
 
 def create_app(
@@ -143,9 +159,7 @@ def create_app(
         problem = problem_of(error)
         if not wants_page(request):
             return problem_json(problem)
-        shown = portal.pages.page(
-            "error.html", None, "", problem.status, problem=problem, then="", above=""
-        )
+        shown = _error(portal, request, None, problem)
         shown.headers.update(HEADERS | problem.headers)
         return shown
 
@@ -169,9 +183,7 @@ def create_app(
         above = ""
         if problem.status is HTTPStatus.METHOD_NOT_ALLOWED and request.method in ("GET", "HEAD"):
             problem, above = _NO_PAGE, quote(page_above(routes, request.scope))
-        return portal.pages.page(
-            "error.html", me, "", problem.status, problem=problem, then=then, above=above
-        )
+        return _error(portal, request, me, problem, then, above)
 
     own = {kind: tell for feature in features for kind, tell in feature.problems.items()}
     register_problems(app, error_page, partial(_methods, routes), own)

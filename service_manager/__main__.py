@@ -114,9 +114,9 @@ def main() -> int:
         shelf.refresh()
         return PlanStream(request, archive, packages, settings, runtime.tasks.is_done)
 
-    def send(keys: Sequence[str], host: str = "") -> None:
+    def send(keys: Sequence[str], whom: str = "") -> None:
         try:
-            sender(keys, host)
+            sender(keys, whom)
         except OperationalError as error:
             raise SendError(str(error)) from error
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.transitions import RetryPolicy
-from tasks.setting_values import Confirm, Slots
+from tasks.setting_values import Confirm, Slots, WorkPlaces
 from tasks.settings import HEARTBEATS, Settings, default
 
 _HEARTBEAT = default("lease_seconds") / HEARTBEATS
@@ -33,6 +33,7 @@ class ManagerOptions:
     scale_seconds: float = default("scale_seconds")  # to finish the ready tasks with wanted slots
     scale_slots: Slots = field(default_factory=Slots)
     scale_in: float = default("scale_in_seconds")  # with too many slots, until workers leave
+    work_places: WorkPlaces = field(default_factory=WorkPlaces)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
@@ -59,6 +60,7 @@ class ManagerOptions:
             scale_seconds=settings.scale_seconds,
             scale_slots=Slots.read(settings.scale_slots),
             scale_in=settings.scale_in_seconds,
+            work_places=WorkPlaces.read(settings.work_places),
             retry=RetryPolicy.of(settings),
             portal_url=settings.portal_url,
         )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +11,10 @@ _TLS = {"smtp": ("none", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls
 _LEAST_MOST = re.compile(r"(\d+)-(\d*)")
 _BLOCKS = re.compile(r"(\d+)x(\d+)")
 _LARGEST_BLOCK = 64  # MiB
+_WORK = ("collection", "reprojection", "extraction", "aggregation", "reduction")
+
+PLACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+"""The name of a place where workers are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +148,59 @@ class ClaimNames:
         return cls(owner=owner, groups=groups)
 
 
-READERS: Mapping[str, type[SmtpServer | Confirm | Slots | Blocks | ClaimNames]] = {
+@dataclass(frozen=True, kw_only=True)
+class WorkPlaces:
+    """Which work is done by the workers of which place: the others do all else.
+
+    `rules` are the first words of a class of tasks, and the place; of two that fit, the one with
+    more words holds.
+    """
+
+    rules: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> "WorkPlaces":
+        """Read `PLACE=WORK,WORK PLACE=WORK`; the words of a WORK are joined by slashes.
+
+        Raises ValueError for anything else, and for work that is given to two places.
+        """
+        rules: dict[tuple[str, ...], str] = {}
+        for part in text.split():
+            place, equals, works = part.partition("=")
+            if not equals or not PLACE_NAME.fullmatch(place):
+                raise ValueError(f"{part!r} is not PLACE=WORK, as in gpu=reduction/segment")
+            for work in works.split(","):
+                words = tuple(work.split("/"))
+                if words[0] not in _WORK or not all(words):
+                    raise ValueError(f"{work!r} does not begin with one of {', '.join(_WORK)}")
+                if rules.setdefault(words, place) != place:
+                    raise ValueError(f"{work!r} has two places, {rules[words]} and {place}")
+        return cls(rules=tuple(sorted(rules.items(), key=lambda rule: -len(rule[0]))))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The places, in order of their names."""
+        return tuple(sorted({place for _, place in self.rules}))
+
+    def of(self, task_class: str) -> str:
+        """Return the place of a class of tasks; empty: that of all other work."""
+        return _place(self.rules, task_class) if self.rules else ""
+
+
+@lru_cache(maxsize=4096)
+def _place(rules: tuple[tuple[tuple[str, ...], str], ...], task_class: str) -> str:
+    words = tuple(task_class.replace(",", " ").split())
+    return next((place for first, place in rules if words[: len(first)] == first), "")
+
+
+_Reader = type[SmtpServer | Confirm | Slots | Blocks | ClaimNames | WorkPlaces]
+
+READERS: Mapping[str, _Reader] = {
     "smtp_url": SmtpServer,
     "confirm": Confirm,
     "scale_slots": Slots,
     "blocks": Blocks,
     "oidc_claims": ClaimNames,
+    "work_places": WorkPlaces,
 }
 """What reads the text of each such setting."""

@@ -12,7 +12,7 @@ from archives.fetch.credentials import EARTHDATA_HOSTS
 from tasks.errors import SwathmillError
 from tasks.network_hosts import AllowedHosts, read_allowed
 from tasks.secret_settings import is_secret_setting
-from tasks.setting_values import READERS, Confirm, SmtpServer
+from tasks.setting_values import PLACE_NAME, READERS, Confirm, SmtpServer
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -132,6 +132,12 @@ class Settings(BaseSettings):
 
     slots: Count = Field(2, description="Attempts a worker runs at once.")
     worker_name: str = Field("", description="Name of this worker; empty: host name and process.")
+    worker_place: str = Field(
+        "",
+        pattern=f"^({PLACE_NAME.pattern})?$",
+        description="Place of this worker: it takes the work of that place alone; empty: all work "
+        "that has no place.",
+    )
     cache_gb: Positive = Field(
         5.0,
         description="Bound of a machine's local granule cache, in GB; a quarter more for unpacked "
@@ -214,6 +220,11 @@ class Settings(BaseSettings):
         "0-",
         description="`LEAST-MOST`: slots wanted when there is no work, and the most ever wanted; "
         "`LEAST-`: no limit.",
+    )
+    work_places: str = Field(
+        "",
+        description="Work that only the workers of a place do, `PLACE=WORK,WORK PLACE=WORK`; WORK "
+        "is the first words of a task class, joined by slashes, as in `gpu=reduction/segment`.",
     )
     scale_in_seconds: float = Field(
         0.0,

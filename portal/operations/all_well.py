@@ -55,6 +55,11 @@ def _service(acting: Acting, absent: Sequence[str], *, silent: bool) -> Iterator
 
 
 def _fleet(managers: Sequence[ManagerHealth], workers: Sequence[Health]) -> Iterator[Concern]:
+    for one in (one for manager in managers if manager.row.acts for one in manager.row.places):
+        if one.why:
+            tasks = "task" if one.ready == 1 else "tasks"
+            verb = one.why if one.ready == 1 else one.why.replace("waits", "wait", 1)
+            yield Concern(text=f"{one.ready:,} {tasks} {verb}.", part="places-title", urgent=True)
     queues = [one for manager in managers if manager.row.acts for one in manager.row.queues]
     ready = sum(one.ready for one in queues)
     oldest = max((one.oldest for one in queues if one.ready), default=0.0)

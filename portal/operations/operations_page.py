@@ -62,6 +62,7 @@ class WorkerAnswer(Answer):
     sandbox: str
     draining: bool
     version: str
+    place: str = Field(description="Whose work alone it takes; empty: all that has no place.")
 
 
 class ManagerAnswer(Answer):
@@ -69,7 +70,8 @@ class ManagerAnswer(Answer):
 
     `epoch` counts the managers that have acted. `renewed` is the last sign of a manager, null
     before the first. `silence` is the time since then in seconds, by the portal's clock.
-    `wanted_slots` is how many slots the fleet should have, for whatever starts and stops workers.
+    `wanted_slots` is how many slots the fleet should have, for whatever starts and stops workers
+    without a place.
     """
 
     acts: bool
@@ -79,10 +81,25 @@ class ManagerAnswer(Answer):
     wanted_slots: int
 
 
+class PlaceAnswer(Answer):
+    """Workers of one place, as the acting manager last said; those without one have no name."""
+
+    place: str
+    workers: int
+    slots: int
+    wanted_slots: int
+    ready: int
+    running: int
+    waits_because: str = Field(
+        description="Why its work waits though it is ready; empty: it does not."
+    )
+
+
 class OperationsAnswer(Answer):
-    """The content of the operators' page."""
+    """The content of the operators' page; `places` is empty where no work and no worker has one."""
 
     manager: ManagerAnswer
+    places: tuple[PlaceAnswer, ...]
     running: tuple[RunningAnswer, ...]
     executions: ExecutionsAnswer
     workers: tuple[WorkerAnswer, ...]
@@ -105,6 +122,18 @@ def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
             renewed=moment(acting.renewed) if acting.renewed else None,
             silence=acting.silence,
             wanted_slots=acting.wanted_slots,
+        ),
+        places=tuple(
+            PlaceAnswer(
+                place=one.place,
+                workers=one.workers,
+                slots=one.slots,
+                wanted_slots=one.wanted_slots,
+                ready=one.ready,
+                running=one.running,
+                waits_because=one.why,
+            )
+            for one in overview.places(portal.runtime)
         ),
         running=tuple(
             RunningAnswer(
@@ -139,6 +168,7 @@ def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
                 sandbox=one.worker.sandbox,
                 draining=one.worker.draining,
                 version=one.worker.version,
+                place=one.worker.place,
             )
             for one in overview.health(sight, portal.settings, now)
         ),
@@ -198,6 +228,7 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
         "absent": absent,
         "queues": acting.queues if acting else (),
         "hosts": acting.hosts if acting else (),
+        "places": acting.places if acting else (),
         "refused": acting.refused if acting else None,
         "running": running,
         "running_count": len(sight.running),

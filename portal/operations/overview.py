@@ -17,7 +17,7 @@ from tasks.bag.task_rows import LaterMarker, RunningMarker
 from tasks.bag.time_limits import TimeLimits
 from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
 from tasks.operators import manager_rows
-from tasks.operators.manager_rows import ManagerRow
+from tasks.operators.manager_rows import ManagerRow, PlaceQueue
 from tasks.settings import Settings
 
 DAYS = 14
@@ -101,6 +101,12 @@ def managers(runtime: Runtime) -> list[ManagerHealth]:
         ManagerHealth(row=row, silence=max(0.0, now - row.beat_at))
         for row in manager_rows.managers(runtime.store, now)
     ]
+
+
+def places(runtime: Runtime) -> tuple[PlaceQueue, ...]:
+    """Return what the acting manager says of each place. Raises StoreError."""
+    acting = next((one.row for one in managers(runtime) if one.row.acts), None)
+    return acting.places if acting is not None else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
+from portal.operations import overview
 from portal.operations.overview import is_lost
 from portal.operations.state import Operations
 from portal.requests.answer import Cause, answer
@@ -534,6 +535,8 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
         return ""
     if stopped := _stopped(portal, row):
         return stopped
+    if waits := _without_workers(portal, row):
+        return waits
     sight, now = portal.state(Operations).board.look(), portal.runtime.clock.now()
     found = expected_end(
         row,
@@ -543,6 +546,12 @@ def _outlook(portal: Portal, row: RequestRow, *, acts: bool) -> str:
         places=portal.settings.host_connections if _fetches(sight.statistics) else 0,
     )
     return found.text if found is not None else ""
+
+
+def _without_workers(portal: Portal, row: RequestRow) -> str:
+    """Say which of a request's work waits for a worker of a place that has none."""
+    waiting = [one for one in overview.places(portal.runtime) if one.why and row.id in one.requests]
+    return " ".join(f"Some of its work {one.why}." for one in waiting)
 
 
 def _fetches(statistics: Mapping[str, ClassStatistics]) -> bool:

@@ -119,6 +119,7 @@ class TooManyError(PortalError):
     """The caller asks for more than one caller may; in `seconds` it may again."""
 
     status = HTTPStatus.TOO_MANY_REQUESTS
+    title = "Too much at once"
 
     def __init__(self, problem: str, remedy: str, *, seconds: float) -> None:
         super().__init__(problem, remedy)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from tasks.bag import transitions
 from tasks.bag.categories import Category
@@ -81,7 +81,7 @@ class Brake:
         self,
         runtime: Runtime,
         cache: ManagerCache,
-        dispatch: Dispatch,
+        dispatch: FleetDispatch,
         find: Callable[[str], Live | None],
         notice: Callable[[Sequence[str]], None],
         epoch: int,

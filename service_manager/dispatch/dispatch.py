@@ -16,7 +16,7 @@ import heapq
 import itertools
 from bisect import bisect
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service_manager.dispatch.allowance import (
@@ -28,7 +28,7 @@ from service_manager.dispatch.allowance import (
 )
 from service_manager.dispatch.fresh_tasks import FreshTasks
 from service_manager.dispatch.input_locations import InputLocations
-from service_manager.dispatch.manager_cache import ManagerCache
+from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.dispatch.preference import LOOK, Preference
 from service_manager.dispatch.rooms import Rooms
 from tasks.bag.model import Phase
@@ -91,7 +91,7 @@ class _Ready:
 
 
 class Dispatch:
-    """Ready tasks by sponsoring request.
+    """Ready tasks by sponsoring request, for the workers of one place.
 
     `window` limits the messages of one request on the queue, unless there are more slots; `resend`
     is the silence in seconds after which tasks are sent again. With `locations`, a batch is sent to
@@ -99,6 +99,8 @@ class Dispatch:
     seconds that a task of a class takes, None while unknown. Of a large request only a part is kept
     in memory; `hungry` says when more is to be read. `places` is the number of messages for one
     archive host that may be in flight; 0: no limit.
+
+    What is in flight at other places, of which `beside` has the dispatches, counts in all limits.
     """
 
     def __init__(
@@ -123,11 +125,16 @@ class Dispatch:
         self._tasks: dict[str, _Task] = {}  # by key
         self._seen: dict[str, float] = {}  # when each was first seen by `queues`
         self._messages = 0
+        self.beside: Sequence[Dispatch] = ()
         self._freed: deque[float] = deque()  # when attempts ended
         self._slots = 0
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    def knows(self, key: str) -> bool:
+        """Tell whether a task is ready here."""
+        return key in self._tasks
 
     def known(self) -> list[str]:
         """List the ready tasks in memory."""
@@ -189,15 +196,18 @@ class Dispatch:
         ready = self._ready.get(sponsor)
         return list(ready.sent) if ready is not None else []
 
-    def backlog(self, cache: ManagerCache) -> dict[str, int]:
+    def backlog(self, cache: ManagerCache, left: dict[str, int] | None = None) -> dict[str, int]:
         """Count the ready tasks that a slot may take, by request.
+
+        `left` is what the limits of owners leave after the backlogs of other places; it is updated.
 
         Of a request with more ready tasks than are remembered, all that have not ended count; of an
         owner under a limit no more than that, of an archive host no more than its free places, and
         of a package no more runs than there is room for.
         """
         counts: dict[str, int] = {}
-        paused, left = cache.restrictions.paused_phases, dict(cache.restrictions.owner_limits)
+        paused = cache.restrictions.paused_phases
+        left = dict(cache.restrictions.owner_limits) if left is None else left
         free = self._free_places(cache)
         for request, ready in self._ready.items():
             live = cache.requests.get(request)
@@ -257,12 +267,16 @@ class Dispatch:
         self.add(marker.key, sponsor, marker.task_class, alone=marker.alone, rank=marker.rank)
 
     def reconcile(
-        self, shard: str, found: Mapping[str, ReadyMarker], until: Mapping[str, str] | None = None
+        self,
+        shard: str,
+        found: Mapping[str, ReadyMarker],
+        until: Mapping[str, str] | None = None,
+        more: Collection[str] | None = None,
     ) -> None:
         """Make the ready tasks of a shard those that a sweep found.
 
         `found` has the markers by key. Of requests in `until`, only the tasks up to that key were
-        read.
+        read; of those in `more`, which else are the same, more is to be read.
         """
         read = until or {}
         gone = [
@@ -274,7 +288,7 @@ class Dispatch:
             self.remove(key)
         for marker in found.values():
             self._find(marker, marker.request)
-        for sponsor in read:
+        for sponsor in read if more is None else more:
             self._ready.setdefault(sponsor, _Ready()).more = True
 
     def _forget(self, sponsor: str) -> None:
@@ -297,7 +311,7 @@ class Dispatch:
         unsent = sum(len(self._ready[r].fresh) + len(due[r]) for r in due if self._may(cache, r))
         most = min(_BATCH, max(1, unsent // max(1, self.turns * cache.slots)))
         flying, owners = self._in_flight(cache)
-        allowance.owners = owners
+        allowance.owners = limited = self._of_owners(cache)
         heap = [
             (*self._rank(cache, request, flying, owners), request)
             for request in self._ready
@@ -336,6 +350,7 @@ class Dispatch:
             room.take(len(batch))
             flying[request] += len(batch)
             owners[owner] += len(batch)
+            limited[owner] = limited.get(owner, 0) + len(batch)
             heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
 
@@ -345,7 +360,7 @@ class Dispatch:
         With it comes that other request: its interest is live, and neither it nor its owner waits.
         """
         allowance = self._allowance(cache)
-        allowance.owners = self._in_flight(cache)[1]
+        allowance.owners = self._of_owners(cache)
 
         def may(request: str) -> bool:
             return self._may(cache, request) and allowance.left(_owner(cache, request))
@@ -369,7 +384,7 @@ class Dispatch:
             return False
         allowance = self._allowance(cache)
         flying, owners = self._in_flight(cache)
-        allowance.owners = owners
+        allowance.owners = self._of_owners(cache)
         behind = [
             request
             for request, ready in self._ready.items()
@@ -413,7 +428,29 @@ class Dispatch:
             return False
         return look.finishes(request, self._tasks[first])
 
+    @property
+    def _all(self) -> "tuple[Dispatch, ...]":
+        return (self, *self.beside)
+
+    def _unsent(self, cache: ManagerCache) -> Iterator[WatchedAttempt]:
+        """Yield the attempts at any place, without those of tasks that count as sent still."""
+        if not self.beside:
+            return (one for one in cache.running.values() if one.key not in self._tasks)
+        ready = [one._tasks for one in self._all]
+        return (one for one in cache.all_running if not any(one.key in tasks for tasks in ready))
+
+    def _of_owners(self, cache: ManagerCache) -> dict[str, int]:
+        """Count what each owner has in flight at all places."""
+        if not self.beside:
+            return self._in_flight(cache)[1]
+        found = Counter[str](_owner(cache, one.sponsor) for one in self._unsent(cache))
+        for one in self._all:
+            for request, ready in one._ready.items():
+                found[_owner(cache, request)] += len(ready.sent)
+        return found
+
     def _in_flight(self, cache: ManagerCache) -> tuple[dict[str, int], dict[str, int]]:
+        """Count what is in flight at this place, by request and by owner."""
         requests = {request: len(ready.sent) for request, ready in self._ready.items()}
         for running in cache.running.values():
             if running.key not in self._tasks:
@@ -487,26 +524,25 @@ class Dispatch:
 
     def _taken(self, cache: ManagerCache, of: Callable[[Need], str]) -> Counter[str]:
         """Count the places of hosts, or of packages: of sent messages, and of what runs."""
-        running = cache.running.values()
-        taken = held_places((one for one in running if one.key not in self._tasks), of)
-        taken.update(
-            held
-            for ready in self._ready.values()
-            for _, held in {
-                (sent.message, of(self._tasks[key].need)) for key, sent in ready.sent.items()
-            }
-            if held
-        )
+        taken = held_places(self._unsent(cache), of)
+        for one in self._all:
+            taken.update(
+                held
+                for ready in one._ready.values()
+                for _, held in {
+                    (sent.message, of(one._tasks[key].need)) for key, sent in ready.sent.items()
+                }
+                if held
+            )
         return taken
 
     def _free_places(self, cache: ManagerCache) -> dict[str, int]:
         """Return the places of hosts, and the room of packages, that no attempt holds."""
-        running = cache.running.values()
         rooms = self._rooms.limits(self._now, self._slots)
-        held = held_places(running, package_of) if rooms else Counter[str]()
+        held = held_places(cache.all_running, package_of) if rooms else Counter[str]()
         free = {package: max(0, number - held[package]) for package, number in rooms.items()}
         if self._places:
-            held = held_places(running, host_of)
+            held = held_places(cache.all_running, host_of)
             hosts = {need.host for ready in self._ready.values() for need in self._needs(ready)}
             free |= {host: max(0, self._places - held[host]) for host in hosts}
         return free
@@ -519,12 +555,12 @@ class Dispatch:
         if allowance.rooms:
             allowance.packages = self._taken(cache, package_of)
         if cache.restrictions.phase_limits:
-            sent = (key for ready in self._ready.values() for key in ready.sent)
-            allowance.phases.update(
-                phase for key in sent if (phase := self._phase(key)) is not None
-            )
-            running = cache.running.values()
-            allowance.phases.update(one.phase for one in running if one.key not in self._tasks)
+            for one in self._all:
+                sent = (key for ready in one._ready.values() for key in ready.sent)
+                allowance.phases.update(
+                    phase for key in sent if (phase := one._phase(key)) is not None
+                )
+            allowance.phases.update(one.phase for one in self._unsent(cache))
         return allowance
 
     def _may(self, cache: ManagerCache, request: str) -> bool:

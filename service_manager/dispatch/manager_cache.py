@@ -1,5 +1,6 @@
 """What the manager keeps in memory. All of it can be read again from the tables."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +11,7 @@ from tasks.bag.model import MissingPolicy, Phase, RequestState, Task, TaskOutcom
 from tasks.bag.task_rows import CompletionEvent, Interest
 from tasks.operators.restrictions import Restrictions
 from tasks.requests.request_table import PhaseCount, RequestRow
+from tasks.setting_values import WorkPlaces
 
 _FEW = 1000  # running tasks
 
@@ -193,8 +195,39 @@ class ManagerCache:
     workers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Host, and slots that take attempts, of each worker that beats,
     does not leave, and was drained by no operator."""
+    worker_places: dict[str, str] = field(default_factory=dict)  # of those that have one, by name
+    elsewhere: dict[str, WatchedAttempt] = field(default_factory=dict)
+    """In a view of one place: the attempts that run at others, by key."""
     restrictions: Restrictions = field(default_factory=Restrictions)  # of operators
     retrying: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
+
+    def view(self, place: str, places: WorkPlaces) -> "ManagerCache":
+        """Return what there is of one place: its slots, and the attempts of its work."""
+        if not places.rules and not self.worker_places:
+            return self
+        here: dict[str, WatchedAttempt] = {}
+        elsewhere: dict[str, WatchedAttempt] = {}
+        for key, one in self.running.items():
+            (here if places.of(one.task_class) == place else elsewhere)[key] = one
+        workers = {
+            name: worker
+            for name, worker in self.workers.items()
+            if self.worker_places.get(name, "") == place
+        }
+        return ManagerCache(
+            requests=self.requests,
+            running=here,
+            slots=sum(slots for _, slots in workers.values()),
+            workers=workers,
+            elsewhere=elsewhere,
+            restrictions=self.restrictions,
+            retrying=self.retrying,
+        )
+
+    @property
+    def all_running(self) -> Iterator[WatchedAttempt]:
+        """The attempts that run at any place."""
+        return itertools.chain(self.running.values(), self.elsewhere.values())
 
     @property
     def at_rest(self) -> bool:

@@ -3,7 +3,7 @@
 import heapq
 from itertools import islice
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.options import ManagerOptions
 from tasks.bag import protocol, transitions
@@ -18,7 +18,11 @@ class ReadyTasks:
     """What is ready, under a sponsor that may be dispatched; what is ready later, by its time."""
 
     def __init__(
-        self, runtime: Runtime, options: ManagerOptions, cache: ManagerCache, dispatch: Dispatch
+        self,
+        runtime: Runtime,
+        options: ManagerOptions,
+        cache: ManagerCache,
+        dispatch: FleetDispatch,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS
@@ -28,7 +28,7 @@ class Sweep:
     """One shard at a time, all of them every `period` seconds, at rest more seldom."""
 
     def __init__(
-        self, runtime: Runtime, cache: ManagerCache, dispatch: Dispatch, period: float
+        self, runtime: Runtime, cache: ManagerCache, dispatch: FleetDispatch, period: float
     ) -> None:
         self._runtime = runtime
         self._cache = cache

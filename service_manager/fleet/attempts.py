@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.events.sweep import read_running
 from service_manager.fleet.leaving import Leaving
@@ -32,7 +32,7 @@ class Attempts:
         runtime: Runtime,
         options: ManagerOptions,
         cache: ManagerCache,
-        dispatch: Dispatch,
+        dispatch: FleetDispatch,
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -41,10 +41,11 @@ class Attempts:
         self._cache = cache
         self._dispatch = dispatch
         self._monitor = Monitor(options, cache)
-        self._leaving = Leaving(options.scale_in)
+        self._leaving: dict[str, Leaving] = {}  # by place
         self._statistics: dict[str, history.ClassStatistics] = {}
         self._statistics_due = 0.0
         self.workers: tuple[workers.WorkerRow, ...] = ()  # that beat, at the last look
+        self.heard: dict[str, float] = {}  # when a worker of a place beat last, by the wall clock
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
 
     def look(self) -> None:
@@ -58,6 +59,8 @@ class Attempts:
         now = self._clock.monotonic()
         self._monitor.hear(found, now)
         self.workers = tuple(one for one in found if not self._monitor.lost(one.name, now))
+        for one in found:
+            self.heard[one.place] = max(one.beat_at, self.heard.get(one.place, 0.0))
         self._forget(found, now)
         self._strays_of(found, now)
         for running in self._cache.running.values():
@@ -74,15 +77,21 @@ class Attempts:
         for verdict in verdicts.given_up:
             self._give_up(verdict)
 
-    def _waiting(self) -> int:
-        return sum(self._dispatch.backlog(self._cache).values())
+    def _waiting(self) -> dict[str, int]:
+        looks = self._dispatch.looks(self._cache)
+        return {look.place: sum(look.ready.values()) for look in looks}
 
-    def scale_in(self, wanted: int) -> None:
-        """Tell the workers to leave that are more than the slots wanted. Raises StoreError."""
+    def scale_in(self, wanted: int, place: str = "") -> None:
+        """Tell the workers of a place to leave that are more than the slots wanted there.
+
+        Raises StoreError.
+        """
         now = self._clock.monotonic()
         running = Counter(running.worker for running in self._cache.running.values())
-        for worker in self._leaving.choose(self.workers, running, wanted, now):
-            log.info("worker asked to leave", worker=worker.name, wanted=wanted)
+        leaving = self._leaving.setdefault(place, Leaving(self._options.scale_in))
+        here = [worker for worker in self.workers if worker.place == place]
+        for worker in leaving.choose(here, running, wanted, now):
+            log.info("worker asked to leave", worker=worker.name, place=place, wanted=wanted)
             workers.order_leave(self._store, self._clock, worker.name, worker.started)
 
     def _forget(self, found: Sequence[workers.WorkerRow], now: float) -> None:

@@ -16,8 +16,8 @@ its worker, nor does one of a class whose successes took less than ten seconds t
 
 An operator drains any worker, until an operator releases it: it is neither judged nor probed.
 
-No rule drains the last worker. At every look, also when others have left or a probe was slow, one
-worker and a quarter of the slots are free to take work.
+No rule drains the last worker of a place. At every look, also when others have left or a probe was
+slow, one worker and a quarter of the slots of each place are free to take work.
 
 A drained worker keeps the attempts that no other worker would end sooner. After a while it is
 given one attempt, the probe. If the probe takes the usual time, the worker is used again; if not,
@@ -41,7 +41,7 @@ monotonic clock.
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.dispatch.attempt_statistics import AttemptStatistics, Usual
@@ -112,6 +112,7 @@ class _Machine:
     needed: bool = False  # though it is slow, it takes attempts: too few others are free
     beat: int = -1
     heard: float = 0.0  # when its latest beat was
+    place: str = ""  # whose work alone it takes
     ended: Counter[str] = field(default_factory=Counter)  # attempts since its start, by class
     attempts: dict[_Attempt, bool] = field(default_factory=dict)  # that run: whether they speak
     slow: deque[str] = field(default_factory=lambda: deque(maxlen=_TOLD))  # evidence in words
@@ -188,6 +189,7 @@ class Machines:
                 )
                 machine.heard, machine.why = now, worker.hold_why
                 machine.needed, machine.failing = worker.needed, worker.failing
+                machine.place = worker.place
             known[worker.name] = machine
             machine.leaving, machine.unfit = worker.draining, bool(worker.unfit)
             machine.running = running.get(worker.name, [])
@@ -250,11 +252,6 @@ class Machines:
         if machine is None or machine.hold is Hold.NONE:
             return 1.0
         return math.exp(min(math.log(_LONGER), machine.slowness))
-
-    @property
-    def holding(self) -> bool:
-        """True if a worker is held for its slowness."""
-        return any(m.slow_now for m in self._machines.values())
 
     def ended(
         self, event: CompletionEvent, statistics: Mapping[str, ClassStatistics], now: float
@@ -366,11 +363,11 @@ class Machines:
         self,
         statistics: Mapping[str, ClassStatistics],
         now: float,
-        waiting: Callable[[], int] = lambda: 0,
+        waiting: Callable[[], Mapping[str, int]] = dict,
     ) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
         """Return new orders, and the attempts that other workers would end sooner.
 
-        `waiting` counts the tasks that a slot may take and none has taken.
+        `waiting` counts the tasks that a slot may take and none has taken, by place.
         """
         if not self._probe:
             return [], []
@@ -383,9 +380,11 @@ class Machines:
         for machine in judged.values():
             if not machine.failing:
                 self._judge(machine, statistics, now)
-        short = self.holding and waiting() > self._idle(now)
+        held = {one.place for one in judged.values() if one.slow_now}
+        left = waiting() if held else {}
+        short = {place for place in held if left.get(place, 0) > self._idle(place, now)}
         for name, machine in judged.items():
-            machine.needed = short and machine.slow_now
+            machine.needed = machine.slow_now and machine.place in short
             if (machine.told, machine.needed) != before[name]:
                 orders.append(_order(name, machine, now))
             if machine.told is Hold.DRAINED and not machine.failing:
@@ -411,7 +410,7 @@ class Machines:
         elif machine.hold is Hold.PROBE:
             if slowest >= _SLOW:
                 self._probed(machine, False, slowest, now)
-        elif score >= _DRAIN and self._enough([m for m in self._free() if m is not machine]):
+        elif score >= _DRAIN and self._enough(machine.place, without=machine):
             if now - machine.released < machine.wait:  # its release was a mistake
                 machine.wait = self._longer(machine, now)
             else:
@@ -458,27 +457,30 @@ class Machines:
         wait = max(_AGAIN * self._probe, (now - machine.slow_since) / _PART)
         return min(self._longest, wait)
 
-    def _free(self) -> list[_Machine]:
-        """List the machines that take attempts in all their slots."""
-        return [m for m in self._machines.values() if m.hold is Hold.NONE and m.takes]
+    def _free(self, place: str) -> list[_Machine]:
+        """List the machines of a place that take attempts in all their slots."""
+        return [m for m in self._at(place) if m.hold is Hold.NONE and m.takes]
 
-    def _enough(self, free: Sequence[_Machine]) -> bool:
-        """Tell whether so many may work alone: a quarter of the slots, one worker at least."""
-        total = sum(m.slots for m in self._machines.values() if m.takes)
-        return sum(m.slots for m in free) >= (1 - _DRAINED) * total
+    def _at(self, place: str) -> list[_Machine]:
+        return [m for m in self._machines.values() if m.place == place]
 
-    def _idle(self, now: float) -> int:
-        """Count the slots without an attempt, of workers that beat and are not held."""
-        free = (m for m in self._free() if now - m.heard <= self._silence)
+    def _enough(self, place: str, without: _Machine | None = None) -> bool:
+        """Tell whether the free of a place may work alone: a quarter of the slots, one worker."""
+        total = sum(m.slots for m in self._at(place) if m.takes)
+        free = sum(m.slots for m in self._free(place) if m is not without)
+        return free >= (1 - _DRAINED) * total
+
+    def _idle(self, place: str, now: float) -> int:
+        """Count the slots of a place without an attempt, of workers that beat and are not held."""
+        free = (m for m in self._free(place) if now - m.heard <= self._silence)
         return sum(max(0, m.slots - len(m.running)) for m in free)
 
     def _keep_some(self, now: float) -> None:
         """Release the least slow until enough are free: others may have left."""
         held = [m for m in self._machines.values() if m.slow_now and not m.leaving]
         for machine in sorted(held, key=lambda one: one.slowness):
-            if self._enough(self._free()):
-                return
-            self._release(machine, now)
+            if not self._enough(machine.place):
+                self._release(machine, now)
 
     def _move(
         self,

@@ -84,6 +84,7 @@ class Monitor:
             if not w.draining and w.asked is not Ask.DRAIN and (w.able or self._machines.slots(w))
         }
         self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
+        self._cache.worker_places = {w.name: w.place for w in beating if w.place}
 
     def lost(self, worker: str, now: float, since: float = 0.0) -> bool:
         """Tell whether a worker is silent for `since`, and longer than it goes on by itself."""
@@ -113,11 +114,11 @@ class Monitor:
         self,
         statistics: Mapping[str, ClassStatistics],
         now: float,
-        waiting: Callable[[], int] = lambda: 0,
+        waiting: Callable[[], Mapping[str, int]] = dict,
     ) -> Verdicts:
         """Decide what to do about the running attempts and the workers.
 
-        `waiting` counts the tasks that a slot may take and none has taken.
+        `waiting` counts the tasks that a slot may take and none has taken, by place.
         """
         holds, moves = self._machines.look(statistics, now, waiting)
         verdicts = Verdicts(holds=self._orders + holds, moves=moves)

@@ -8,12 +8,15 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import structlog
 
 from service_manager.dispatch.brake import Brake
 from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import WITHOUT_PLACES, FleetDispatch, PlaceLook
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.dispatch.ready import ReadyTasks
@@ -39,16 +42,19 @@ from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
 from tasks.messages.wakeups import LOOK
-from tasks.operators.manager_rows import HostQueue, PhaseQueue, PhaseStore
+from tasks.operators.manager_rows import HostQueue, PhaseQueue, PhaseStore, PlaceQueue
 from tasks.request.library import NO_UPLOADS, Library
 from tasks.service import tracing
 from tasks.service.tracing import Span
+from tasks.setting_values import Slots
+from tasks.storage.queues import address
 
 log = structlog.get_logger("manager")
 
 CLEANING = 0.1  # seconds of one round
 AT_REST = 5.0  # seconds between two looks for what no wake-up told, while nothing goes on
 PREPARING = 2.0  # seconds between two writings of how far planning and writing are
+_TOLD = 500  # requests that wait for a worker of a place
 
 Concern = Callable[[], bool | None]  # returns whether there is more to do at once
 Send = Callable[[Sequence[str]], None]
@@ -65,10 +71,11 @@ class Manager:
     """The acting manager: it runs rounds until one raises FencedError.
 
     `send` wakes a worker for a batch of keys and raises SendError when it cannot; `send_to` wakes a
-    worker of one host, and without it no host is preferred. `recall` takes back all messages that
-    no slot has taken, and returns their keys. `plan` is the planner. `scale` tells autoscalers how
-    many slots are wanted. `heard` is told of attempts that ended, `told` of wake-ups to look.
-    `library` says what names in requests mean.
+    worker at one address (`tasks/storage/queues.py`); without it no host is preferred, and no work
+    has a place. `recall` takes back all messages that no slot has taken, and returns their keys.
+    `plan` is the planner. `scale` tells autoscalers how many slots are wanted at a place. `heard`
+    is told of attempts that ended, `told` of wake-ups to look. `library` says what names in
+    requests mean.
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class Manager:
         epoch: int,
         run: Run = inline,
         send_to: SendTo | None = None,
-        scale: Callable[[int], None] = lambda _wanted: None,
+        scale: Callable[[int, str], None] = lambda _wanted, _place: None,
         recall: Recall = tuple,
         heard: Heard = lambda _events: None,
         told: Callable[[], None] = lambda: None,
@@ -94,22 +101,30 @@ class Manager:
         self._recall = recall
         self._heard = heard
         self._told = told
-        self._wanted = WantedSlots(options)
-        self.wanted_slots = options.scale_slots.least
+        self._work = options.work_places if send_to is not None else WITHOUT_PLACES
+        self._wanted = {
+            place: WantedSlots(options if not place else replace(options, scale_slots=Slots()))
+            for place in ("", *self._work.names)
+        }
+        self.wanted_slots = options.scale_slots.least  # by workers without a place
+        self.wanted_by_place: dict[str, int] = {}
         self.cache = ManagerCache()
         self._locations = InputLocations(self.cache) if send_to is not None else None
-        self._dispatch = Dispatch(
-            options.window,
-            options.resend,
-            self._locations,
-            options.patience,
-            places=options.places,
+        self._dispatch = FleetDispatch(
+            lambda: Dispatch(
+                options.window,
+                options.resend,
+                self._locations,
+                options.patience,
+                self._expected,
+                places=options.places,
+            ),
+            self._work,
         )
         self._ready = ReadyTasks(runtime, options, self.cache, self._dispatch)
         self._dependents = Dependents(runtime, self._find, self._locations)
         self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch)
         self._attempts = Attempts(runtime, options, self.cache, self._dispatch)
-        self._dispatch.expected = self._attempts.expected
         self._lifecycle = Lifecycle(
             runtime,
             options,
@@ -191,8 +206,8 @@ class Manager:
 
     @property
     def ready(self) -> int:
-        """Tasks that a slot may take."""
-        return sum(self._dispatch.backlog(self.cache).values())
+        """Tasks without a place that a slot may take."""
+        return sum(self._dispatch.looks(self.cache)[0].ready.values())
 
     def queues(self) -> tuple[PhaseQueue, ...]:
         """Return what is ready and what runs, by phase."""
@@ -212,6 +227,28 @@ class Manager:
         hosts = self._dispatch.waiting_for_places(self.cache)
         return (*hosts, *self._dispatch.waiting_for_room(self.cache))
 
+    def places(self) -> tuple[PlaceQueue, ...]:
+        """Return what waits and runs at each place; nothing where none has a name."""
+        looks = {look.place: look for look in self._dispatch.looks(self.cache)}
+        names = sorted({*looks, *(one.place for one in self.workers)})
+        if names == [""]:
+            return ()
+        return tuple(self._place(name, looks.get(name)) for name in names)
+
+    def _place(self, name: str, look: PlaceLook | None) -> PlaceQueue:
+        here = [one for one in self.workers if one.place == name]
+        ready = look.ready if look is not None else {}
+        return PlaceQueue(
+            place=name,
+            workers=len(here),
+            slots=sum(one.slots for one in here if one.able),
+            wanted_slots=self.wanted_by_place.get(name, 0),
+            ready=sum(ready.values()),
+            running=look.cache.busy if look is not None else 0,
+            heard=0.0 if here else self._attempts.heard.get(name, 0.0),
+            requests=() if here else tuple(islice((one for one, n in ready.items() if n), _TOLD)),
+        )
+
     @property
     def stored(self) -> tuple[tuple[PhaseStore, ...], int]:
         """The files kept in storage, by phase, and how many shards were looked at for it."""
@@ -225,6 +262,9 @@ class Manager:
     def close(self) -> None:
         """Let go of plans that are made beside the rounds."""
         self._lifecycle.close()
+
+    def _expected(self, task_class: str) -> float | None:
+        return self._attempts.expected(task_class)
 
     def _find(self, request: str) -> Live | None:
         return self._lifecycle.find(request)
@@ -303,11 +343,11 @@ class Manager:
         self._attempts.ended(event)
         if event.category is Category.DISK_SHARED:
             self._dispatch.no_room(self.cache, event.task_class, event.message)
-        self._wanted.ended(event)
+        self._wanted[self._work.of(event.task_class)].ended(event)
         if self._locations is not None:
             failed = event.category is not None
             self._locations.ended(event.key, event.worker, failed=failed)
-        self._dispatch.freed(self._clock.monotonic())
+        self._dispatch.freed(self._clock.monotonic(), event.task_class)
         self._ready_again(event)
 
     def _ready_again(self, event: CompletionEvent) -> None:
@@ -329,9 +369,10 @@ class Manager:
         chosen = self._dispatch.choose(self.cache, self._clock.monotonic())
         for number, keys in enumerate(chosen):
             try:
-                host = self._dispatch.host(keys[0])
-                if host and self._send_to is not None:
-                    self._send_to(keys, host)
+                host, place = self._dispatch.host(keys[0]), self._dispatch.place(keys[0])
+                whom = address(host, place)
+                if whom and self._send_to is not None:
+                    self._send_to(keys, whom)
                 else:
                     self._send(keys)
             except SendError as error:
@@ -340,10 +381,15 @@ class Manager:
                 return
 
     def _scaling(self) -> None:
-        ready = self._dispatch.backlog(self.cache)
-        self.wanted_slots = self._wanted.count(self.cache, ready, self._clock.monotonic())
-        self._scale(self.wanted_slots)
-        self._attempts.scale_in(self.wanted_slots)
+        now, wanted = self._clock.monotonic(), dict[str, int]()
+        for look in self._dispatch.looks(self.cache):
+            wanted[look.place] = self._wanted[look.place].count(look.cache, look.ready, now)
+        # Of a place that has no work any more, the workers leave.
+        wanted |= {one.place: 0 for one in self.workers if one.place not in wanted}
+        self.wanted_slots, self.wanted_by_place = wanted[""], wanted
+        for place, number in wanted.items():
+            self._scale(number, place)
+            self._attempts.scale_in(number, place)
 
     def _cleaning(self) -> None:
         """Expire artifacts that are not worth keeping and delete useless blobs, shard by shard.

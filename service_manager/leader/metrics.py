@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from prometheus_client import (
@@ -22,7 +22,7 @@ from tasks.bag.model import Phase
 from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.workers import WorkerRow
 from tasks.messages.redis_watch import RedisWatch
-from tasks.operators.manager_rows import RefusedMails
+from tasks.operators.manager_rows import PlaceQueue, RefusedMails
 from tasks.service.probes import ProbeAnswers
 from tasks.storage.clock import Clock
 
@@ -83,10 +83,28 @@ class ManagerMetrics(Watch):
             registry=registry,
         )
         self._wanted = Gauge(
-            "swathmill_slots_wanted", "Slots that the fleet should have", [], registry=registry
+            "swathmill_slots_wanted",
+            "Slots that the fleet should have, but for those of places",
+            [],
+            registry=registry,
+        )
+        self._place_slots = Gauge(
+            "swathmill_place_slots",
+            "Slots of the able workers of a place",
+            ["place"],
+            registry=registry,
+        )
+        self._place_wanted = Gauge(
+            "swathmill_place_slots_wanted",
+            "Slots that a place should have",
+            ["place"],
+            registry=registry,
         )
         self._ready = Gauge(
-            "swathmill_tasks_ready", "Tasks that a slot may take", [], registry=registry
+            "swathmill_tasks_ready",
+            "Tasks that a slot may take, but for those of places",
+            [],
+            registry=registry,
         )
         self._running = Gauge(
             "swathmill_attempts_running", "Attempts at work", [], registry=registry
@@ -107,7 +125,10 @@ class ManagerMetrics(Watch):
             "swathmill_workers", "Workers, by state", ["state"], registry=registry
         )
         self._slots = Gauge(
-            "swathmill_slots", "Slots of the workers that beat and are able", [], registry=registry
+            "swathmill_slots",
+            "Slots of the workers that beat, are able and have no place",
+            [],
+            registry=registry,
         )
         self._ended = Counter(
             "swathmill_attempts",
@@ -137,6 +158,7 @@ class ManagerMetrics(Watch):
         with self._lock:
             self._requests.clear()
             self._workers.clear()
+            self._show_places(())
 
     def acts(self, leadership: Leadership, manager: Manager, seconds: float) -> None:
         """Note the round, and every few seconds what the manager has in hand."""
@@ -148,6 +170,7 @@ class ManagerMetrics(Watch):
         if now < self._due:
             return
         self._due = now + _LOOK
+        here = [worker for worker in manager.workers if not worker.place]
         if now >= self._line_due:
             self._line_due = now + _LINE
             log.info(
@@ -155,20 +178,27 @@ class ManagerMetrics(Watch):
                 epoch=leadership.epoch,
                 ready=manager.ready,
                 running=manager.cache.busy,
-                slots=sum(worker.slots for worker in manager.workers),
+                slots=sum(worker.slots for worker in here),
                 wanted=manager.wanted_slots,
             )
         self._wanted.set(manager.wanted_slots)
         self._ready.set(manager.ready)
         self._running.set(manager.cache.busy)
         self._mails.set(self._refused().count)
-        self._slots.set(sum(worker.slots for worker in manager.workers if worker.able))
+        self._slots.set(sum(worker.slots for worker in here if worker.able))
         with self._lock:
             _show(
                 self._requests,
                 Tally(live.row.state.value for live in manager.cache.requests.values()),
             )
             _show(self._workers, Tally(map(_state, manager.workers)))
+            self._show_places(manager.places())
+
+    def _show_places(self, places: Sequence[PlaceQueue]) -> None:
+        """Show what each place has that has a name; nothing where none has."""
+        named = [one for one in places if one.place]
+        _show(self._place_slots, {one.place: one.slots for one in named})
+        _show(self._place_wanted, {one.place: one.wanted_slots for one in named})
 
     def hears(self, events: Sequence[CompletionEvent]) -> None:
         """Count the attempts."""
@@ -210,7 +240,7 @@ def _state(worker: WorkerRow) -> str:
     return worker.hold.value or ("unfit" if worker.unfit else "free")
 
 
-def _show(gauge: Gauge, counts: Tally[str]) -> None:
+def _show(gauge: Gauge, counts: Mapping[str, int]) -> None:
     gauge.clear()
     for label, number in counts.items():
         gauge.labels(label).set(number)

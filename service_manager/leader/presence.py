@@ -70,6 +70,7 @@ class Presence(Watch):
                 requests=len(manager.cache.requests),
                 queues=manager.queues(),
                 hosts=manager.waiting_for_places(),
+                places=manager.places(),
                 stored=stored,
                 shards=shards,
                 refused=self._refused(),

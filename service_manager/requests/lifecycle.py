@@ -7,7 +7,7 @@ from typing import NamedTuple
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.dispatch.ready import ReadyTasks
@@ -56,7 +56,7 @@ class Lifecycle:
         runtime: Runtime,
         options: ManagerOptions,
         cache: ManagerCache,
-        dispatch: Dispatch,
+        dispatch: FleetDispatch,
         ready: ReadyTasks,
         intake: Intake,
         dependents: Dependents,

@@ -13,7 +13,7 @@ from logging import DEBUG, WARNING
 
 import structlog
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.plans import write_fence
 from tasks.bag import transitions, workers
@@ -70,7 +70,7 @@ class Dropping:
         self,
         runtime: Runtime,
         cache: ManagerCache,
-        dispatch: Dispatch,
+        dispatch: FleetDispatch,
         request: str,
         keep: Callable[[Interest], bool] = nothing,
     ) -> None:
@@ -215,7 +215,7 @@ class Release:
         self,
         runtime: Runtime,
         cache: ManagerCache,
-        dispatch: Dispatch,
+        dispatch: FleetDispatch,
         period: float,
         settled: Callable[[str], None] = lambda _request: None,
     ) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.events.dependents import Dependents, Informed
 from service_manager.plans import write_fence
@@ -46,7 +46,7 @@ class Retrying:
         self,
         runtime: Runtime,
         cache: ManagerCache,
-        dispatch: Dispatch,
+        dispatch: FleetDispatch,
         dependents: Dependents,
         find: Callable[[str], Live | None],
         hear: Callable[[Informed], None],

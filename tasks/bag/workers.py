@@ -87,6 +87,7 @@ class WorkerRow:
     sandbox: str = ""
     version: str = ""
     reads: int = 0  # the newest schema that its build reads
+    place: str = ""  # whose work alone it takes; empty: all work that has no place
     etag: str = field(default="", compare=False)
 
     @property
@@ -127,6 +128,7 @@ WORKER = Codec(
         "asked_why": Form(sparse=True),
         "unfit": Form(sparse=True),
         "failing": Form(sparse=True),
+        "place": Form(sparse=True),
     },
 )
 

@@ -1,10 +1,10 @@
 """The Celery application: it wakes workers, and decides nothing.
 
 A message names the task keys of a batch, all of one shard, on the queue of all workers or on that
-of one host's. A slot takes the first one when it is free, and no earlier: so the queue is a short
-list that the manager may take back and write again. Early acknowledgement and no results: a lost
-message is sent again by the manager, a doubled one claims nothing. Celery's own time limits,
-retries and revokes stay unused.
+of one host's; the workers of a place have queues of their own. A slot takes the first one when it
+is free, and no earlier: so the queue is a short list that the manager may take back and write
+again. Early acknowledgement and no results: a lost message is sent again by the manager, a doubled
+one claims nothing. Celery's own time limits, retries and revokes stay unused.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from redis import RedisError
 
-from tasks.storage.queues import FIRST
+from tasks.storage.queues import FIRST, address, of_address
 
 TASK = "swathmill.attempt"
 QUEUE = "attempts"
@@ -23,9 +23,11 @@ _AHEAD = "ahead"  # sorts before both
 _KEPT = 3600  # seconds that messages to a host wait at most: it may be gone for good
 
 
-def queue_of(host: str) -> str:
-    """Return the name of the queue of one host's workers, or of what all take FIRST."""
-    return _AHEAD if host == FIRST else f"{_OF_HOST}.{host}"
+def queue_of(whom: str) -> str:
+    """Return the name of the queue of an address: of one host's workers, of all, of all FIRST."""
+    host, place = of_address(whom)
+    name = {"": QUEUE, FIRST: _AHEAD}.get(host, f"{_OF_HOST}.{host}")
+    return address(name, place)
 
 
 def make_app(redis_url: str) -> Celery:
@@ -62,7 +64,7 @@ def make_app(redis_url: str) -> Celery:
 
 
 class Sender:
-    """Sends the message that wakes a slot for a batch of tasks, on one host if it is named.
+    """Sends the message that wakes a slot for a batch of tasks, at one address if it is named.
 
     Raises kombu's OperationalError.
     """
@@ -71,14 +73,14 @@ class Sender:
         self._app = application
         self._queues = {QUEUE}  # to which messages were sent
 
-    def __call__(self, keys: Sequence[str], host: str = "") -> None:
-        queue = queue_of(host) if host else QUEUE
+    def __call__(self, keys: Sequence[str], whom: str = "") -> None:
+        queue = queue_of(whom)
         self._queues.add(queue)
         with self._app.producer_pool.acquire(block=True) as producer:
             self._app.send_task(
                 TASK, args=[*keys], queue=queue, producer=producer, retry=False, ignore_result=True
             )
-            if host:
+            if whom:
                 with suppress(RedisError):
                     producer.channel.client.expire(queue, _KEPT)
 

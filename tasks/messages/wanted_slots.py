@@ -8,6 +8,7 @@ import redis
 import structlog
 
 LIST = "swathmill:wanted-slots"
+"""The list of workers without a place; with a colon and its name, that of a place."""
 
 # KEYS: the list. ARGV: its length to be.
 RESIZE = """
@@ -26,9 +27,9 @@ class RedisWantedSlots:
         self._resize = self._redis.register_script(RESIZE)
         self._log = structlog.get_logger("tasks.messages.wanted_slots")
 
-    def __call__(self, wanted: int) -> None:
-        """Say how many. Never raises: the number is told again soon."""
+    def __call__(self, wanted: int, place: str = "") -> None:
+        """Say how many at a place. Never raises: the number is told again soon."""
         try:
-            self._resize(keys=[LIST], args=[wanted])
+            self._resize(keys=[f"{LIST}:{place}" if place else LIST], args=[wanted])
         except redis.RedisError as error:
             self._log.warning("wanted slots not published", wanted=wanted, error=str(error))

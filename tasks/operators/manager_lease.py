@@ -49,6 +49,7 @@ class Acting:
     began to look. `renewed` is the time of day of the last renewal, 0 when there was none.
     `wanted_slots` is how many slots the manager wanted then, `starved` for how many seconds it has
     wanted some and no worker that is able has beaten. `unfit` is why one of the others is not able.
+    All of it is of workers without a place.
     """
 
     acts: bool
@@ -153,6 +154,8 @@ class ManagerWatch:
             self._beats.hear(found, now)
             self._unfit = ""
             for one in found:
+                if one.place:
+                    continue  # it takes the work of its place alone
                 heard = self._beats.at(one.name) or 0.0
                 if one.able:
                     self._able_at = max(self._able_at, heard)

@@ -44,6 +44,43 @@ class HostQueue:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlaceQueue:
+    """A place where workers are: its slots, the slots wanted, the ready tasks, what runs.
+
+    Without workers `requests` are some that wait for one, and `heard` says when the last one beat,
+    in POSIX seconds; 0: none since this manager began to act. The place without a name is that of
+    all work that has none.
+    """
+
+    place: str
+    workers: int = 0
+    slots: int = 0
+    wanted_slots: int = 0
+    ready: int = 0
+    running: int = 0
+    heard: float = 0.0
+    requests: tuple[str, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """True if there is work, and no worker."""
+        return not self.workers and self.ready > 0
+
+    @property
+    def why(self) -> str:
+        """The reason why its work waits, in words; empty where only slots are busy."""
+        if not self.waits:
+            return ""
+        whom = f"a worker of place {self.place}" if self.place else "a worker without a place"
+        last = (
+            "the last one is gone"
+            if self.heard
+            else "none has been here since the manager began to act"
+        )
+        return f"waits for {whom}: {last}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PhaseStore:
     """The artifacts of a phase that are kept, and their bytes."""
 
@@ -82,6 +119,7 @@ class ManagerRow:
     shards: int = 0
     refused: RefusedMails = RefusedMails()
     hosts: tuple[HostQueue, ...] = ()
+    places: tuple[PlaceQueue, ...] = ()  # none where no work and no worker has one
 
 
 _CODEC = Codec(
@@ -92,6 +130,7 @@ _CODEC = Codec(
         "stored": in_json(tuple[PhaseStore, ...]),
         "refused": in_json(RefusedMails, sparse=True),
         "hosts": in_json(tuple[HostQueue, ...], sparse=True),
+        "places": in_json(tuple[PlaceQueue, ...], sparse=True),
     },
 )
 

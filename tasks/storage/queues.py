@@ -7,6 +7,22 @@ from typing import Protocol
 QUEUE = "requests"
 FIRST = "*"
 """In place of a host: all workers, before what is kept for their hosts."""
+_AT = "@"  # in no name of a host or place
+
+
+def address(host: str, place: str) -> str:
+    """Return to whom a message goes: a host of a place; without a host all workers there.
+
+    Empty: all workers that have no place.
+    """
+    return f"{host}{_AT}{place}" if place else host
+
+
+def of_address(text: str) -> tuple[str, str]:
+    """Return the host and the place of an address."""
+    host, _, place = text.partition(_AT)
+    return host, place
+
 
 Ack = Callable[[], None]
 

@@ -14,10 +14,13 @@ from playwright.sync_api import (
     FilePayload,
     Page,
     Position,
+    Route,
     ViewportSize,
     expect,
 )
 
+from portal.viewer.app import viewer_app
+from portal.viewer.folder import read_folder
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from service_manager.leader.leadership import Leadership
 from tasks.accounts.group_table import GroupRow, GroupTable
@@ -27,17 +30,19 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.task_rows import Interest
 from tasks.bag.workers import WorkerRow
 from tasks.canonical import digest_of
+from tasks.errors import StoreError
 from tasks.holdings import holdings
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tasks.requests.plan import Gap
-from tasks.requests.request_table import PhaseCount, Preparation, Preview, Rehearsal
+from tasks.requests.request_table import PhaseCount, Preparation, Preview, Rehearsal, RequestTable
 from tasks.storage.blobs import ARTIFACTS
 from tests.browser.pages import map_ready, open_part
 from tests.portal.archive import StillArchive, telling
 from tests.portal.requests.test_runs import put_story
 from tests.portal.scripted import (
     LivePortal,
+    count_preview,
     live_portal,
     live_runtime,
     put_executions,
@@ -52,6 +57,7 @@ from tests.portal.scripted import (
 )
 from tests.portal.site_tables import parquet, site_rows
 from tests.portal.submissions import DOCUMENT
+from tests.serving import serving_app
 from tests.tasks.package_files import upload_of
 from tests.waiting import until
 
@@ -73,14 +79,19 @@ Theme = Literal["light", "dark"]
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """A portal with something in each state, and by which words these are found."""
+    """A portal with something in each state, and by which words these are found.
+
+    Among the words are addresses of other portals: of a folder's map, of one that sends mails and
+    takes few calls, and of one whose storage is silent.
+    """
 
     portal: LivePortal
     ids: dict[str, str]
 
     def at(self, path: str) -> str:
         """Return the address of a page; `{running}` stands for the request of this name."""
-        return self.portal.url + path.format(**self.ids)
+        found = path.format(**self.ids)
+        return found if found.startswith("http") else self.portal.url + found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +122,18 @@ def world(folder: Path, archive: Path) -> Iterator[World]:
     ada = GroupRow(name="forest-team", owner=ADA, members=("ben@example.org",))
     GroupTable(runtime.store).write(runtime.clock, ada)
     made = settings(archive=str(archive), data_dir=str(folder), sources="folder")
-    with telling(runtime, StillArchive()), beating(runtime), live_portal(runtime, made) as portal:
+    strict = settings(smtp_url="smtp://127.0.0.1:9", caller_rate="0.1")
+    viewed = live_runtime()
+    read_folder(made, viewed)
+    with (
+        telling(runtime, StillArchive()),
+        beating(runtime),
+        live_portal(runtime, made) as portal,
+        live_portal(runtime, strict) as other,
+        live_portal(_silent(), settings()) as silent,
+        serving_app(viewer_app(made, viewed)) as viewer,
+    ):
+        ids |= {"strict": other.url, "silent": silent.url, "viewer": viewer}
         until(lambda: holdings.read(runtime.store)[0] is not None, what="what the archive has")
         with portal.client() as client:
             told = "description: Mean leaf area.\nparameters: {low: {about: least value}}\n"
@@ -125,15 +147,33 @@ def world(folder: Path, archive: Path) -> Iterator[World]:
         yield World(portal=portal, ids=ids)
 
 
+def _silent() -> Runtime:
+    """A runtime whose storage does not answer."""
+    runtime = live_runtime()
+
+    def broken(*_: object) -> None:
+        raise StoreError("gone")
+
+    runtime.store.get = broken  # type: ignore[assignment, method-assign]
+    return runtime
+
+
 @contextmanager
 def beating(runtime: Runtime) -> Iterator[None]:
-    """Have a manager and two workers give signs, until the block ends: pages say it at once."""
+    """Have a manager and two workers give signs, until the block ends: pages say it at once.
+
+    Previews of the title "Counted" get their counts.
+    """
     manager, stop, began = Leadership(runtime, 30.0), threading.Event(), runtime.clock.now() - 4000
     assert manager.acquire()
 
     def loop() -> None:
         while not stop.is_set():
             manager.renew()
+            for name in RequestTable(runtime.store).live():
+                row = request_operations.load(runtime, name)
+                if row.dry_run and row.title == "Counted":
+                    count_preview(runtime, name)
             for number in (1, 2):
                 beat = runtime.clock.now()
                 worker = WorkerRow(
@@ -141,7 +181,7 @@ def beating(runtime: Runtime) -> Iterator[None]:
                     beat_at=beat,
                 )  # fmt: skip
                 put_worker(runtime, worker)
-            stop.wait(2.0)
+            stop.wait(1.0)
 
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
@@ -371,6 +411,45 @@ def _preview(page: Page) -> None:
     expect(page.locator("#preview")).to_contain_text("Asking the archive")
 
 
+def _counted(page: Page) -> None:
+    _fill(page)
+    page.fill("#title", "Counted")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#preview-counts")).to_contain_text("32, 123 MB to fetch")
+
+
+def _ask_for_a_link(address: str) -> Callable[[Page], None]:
+    def act(page: Page) -> None:
+        page.fill("#address", address)
+        page.locator("form").evaluate("form => { form.noValidate = true; }")
+        page.get_by_role("button", name="Send me a link").click()
+        expect(page.locator("main [role=status], main .error:not(:empty)")).to_be_visible()
+
+    return act
+
+
+def _too_many(page: Page) -> None:
+    """Call as from another machine: those of this one have no limit."""
+
+    def forwarded(route: Route) -> None:
+        named = {"x-forwarded-for": "203.0.113.7"}
+        more = named if route.request.is_navigation_request() else {}
+        route.continue_(headers={**route.request.headers, **more})
+
+    page.route("**/*", forwarded)
+
+    def refused() -> bool:
+        answer = page.reload()
+        return answer is not None and answer.status == 429
+
+    until(refused, what="too many calls")
+
+
+def _viewed(page: Page) -> None:
+    expect(page.locator("[data-layer-view][data-shown][data-loaded]")).to_be_visible()
+    expect(page.locator('[data-view="said"]')).to_contain_text("have a value")
+
+
 def _part(name: str) -> Callable[[Page], None]:
     def act(page: Page) -> None:
         open_part(page, name)
@@ -450,6 +529,7 @@ STATES: dict[str, tuple[State, ...]] = {
         State(name="place", path="/new", act=_place),
         State(name="parameters", path="/new", act=_parameters),
         State(name="preview", path="/new", act=_preview),
+        State(name="preview-counted", path="/new", act=_counted),
         State(name="again", path="/new?again={gaps}"),
     ),
     "requests": (
@@ -475,6 +555,7 @@ STATES: dict[str, tuple[State, ...]] = {
         State(name="compare", path="/requests/{gaps}/map", act=_compare),
         State(name="polygon", path="/requests/{gaps}/map", act=_draw_polygon),
     ),
+    "viewer": (State(name="folder", path="{viewer}", who="nobody", act=_viewed),),
     "uploads": (
         State(name="packages", path="/packages"),
         State(name="package-refused", path="/packages", act=_refused_package),
@@ -489,11 +570,18 @@ STATES: dict[str, tuple[State, ...]] = {
         State(name="tokens", path="/tokens", who="scientist"),
         State(name="token-made", path="/tokens", who="scientist", act=_token),
         State(name="sign-in", path="/sign-in", who="nobody"),
+        State(name="sign-in-by-mail", path="{strict}/sign-in", who="nobody"),
+        State(
+            name="sign-in-wrong", path="{strict}/sign-in", who="nobody", act=_ask_for_a_link("ada")
+        ),
+        State(name="sign-in-sent", path="{strict}/sign-in", who="nobody", act=_ask_for_a_link(ADA)),
         State(name="not-signed-in", path="/requests/{gaps}", who="nobody"),
         State(name="docs", path="/docs", who="nobody"),
         State(name="error-404", path="/nowhere"),
         State(name="error-403", path="/operations", who="scientist"),
         State(name="error-405", path="/requests/{gaps}/cancel"),
+        State(name="error-429", path="{strict}/sign-in", who="nobody", act=_too_many),
+        State(name="error-503", path="{silent}/requests/one", who="scientist"),
         State(name="error-410", path="/requests/{lost}/view/L/lost.tif"),
     ),
     "operations": (

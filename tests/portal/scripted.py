@@ -384,6 +384,19 @@ def set_row(runtime: Runtime, request: str, **changes: object) -> RequestRow:
     )
 
 
+def count_preview(runtime: Runtime, request: str) -> None:
+    """Answer a dry run with its counts and a gap."""
+    set_row(
+        runtime,
+        request,
+        state=RequestState.PREVIEWED,
+        ended=runtime.clock.now(),
+        preview=Preview(granules=32, tasks=107, gaps=1, reused=4, size=123_456_789),
+        gaps=(Gap(what="MCD15A2.005 2012-03-05 h17v03", reason="not published"),),
+        gap_count=1,
+    )
+
+
 class ScriptedManager:
     """Counts dry runs, and lets each request make `outputs` rasters, one with each tick."""
 
@@ -419,16 +432,7 @@ class ScriptedManager:
         if row.state is RequestState.CANCELLING:
             set_row(self._runtime, row.id, state=RequestState.CANCELLED, ended=now)
         elif row.dry_run:
-            counts = Preview(granules=32, tasks=107, gaps=1, reused=4, size=123_456_789)
-            set_row(
-                self._runtime,
-                row.id,
-                state=RequestState.PREVIEWED,
-                ended=now,
-                preview=counts,
-                gaps=(Gap(what="MCD15A2.005 2012-03-05 h17v03", reason="not published"),),
-                gap_count=1,
-            )
+            count_preview(self._runtime, row.id)
         elif row.state is RequestState.SUBMITTED:
             set_row(
                 self._runtime,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from tasks.service import tracing
 from tasks.service.tracing import Span
-from tests.service_manager.scene import Scene
+from tests.service_manager.scene import Scene, one_place
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def scene() -> Scene:
 
 
 @pytest.fixture
-def dispatch() -> Dispatch:
-    return Dispatch(window=100, resend=30.0)
+def dispatch() -> FleetDispatch:
+    return one_place(window=100, resend=30.0)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import Live, ManagerCache
 from service_manager.events.completion_events import CompletionEvents, Processed
 from service_manager.events.dependents import Dependents
@@ -47,6 +49,11 @@ class Meddling(MemoryStore):
             self.lost.remove(table)
             raise StoreError("the answer was lost")
         return etags
+
+
+def one_place(window: int = 8, resend: float = 30.0) -> FleetDispatch:
+    """The dispatch of a fleet without places."""
+    return FleetDispatch(lambda: Dispatch(window=window, resend=resend))
 
 
 @dataclass

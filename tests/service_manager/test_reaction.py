@@ -65,7 +65,7 @@ def test_what_is_given_back_is_sent_before_the_sweep() -> None:
     b = Bench({"a": plan_of(G0)})
     request, key = ready_again(b, handed_back=False)
     assert b.sent == [key]
-    again = b.manager._dispatch._tasks[key]
+    again = b.manager._dispatch.places[""]._tasks[key]
     assert (again.sponsor, again.task_class) == (request, G0.task_class)
     assert not again.alone
 
@@ -74,7 +74,7 @@ def test_what_failed_goes_alone_the_next_time() -> None:
     b = Bench({"a": plan_of(G0)})
     _, key = ready_again(b, handed_back=True)
     assert b.sent == [key]
-    assert b.manager._dispatch._tasks[key].alone
+    assert b.manager._dispatch.places[""]._tasks[key].alone
 
 
 def made_unseen(b: Bench) -> str:

@@ -8,7 +8,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from service_manager.dispatch.dispatch import Dispatch
 from service_manager.dispatch.manager_cache import Live
 from service_manager.leader.manager import Manager
 from service_manager.plans import write_fence
@@ -29,7 +28,7 @@ from tasks.requests import (
 from tasks.requests.request_table import RequestRow
 from tasks.requests.retrying import NothingToRetryError, Scope
 from tasks.storage.store import Operation, Row, Store
-from tests.service_manager.scene import Scene
+from tests.service_manager.scene import Scene, one_place
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(5)]
@@ -576,7 +575,7 @@ CELL = mosaic("cell", A_GRANULE, B_GRANULE)
 
 
 def retries(scene: Scene) -> Retrying:
-    dispatch = Dispatch(window=8, resend=30.0)
+    dispatch = one_place(window=8, resend=30.0)
     find = scene.cache.requests.get
     return Retrying(scene.runtime, scene.cache, dispatch, scene.dependents, find, Mock())
 

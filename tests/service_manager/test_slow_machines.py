@@ -112,7 +112,7 @@ class Fleet:
             names = [f"w{i}" for i in range(self.workers) if f"w{i}" not in self.gone]
             self.beats |= {name: self.sequence for name in names if name not in self.silent}
             self.monitor.hear([self.row(name) for name in names], self.now)
-            verdicts = self.monitor.look(self.statistics, self.now, lambda: self.waiting)
+            verdicts = self.monitor.look(self.statistics, self.now, lambda: {"": self.waiting})
             for order in verdicts.holds:
                 self.holds[order.worker], self.whys[order.worker] = order.hold, order.why
             for running in verdicts.moves:

@@ -23,7 +23,7 @@ from tasks.bag import (
 )
 from tasks.bag.categories import Category
 from tasks.bag.classes import archive_host
-from tasks.bag.model import ArtifactFile, RequestOrder
+from tasks.bag.model import ArtifactFile, RequestOrder, Task
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS, shard
 from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
@@ -129,6 +129,7 @@ class Starving:
     def __init__(self, runtime: Runtime, options: ManagerOptions) -> None:
         self._clock = runtime.clock
         self._apart = options.heartbeat
+        self._work = options.work_places
         self.begin(ManagerCache())
 
     def begin(self, cache: ManagerCache, slots: int = 1) -> None:
@@ -145,11 +146,15 @@ class Starving:
         if now < self._due or self._cache.workers is self._heard:
             return  # a manager that cannot read the beats can hold and release nobody
         self._due, self._heard = now + self._apart, self._cache.workers
-        all_slots = self._slots * len(self._cache.workers)
-        starved = self._cache.slots < max(1, all_slots / 4) if all_slots else False
+        places = ("", *self._work.names)
+        starved = [place for place in places if self._starves(self._cache.view(place, self._work))]
         self._looks = self._looks + 1 if starved else 0
         if self._looks > self.LOOKS:
-            raise ViolationError(f"too few slots are free: {self._cache.slots} of {all_slots}")
+            raise ViolationError(f"too few slots are free at {starved}")
+
+    def _starves(self, here: ManagerCache) -> bool:
+        all_slots = self._slots * len(here.workers)
+        return here.slots < max(1, all_slots / 4) if all_slots else False
 
 
 def manager(
@@ -179,8 +184,8 @@ def manager(
     def make(epoch: int) -> Manager:
         made = Manager(runtime, options, plan, send, epoch, send_to=send, recall=recall)
         if expected is not None:
-            made._dispatch.turns = 0
-            made._dispatch.expected = lambda _: expected
+            for one in made._dispatch:
+                one.turns, one.expected = 0, lambda _: expected
         cleaners[:] = [Retention(runtime, wait=60.0, policy=retention or NOTHING)]
         starving.begin(made.cache, slots)
         return made
@@ -240,6 +245,7 @@ class SimWorker:
     host: str
     broken: BrokenHosts
     disk: SharedDisk
+    place: str = ""
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
@@ -309,6 +315,7 @@ class SimWorker:
                 waiting=self._waiting(),
                 draining=self.leaving,
                 unfit=self.fitness.why,
+                place=self.place,
             )
             try:
                 orders = workers.beat(self.own, clock, row, now + self.lease.deadline)
@@ -380,7 +387,10 @@ class SimWorker:
     def _slot(self) -> None:
         while True:
             takes = self._takes()
-            keys, sent = self.broker.take(self.process, self.host) if takes else ([], 0.0)
+            keys: list[str] = []
+            sent = 0.0
+            if takes:
+                keys, sent = self.broker.take(self.process, self.host, self.place)
             if not keys:
                 self.runtime.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
@@ -414,6 +424,7 @@ class SimWorker:
                 batch.in_hand = slot
                 batch.begun += 1
                 self.watch.begins(self.name, slot.claimed.claim)
+                self._here(slot.claimed.task)
                 self.broken.begins(self.name)
                 if not self._placed(slot, sent):
                     batch.in_hand = None
@@ -434,6 +445,12 @@ class SimWorker:
                 clock.sleep(0.1)
         finally:
             self.batches.remove(batch)
+
+    def _here(self, task: Task) -> None:
+        """A worker runs the work of its own place alone."""
+        if self.options.work_places.of(task.task_class) != self.place:
+            where = self.place or "of all other work"
+            raise ViolationError(f"a worker {where} runs {task.task_class}")
 
     def _judge(self, category: Category | None) -> None:
         """Take note of what the end of an attempt says of this machine."""

@@ -30,7 +30,7 @@ from tasks.request.document import Request, parse_request
 from tasks.requests import outbox, request_operations, request_table
 from tasks.requests.plan import Plan
 from tasks.requests.retrying import Scope
-from tasks.setting_values import Slots
+from tasks.setting_values import Slots, WorkPlaces
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
@@ -83,6 +83,13 @@ OPTIONS = ManagerOptions(
     probe=40.0,
     retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0, longest=30.0),
 )
+WORK_PLACES = (
+    "big=reduction",
+    "big=aggregation",
+    "big=collection",
+    "big=aggregation gpu=reduction",
+)
+"""What settings say of places; some of it is at none."""
 LONG = TimeLimits(samples=2, floor=25.0, ceiling=800.0)
 """Of noisy histories, whose tasks take longer."""
 
@@ -188,7 +195,8 @@ class History:
         self.disk = SharedDisk.of(self.world, self.seed, 0.0 if faultless else STORM)
         # Of its own numbers, so that the other histories stay as they are.
         scales = Random(f"scale {self.seed}").random() < 0.25
-        self.options = replace(OPTIONS, retry=self._retry())
+        self.work = self._work()
+        self.options = replace(OPTIONS, retry=self._retry(), work_places=self.work)
         if scales:
             self.options = replace(self.options, scale_in=15.0, scale_slots=Slots(least=1))
         self.operates = Random(f"operators {self.seed}").random() < 0.25
@@ -204,6 +212,19 @@ class History:
         few = Random(f"losses {self.seed}").random() < 0.25
         return replace(OPTIONS.retry, losses=2) if few else OPTIONS.retry
 
+    def _work(self) -> WorkPlaces:
+        """In each fourth history some work has a place, where workers never end for good."""
+        random = Random(f"work places {self.seed}")
+        if self.shrinks or self.rasters or random.random() >= 0.25:
+            return WorkPlaces()
+        self.world.faults["work with places"] += 1
+        return WorkPlaces.read(random.choice(WORK_PLACES))
+
+    def _place(self, worker: str) -> str:
+        """The place of a worker: the first has none, the next are at one each, and so on."""
+        places = ("", *self.work.names)
+        return places[int(worker.partition("-")[2]) % len(places)]
+
     def _noise(self) -> Noise:
         """Noise on the hosts of each fourth history; a noisy one has no more faults than that."""
         random = Random(f"noise {self.seed}")
@@ -213,7 +234,10 @@ class History:
         self.world.calm, self.expected = True, None
         self.number, self.slots = random.choice([2, 3, 6, 7]), random.choice([1, 2, 2])
         self.alone = random.random() < 0.2  # all workers are on one host
-        self.options = replace(OPTIONS, time_limits=LONG, places=random.choice([1, 2, 4]))
+        self.options = replace(
+            OPTIONS, time_limits=LONG, places=random.choice([1, 2, 4]), work_places=self.work
+        )
+        self.number = max(self.number, 1 + len(self.work.names))
         self.places.number = self.options.places
         usual = random.choice([6.0, 20.0])
         self.script = replace(
@@ -313,6 +337,7 @@ class History:
             host="host" if self.noisy and self.alone else name,
             broken=self.broken,
             disk=self.disk,
+            place=self._place(name),
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         )
@@ -754,7 +779,8 @@ class History:
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
         number = world.random.choice([1, 1, 2, 3])
-        self.broken.among(number, STORM)
+        number = max(number, 1 + len(self.work.names))
+        self.broken.among(1 if self.work.names else number, STORM)
         for i in range(number):
             self.start_worker(f"worker-{i}")
         self.people()
@@ -800,6 +826,7 @@ class History:
         """Noise and people alone: nothing fails, and no task waits beside an idle slot."""
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
+        self.broken.among(1 if self.work.names else self.number, STORM)
         for i in range(self.number):
             self.start_worker(f"worker-{i}")
         self.people()
@@ -810,7 +837,7 @@ class History:
         self.watch.one_host = self.alone
         self.world.at(1.0, self.supervise)
         mean = (self.script.quick + self.script.slow) / 2
-        Idleness(self.watch, self.workers.values, self.places, mean).look()
+        Idleness(self.watch, self.workers.values, self.places, mean, self.work).look()
         self.world.run(STORM + CALM, self.settled)
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")

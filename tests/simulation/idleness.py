@@ -5,7 +5,8 @@ was drained for slowness counts, too; one that an operator has drained does not,
 host everything fails. A task waits while it is ready, unless all requests that want it are paused
 or being withdrawn, their owners or its phase are paused or at a limit, or all places of its
 archive's host are taken. A request that was told an earlier end of it does not want it. Both are
-looked at again and again: what is not so at one look begins anew.
+looked at again and again: what is not so at one look begins anew. A task and a slot are held
+against one another where the worker's place is that of the task's class.
 
 Besides the mean there is time for the product to notice: the manager looks with each heartbeat, a
 worker learns of an order with its next one, and a message that was meant for one host goes to all
@@ -21,6 +22,7 @@ from tasks.bag.model import Phase, RequestState, State, Task
 from tasks.bag.workers import Ask
 from tasks.operators import restrictions
 from tasks.operators.restrictions import Kind, Restrictions
+from tasks.setting_values import WorkPlaces
 from tests.simulation.actors import SimWorker
 from tests.simulation.places import Places
 from tests.simulation.watch import Watch
@@ -39,26 +41,34 @@ class Idleness:
     workers: Callable[[], Iterable[SimWorker]]
     places: Places
     mean: float
-    waits: dict[str, float] = field(default_factory=dict)  # since when, by task
-    idle: dict[str, float] = field(default_factory=dict)  # since when, by process
+    work: WorkPlaces
+    waits: dict[tuple[str, str], float] = field(default_factory=dict)  # since when: place, task
+    idle: dict[tuple[str, str], float] = field(default_factory=dict)  # since when: place, process
 
     def look(self) -> None:
         """Look once, and again in a while; ViolationError where a task waits beside a slot."""
         now = self.watch.world.now
-        self.idle = {name: self.idle.get(name, now) for name in self._idle()}
-        self.waits = {key: self.waits.get(key, now) for key in self._waiting()}
-        worker = min(self.idle, key=lambda name: self.idle[name], default="")
-        key = min(self.waits, key=lambda one: self.waits[one], default="")
-        if worker and key:
-            both = now - max(self.idle[worker], self.waits[key])
-            if both > self.mean + NOTICED:
-                self.watch.fail(
-                    f"task {key[:8]}..{key[-8:]} has waited for {both:.0f} s, usually done in "
-                    f"{self.mean:.0f} s, and {worker} has an idle slot"
-                )
+        self.idle = {one: self.idle.get(one, now) for one in self._idle()}
+        self.waits = {one: self.waits.get(one, now) for one in self._waiting()}
+        for place in ("", *self.work.names):
+            self._compare(place, now)
         self.watch.world.at(LOOK, self.look)
 
-    def _idle(self) -> Iterable[str]:
+    def _compare(self, place: str, now: float) -> None:
+        slots = [(since, name) for (at, name), since in self.idle.items() if at == place]
+        tasks = [(since, key) for (at, key), since in self.waits.items() if at == place]
+        if not (slots and tasks):
+            return
+        idle, waits = min(slots), min(tasks)
+        both = now - max(idle[0], waits[0])
+        if both > self.mean + NOTICED:
+            key = waits[1]
+            self.watch.fail(
+                f"task {key[:8]}..{key[-8:]} has waited for {both:.0f} s, usually done in "
+                f"{self.mean:.0f} s, and {idle[1]} has an idle slot"
+            )
+
+    def _idle(self) -> Iterable[tuple[str, str]]:
         now = self.watch.world.now
         for worker in self.workers():
             process, row = worker.process, self.watch.rows.get(worker.name)
@@ -67,9 +77,9 @@ class Idleness:
             if row.unfit or row.failing:
                 continue
             if row.asked is Ask.NONE and worker.lease.fresh and len(worker.batches) < worker.slots:
-                yield process.name
+                yield worker.place, process.name
 
-    def _waiting(self) -> Iterable[str]:
+    def _waiting(self) -> Iterable[tuple[str, str]]:
         known = Restrictions.of(restrictions.load(self.watch.store))
         running = [t for t in self.watch.tasks.values() if t.state is State.RUNNING]
         phases = Counter(task.phase for task in running)
@@ -77,7 +87,7 @@ class Idleness:
         for task in self.watch.tasks.values():
             ready = task.state is State.READY and not task.not_before
             if ready and self._wanted(task, free) and self._passes(task, known, phases):
-                yield task.key
+                yield self.work.of(task.task_class), task.key
 
     def _wanted(self, task: Task, free: set[str]) -> bool:
         """Whether one of these requests waits for the task's outcome: some were told an earlier."""

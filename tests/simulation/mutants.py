@@ -17,6 +17,7 @@ from typing import Any
 
 from service_manager.dispatch import brake
 from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import Live, WatchedAttempt
 from service_manager.dispatch.ready import ReadyTasks
 from service_manager.fleet.machines import Machines
@@ -40,7 +41,7 @@ from tasks.bag.categories import RULES, Category, Retry
 from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile, Attempt, State, Task
 from tasks.bag.runtime import Runtime, new_id
-from tasks.bag.task_rows import CompletionEvent, Edge, Interest
+from tasks.bag.task_rows import CompletionEvent, Edge, Interest, ReadyMarker
 from tasks.bag.task_table import RowKind, kind_of
 from tasks.bag.transitions import Change
 from tasks.bag.workers import WorkerRow
@@ -481,6 +482,28 @@ def _given_back_charged() -> Undo:
     return patch(transitions, "give_back", give_back)
 
 
+def _place_forgotten() -> Undo:
+    """The message of a task with a place goes to all workers that have none."""
+
+    def place(_self: FleetDispatch, _key: str) -> str:
+        return ""
+
+    return patch(FleetDispatch, "place", place)
+
+
+def _places_not_swept() -> Undo:
+    """A sweep tells of work without a place alone."""
+    original = FleetDispatch._by_place
+
+    def by_place(
+        self: FleetDispatch, found: Iterable[ReadyMarker]
+    ) -> Iterator[tuple[Dispatch, list[ReadyMarker]]]:
+        for one, mine in original(self, found):
+            yield one, mine if one is self.places[""] else []
+
+    return patch(FleetDispatch, "_by_place", by_place)
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="fencing token ignored", apply=_claim_ignored),
@@ -523,6 +546,8 @@ MUTANTS = (
     Mutant(name="full disk charged to the task", apply=_full_disk_charged),
     Mutant(name="worker goes on after its host failed", apply=_goes_on_untested),
     Mutant(name="results made all at the end", apply=_breadth_first, rasters=True),
+    Mutant(name="work of a place sent to all", apply=_place_forgotten),
+    Mutant(name="places left out by a sweep", apply=_places_not_swept),
 )
 
 

@@ -11,7 +11,7 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.task_table import MARKERS, kind_of
 from tasks.errors import ConflictError, StoreError
 from tasks.storage.blobs import MemoryBlobs, StoredBlob
-from tasks.storage.queues import FIRST, Ack
+from tasks.storage.queues import FIRST, Ack, address, of_address
 from tasks.storage.store import Operation, Row, Store
 from tests.simulation.world import Process, World
 
@@ -321,7 +321,7 @@ class Mailbox:
 
 
 class Broker:
-    """The queue of all workers, and one of each host's."""
+    """The queue of all workers, and one of each host's; of each place the same."""
 
     def __init__(self, world: World, rates: Rates, cuts: Cuts) -> None:
         self._world = world
@@ -329,21 +329,24 @@ class Broker:
         self._cuts = cuts
         self._queues: dict[str, Mailbox] = {}
 
-    def send(self, process: Process, keys: Sequence[str], host: str = "") -> None:
+    def send(self, process: Process, keys: Sequence[str], whom: str = "") -> None:
         """Send a message; SendError when the process is cut off, whether it arrives or not."""
         way = self._cuts.way(process, MESSAGES)
         if way != "there":
-            self._send(keys, host)
+            self._send(keys, whom)
         if way:
             raise SendError("simulated: cut")
 
-    def _send(self, keys: Sequence[str], host: str) -> None:
+    def _send(self, keys: Sequence[str], whom: str) -> None:
+        host, place = of_address(whom)
+        if place:
+            self._world.faults["sent to a place"] += 1
         if host:
             kind = "sent first" if host == FIRST else "host preferred"
             self._world.faults[kind] += 1
         if len(keys) > 1:
             self._world.faults["batch"] += 1
-        self._queue(host).send(" ".join((f"{self._world.now}", *keys)))
+        self._queue(whom).send(" ".join((f"{self._world.now}", *keys)))
 
     def recall(self, process: Process) -> list[str]:
         """Take back what no slot has taken; none when the process is cut off."""
@@ -354,12 +357,12 @@ class Broker:
         self._world.faults["message recalled"] += len(found)
         return [] if way else [key for text in found for key in text.split()[1:]]
 
-    def take(self, process: Process, host: str) -> tuple[list[str], float]:
+    def take(self, process: Process, host: str, place: str) -> tuple[list[str], float]:
         """Take a message's keys, and when it was sent; none: there is none, or it is lost."""
         way = self._cuts.way(process, MESSAGES)
         if way == "there":
             return [], 0.0
-        texts = (self._queue(name).take() for name in (FIRST, host, ""))
+        texts = (self._queue(address(name, place)).take() for name in (FIRST, host, ""))
         sent, *keys = next(filter(None, texts), "0.0").split()
         return [] if way else keys, float(sent)
 
@@ -368,10 +371,10 @@ class Broker:
         for queue in self._queues.values():
             queue.lose_all()
 
-    def _queue(self, host: str) -> Mailbox:
-        if host not in self._queues:
-            self._queues[host] = Mailbox(self._world, self._rates, "message")
-        return self._queues[host]
+    def _queue(self, whom: str) -> Mailbox:
+        if whom not in self._queues:
+            self._queues[whom] = Mailbox(self._world, self._rates, "message")
+        return self._queues[whom]
 
 
 class SimQueue:

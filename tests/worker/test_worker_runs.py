@@ -15,7 +15,7 @@ from tasks.bag.categories import Category
 from tasks.bag.model import State
 from tasks.bag.task_table import TaskTable
 from tasks.messages import celery_app
-from tasks.storage.queues import FIRST
+from tasks.storage.queues import FIRST, address, of_address
 from tests.waiting import until
 from tests.worker.processes import (
     GOOD,
@@ -96,6 +96,16 @@ def test_a_message_to_this_host_is_taken_and_one_to_another_is_not(stack: Stack)
         assert 0 < int(server.ttl(celery_app.queue_of("another-host"))) <= 3600
     stack.send(other)
     assert stack.settled(other).state is State.DONE
+
+
+def test_workers_of_a_place_have_queues_of_their_own_that_sort_alike() -> None:
+    for place in ("", "gpu"):
+        whom = [address(host, place) for host in (FIRST, "host", "")]
+        queues = [celery_app.queue_of(one) for one in whom]
+        assert sorted(queues) == queues  # the strategy by which workers take from them
+        assert [of_address(one) for one in whom] == [(FIRST, place), ("host", place), ("", place)]
+    assert celery_app.queue_of(address("", "")) == celery_app.QUEUE
+    assert not {*map(celery_app.queue_of, ("", FIRST, "host"))} & {*queues}
 
 
 def test_messages_that_no_slot_has_taken_are_taken_back_in_order(redis_server: str) -> None:

@@ -25,13 +25,13 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.spec import ReduceSpec
 from tasks.bag.workers import Hold, WorkerRow
 from tasks.errors import SwathmillError
-from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
+from tasks.messages.celery_app import TASK, make_app, queue_of
 from tasks.packages.file_names import file_name
 from tasks.service import exits, logs, telemetry
 from tasks.service.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, forget_secrets, read_settings
 from tasks.storage import schema
-from tasks.storage.queues import FIRST
+from tasks.storage.queues import FIRST, address
 from worker.files.host_folders import HostFolders
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
@@ -116,6 +116,7 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
         sandbox=line,
         version=version("swathmill"),
         reads=schema.SCHEMA,
+        place=settings.worker_place,
     )
     heartbeat = Heartbeat(
         runtime=runtime,
@@ -132,7 +133,13 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
     removed = (*scratch.clean(), *folders.remove_abandoned())
     try:
         children.fill()
-        log.info("worker starts", slots=settings.slots, sandbox=line, stale=removed)
+        log.info(
+            "worker starts",
+            slots=settings.slots,
+            place=settings.worker_place,
+            sandbox=line,
+            stale=removed,
+        )
         heartbeat.start()
         watch = FitnessWatch(
             fitness=supervisor.fitness,
@@ -247,9 +254,11 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
 def consume(app: Celery, supervisor: Supervisor) -> int:
     """Give each message's keys to a slot until Celery is asked to stop.
 
-    What goes before all comes first, then the queue of this host, then that of all workers.
+    What goes before all comes first, then the queue of this host, then that of all workers: each
+    that of the worker's place.
     """
-    queues = (queue_of(FIRST), queue_of(socket.gethostname()), QUEUE)
+    place = supervisor.settings.worker_place
+    queues = tuple(queue_of(address(host, place)) for host in (FIRST, socket.gethostname(), ""))
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
     def attempt(*keys: str) -> None:

@@ -5,9 +5,9 @@ engine.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,12 +32,15 @@ def register(app: typer.Typer) -> None:
 
 
 def fleet(
-    place: Annotated[str, typer.Argument(help=f"Engine: {', '.join(FORMS)}.")],
+    place: Annotated[str, typer.Argument(metavar="ENGINE", help=f"{', '.join(FORMS)}.")],
     slots: Annotated[int, typer.Option(min=1, help="Slots of a worker.")] = 2,
     most: Annotated[int, typer.Option(min=0, help="Most workers.")] = 200,
     every: Annotated[
         float, typer.Option(min=1.0, help="Seconds between two looks; see --once.")
     ] = 30.0,
+    of: Annotated[
+        str, typer.Option("--for", help="Place whose work they do; empty: work without one.")
+    ] = "",
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     as_json: JsonOption = False,
     data: DataOption = None,
@@ -48,7 +51,7 @@ def fleet(
     Workers leave by themselves when the manager has told them to (SWATHMILL_SCALE_IN_SECONDS).
     """
     console = PlainConsole(stderr=as_json)
-    where = open_place(place, slots)
+    where = open_place(place, slots, of)
     folder = data_folder(data)
     client_for(folder, token)  # raises at once where there is no portal
     rule = Fleet(slots=slots, most=most)
@@ -57,7 +60,7 @@ def fleet(
             # Made anew: the token for this machine's stack is good for an hour.
             client = client_for(folder, token)
             with _understood(place):
-                _look(client, where, rule, console, as_json=as_json)
+                _look(client, where, rule, console, of, as_json=as_json)
         except StackError as error:
             if once:
                 raise
@@ -80,14 +83,35 @@ def _understood(place: str) -> Iterator[None]:
         ) from error
 
 
+def _wanted(seen: Mapping[str, Any], of: str) -> int:
+    """Return the slots wanted at a place. Raises StackError where no work has it."""
+    if not of:
+        return int(seen["manager"]["wanted_slots"])
+    for one in seen.get("places", ()):
+        if one["place"] == of:
+            return int(one["wanted_slots"])
+    raise StackError(
+        f"The acting manager knows no place {of!r}.",
+        "Name it in the manager's SWATHMILL_WORK_PLACES (docs/settings.md).",
+    )
+
+
 def _look(
-    client: Client, place: Place, rule: Fleet, console: PlainConsole, *, as_json: bool
+    client: Client, place: Place, rule: Fleet, console: PlainConsole, of: str, *, as_json: bool
 ) -> None:
-    """See what is wanted and what is there, and make the difference."""
+    """See what is wanted for a place of work and what is there, and make the difference."""
     seen = client.operations()
-    wanted = int(seen["manager"]["wanted_slots"])
+    wanted = _wanted(seen, of)
     leaving = {str(one["name"]) for one in seen["workers"] if one["draining"]}
     there = place.there()
+    own = {one.name for one in there}
+    for one in seen["workers"]:
+        if one["name"] in own and one.get("place", "") != of:
+            console.print(
+                f"{one['name']} is no worker of place {of or '(none)'}: correct "
+                "SWATHMILL_WORKER_PLACE in what it is started from.",
+                markup=False,
+            )
     moves = rule.moves(wanted, there, leaving, time.monotonic())
     if moves.start:
         place.start(moves.start)

@@ -20,7 +20,7 @@ _SELECT = "$select=id,state,creationTime,eTag"
 class Batch:
     """Adds tasks like the one in a file to the job that the file names."""
 
-    def __init__(self, file: str, api: Rest | None = None) -> None:
+    def __init__(self, file: str, of: str = "", api: Rest | None = None) -> None:
         """Raise ArgumentError for a file that says nothing of the kind."""
         try:
             said = json.loads(Path(file).read_text("utf-8"))
@@ -35,6 +35,7 @@ class Batch:
                 f"{file} names the account {account}, which is no address with https://.",
                 "Take it from `az batch account show --query accountEndpoint`.",
             )
+        self._place = of
         self._path = f"/jobs/{quote(job)}/tasks"
         self._api = api or Rest(
             base=account.rstrip("/"), permission=azure_permission(_SCOPE), kind=_KIND
@@ -50,8 +51,10 @@ class Batch:
         """Implement `Place.start`."""
         for _ in range(count):
             name = f"batch-{uuid.uuid4().hex}"
-            own = {"name": "SWATHMILL_WORKER_NAME", "value": name}
-            said = [*self._task.get("environmentSettings", ()), own]
+            own = [{"name": "SWATHMILL_WORKER_NAME", "value": name}]
+            if self._place:
+                own.append({"name": "SWATHMILL_WORKER_PLACE", "value": self._place})
+            said = [*self._task.get("environmentSettings", ()), *own]
             task = {**self._task, "id": name, "environmentSettings": said}
             self._api.call("POST", f"{self._path}?{_VERSION}", task)
 

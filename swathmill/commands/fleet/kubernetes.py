@@ -22,11 +22,14 @@ _KEPT_SECONDS = 600
 class Kubernetes:
     """Makes jobs of one pod each, in the namespace of the service account."""
 
-    def __init__(self, deployment: str, api: Rest | None = None, namespace: str = "") -> None:
+    def __init__(
+        self, deployment: str, of: str = "", api: Rest | None = None, namespace: str = ""
+    ) -> None:
         """Raise ArgumentError outside a pod, unless the API is given."""
         if not deployment:
             raise ArgumentError("No deployment is named.", "Name it: kubernetes:mill-worker.")
         self._deployment = deployment
+        self._place = of
         self._namespace = namespace or _namespace()
         self._api = api or _api_of_pod()
 
@@ -42,7 +45,7 @@ class Kubernetes:
         """Implement `Place.start`."""
         path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments/{quote(self._deployment)}"
         template = self._api.call("GET", path)["spec"]["template"]
-        job = _job(self._deployment, template)
+        job = _job(self._deployment, template, self._place)
         for _ in range(count):
             self._api.call("POST", self._path(), job)
 
@@ -99,16 +102,18 @@ def _has_ended(job: dict[str, Any]) -> bool:
     return bool(ends & {"Complete", "Failed"} or job["metadata"].get("deletionTimestamp"))
 
 
-def _job(deployment: str, template: dict[str, Any]) -> dict[str, Any]:
-    """Make a job of one pod as in a template; its worker bears the job's name."""
+def _job(deployment: str, template: dict[str, Any], of: str) -> dict[str, Any]:
+    """Make a job of one pod as in a template; its worker bears the job's name, and has a place."""
     spec = {**template["spec"], "restartPolicy": "Never"}
     worker, *others = spec["containers"]
     name = {
         "name": "SWATHMILL_WORKER_NAME",
         "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{_JOB_NAME}']"}},
     }
-    kept = [one for one in worker.get("env") or () if one["name"] != name["name"]]
-    spec["containers"] = [{**worker, "env": [*kept, name]}, *others]
+    own = [name, *([{"name": "SWATHMILL_WORKER_PLACE", "value": of}] if of else ())]
+    names = {one["name"] for one in own}
+    kept = [one for one in worker.get("env") or () if one["name"] not in names]
+    spec["containers"] = [{**worker, "env": [*kept, *own]}, *others]
     metadata = {
         "labels": {**template["metadata"].get("labels", {}), _LABEL: deployment},
         "annotations": template["metadata"].get("annotations", {}),

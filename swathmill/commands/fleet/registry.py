@@ -7,8 +7,8 @@ FORMS = ("slurm:SCRIPT", "kubernetes:DEPLOYMENT", "container-apps:RESOURCE-ID", 
 """How places are named."""
 
 
-def open_place(text: str, slots: int) -> Place:
-    """Return the place that a text names; its workers have so many slots.
+def open_place(text: str, slots: int, of: str = "") -> Place:
+    """Return the engine that a text names; its workers have so many slots, and do work of a place.
 
     Raises ArgumentError for an unknown engine, or where the engine is not to be had.
     """
@@ -17,17 +17,17 @@ def open_place(text: str, slots: int) -> Place:
     if engine == "slurm":
         from swathmill.commands.fleet.slurm import Slurm
 
-        return Slurm(which, slots)
+        return Slurm(which, slots, of)
     if engine == "kubernetes":
         from swathmill.commands.fleet.kubernetes import Kubernetes
 
-        return Kubernetes(which)
+        return Kubernetes(which, of)
     if engine == "container-apps":
         from swathmill.commands.fleet.container_apps import ContainerAppsJob
 
-        return ContainerAppsJob(which)
+        return ContainerAppsJob(which)  # its template says the place
     if engine == "batch":
         from swathmill.commands.fleet.batch import Batch
 
-        return Batch(which)
+        return Batch(which, of)
     raise ArgumentError(f"PLACE {text!r} names no engine.", f"Use {', '.join(FORMS)}.")

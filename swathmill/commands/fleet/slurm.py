@@ -8,7 +8,10 @@ from swathmill.commands.fleet.place import Started
 from swathmill.errors import ArgumentError, StackError
 
 JOB = "swathmill-worker"
-"""The name of the jobs, by which they are found again; whatever the script calls itself."""
+"""The name of the jobs, by which they are found again; whatever the script calls itself.
+
+Those of a place have its name behind it.
+"""
 
 _STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED"
 _SECONDS = 60
@@ -17,7 +20,7 @@ _SECONDS = 60
 class Slurm:
     """Submits a batch script, one element of an array for each worker."""
 
-    def __init__(self, script: str, slots: int) -> None:
+    def __init__(self, script: str, slots: int, of: str = "") -> None:
         """Raise ArgumentError where there is no such script."""
         if not Path(script).is_file():
             raise ArgumentError(
@@ -26,12 +29,14 @@ class Slurm:
             )
         self._script = script
         self._slots = slots
+        self._job = f"{JOB}-{of}" if of else JOB
+        self._export = (f"--export=ALL,SWATHMILL_WORKER_PLACE={of}",) if of else ()
         self._ids: dict[str, str] = {}  # by the names of workers, as scancel takes them
 
     def there(self) -> list[Started]:
         """Implement `Place.there`, in the order in which they were submitted."""
         said = _run(
-            "squeue", "--me", "--noheader", "--array", f"--name={JOB}", f"--states={_STATES}",
+            "squeue", "--me", "--noheader", "--array", f"--name={self._job}", f"--states={_STATES}",
             "--sort=i", "--format=%F %K %T",
         )  # fmt: skip
         found = []
@@ -46,8 +51,8 @@ class Slurm:
     def start(self, count: int) -> None:
         """Implement `Place.start`."""
         _run(
-            "sbatch", f"--job-name={JOB}", f"--array=1-{count}", f"--cpus-per-task={self._slots}",
-            self._script,
+            "sbatch", f"--job-name={self._job}", f"--array=1-{count}",
+            f"--cpus-per-task={self._slots}", *self._export, self._script,
         )  # fmt: skip
 
     def end(self, names: Sequence[str]) -> None:

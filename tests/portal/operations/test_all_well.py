@@ -1,11 +1,13 @@
 """Whether all is well: what is told to operators, and that nothing is told in calm."""
 
+from dataclasses import replace
+
 from portal.operations.all_well import concerns
 from portal.operations.overview import Health, ManagerHealth, RunningTask
 from tasks.bag.model import Phase
 from tasks.bag.workers import WorkerRow
 from tasks.operators.manager_lease import Acting
-from tasks.operators.manager_rows import ManagerRow, PhaseQueue
+from tasks.operators.manager_rows import ManagerRow, PhaseQueue, PlaceQueue
 
 
 def worker(state: str) -> Health:
@@ -43,6 +45,16 @@ def test_in_calm_nothing_is_told() -> None:
     assert (
         concerns(Acting(acts=True), (), [manager(599.0)], calm, [attempt(9)], 0, silent=False) == ()
     )
+
+
+def test_work_whose_place_has_no_worker_is_told() -> None:
+    waits = PlaceQueue(place="gpu", ready=2, heard=1.0)
+    places = (PlaceQueue(place="", workers=1, ready=9), PlaceQueue(place="big"), waits)
+    row = replace(manager().row, places=places)
+    of = ManagerHealth(row=row, silence=0.0)
+    (found,) = concerns(Acting(acts=True), (), [of], [worker("ready")], [], 0, silent=False)
+    assert (found.part, found.urgent) == ("places-title", True)
+    assert found.text == "2 tasks wait for a worker of place gpu: the last one is gone."
 
 
 def test_each_thing_that_needs_an_operator_is_told_the_urgent_first() -> None:

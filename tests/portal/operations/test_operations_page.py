@@ -11,15 +11,23 @@ from portal.operations import board
 from portal.operations.board import Board
 from tasks.bag import workers
 from tasks.bag.categories import Category
-from tasks.bag.model import Phase
+from tasks.bag.model import Phase, RequestState
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_table import RowKind, kind_of
 from tasks.bag.workers import Hold
+from tasks.operators import manager_rows
+from tasks.operators.manager_rows import ManagerRow, PlaceQueue
 from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
-from tests.portal.scripted import LivePortal, put_executions, put_running_task, put_worker
+from tests.portal.scripted import (
+    LivePortal,
+    put_executions,
+    put_running_task,
+    put_worker,
+    set_row,
+)
 from tests.portal.submissions import submitted
 
 
@@ -198,3 +206,34 @@ def test_a_drained_worker_says_why_since_when_and_until_when(
     assert 'id="release-worker-2"' in page
     assert "It was slow, and takes attempts while too few others do" in act
     assert (answer["state"], answer["held_because"]) == ("needed", why)
+
+
+def test_work_whose_place_has_no_worker_says_so_on_its_page_and_to_operators(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name, other = submitted(runtime), submitted(runtime)
+    for request in (name, other):
+        set_row(runtime, request, state=RequestState.RUNNING)
+    now = runtime.clock.now()
+    waits = PlaceQueue(place="gpu", wanted_slots=3, ready=4, requests=(name,))
+    places = (PlaceQueue(place="", workers=1, slots=2, running=1), waits)
+    row = ManagerRow(
+        name="m", host="h", version="1", started=now, beat_at=now, acts=True, places=places
+    )
+    manager_rows.put(runtime.store, row)
+    put_worker(
+        runtime,
+        workers.WorkerRow(name="w", host="node", slots=2, started=now, beat_at=now, place="big"),
+    )
+    said = "waits for a worker of place gpu: none has been here since the manager began to act."
+    with portal.browser() as scientist, portal.browser("op@example.org", "operator") as client:
+        page, answer = client.get("/operations").text, client.get("/api/operations").json()
+        assert f"Some of its work {said}" in scientist.get(f"/requests/{name}").text
+        assert "place gpu" not in scientist.get(f"/requests/{other}").text
+    assert "4 tasks wait for a worker of place gpu" in page
+    assert f"W{said[1:]}" in page
+    assert "node, place big" in page
+    here, gpu = answer["places"]
+    assert (here["place"], here["slots"], here["waits_because"]) == ("", 2, "")
+    assert (gpu["place"], gpu["wanted_slots"], gpu["waits_because"]) == ("gpu", 3, said[:-1])
+    assert [one["place"] for one in answer["workers"]] == ["big"]

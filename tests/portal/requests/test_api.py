@@ -498,6 +498,11 @@ def test_storage_that_does_not_answer_is_503(
         assert client.get("/healthz").status_code == 503
     assert answer.status_code == 503
     assert answer.json()["remedy"]
+    with portal.browser() as browser:
+        assert "Try again</a>" in browser.get("/requests/one").text
+        sent = browser.post("/requests/one/retry")
+    assert sent.status_code == 503
+    assert "Try again</a>" not in sent.text  # its address is no page
 
 
 def test_a_fault_inside_is_500_and_keeps_its_secrets(

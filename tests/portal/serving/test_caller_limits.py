@@ -1,5 +1,6 @@
 """What one caller may cost: calls, links asked for, large answers; and who a caller is."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -162,6 +163,8 @@ def test_an_address_that_calls_too_often_waits_and_others_do_not(portal: LivePor
     assert "X-Request-Id" in refused.headers
     assert page.status_code == 429
     assert "calls more often than one may" in page.text
+    assert re.search(r"That is possible again in [\d.]+ m?s\.", page.text)
+    assert '<a class="button primary" href="">Try again</a>' in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert int(page.headers["retry-after"]) >= 1
     with from_address(portal, "192.0.2.2") as other:

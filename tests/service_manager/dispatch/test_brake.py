@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from service_manager.dispatch.brake import Brake, Failure, common_failure
-from service_manager.dispatch.dispatch import Dispatch
 from service_manager.dispatch.manager_cache import Live
 from tasks.bag import (
     protocol,
@@ -31,7 +30,7 @@ from tasks.requests import (
 )
 from tasks.requests.plan import Plan
 from tasks.storage.store import MergeEntity, Operation, Row, Store
-from tests.service_manager.scene import Scene
+from tests.service_manager.scene import Scene, one_place
 from tests.service_manager.workbench import (
     Bench,
     collect,
@@ -428,7 +427,7 @@ class Braked:
 
     def __post_init__(self) -> None:
         self.scene = Scene()
-        self.dispatch = Dispatch(window=8, resend=30.0)
+        self.dispatch = one_place(window=8, resend=30.0)
         self.noticed: list[str] = []
         self.live = self.scene.request("r")
         made: list[Spec] = [GRANULE, LAYER, *RUNS[:3]]

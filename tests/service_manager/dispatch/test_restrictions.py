@@ -295,7 +295,7 @@ class Asked:
         self.clock.sleep(seconds)
         found = workers.list_workers(self.store)
         orders = self.machines.hear(found, {}, self.now)
-        orders += self.machines.look({}, self.now, lambda: waiting)[0]
+        orders += self.machines.look({}, self.now, lambda: {"": waiting})[0]
         for one in orders:
             workers.order_hold(
                 self.store,

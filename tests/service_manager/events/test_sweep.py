@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import WatchedAttempt
 from service_manager.dispatch.ready import ReadyTasks
 from service_manager.events import sweep
@@ -20,7 +20,7 @@ from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.transitions import RetryPolicy
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
-from tests.service_manager.scene import Scene
+from tests.service_manager.scene import Scene, one_place
 from tests.service_manager.workbench import collect
 
 MANY = sorted((collect(f"g{i}") for i in range(300)), key=lambda spec: spec.key)
@@ -30,7 +30,7 @@ A, B = HERE[0], HERE[1]
 
 
 @pytest.fixture
-def sweeping(scene: Scene, dispatch: Dispatch) -> Sweep:
+def sweeping(scene: Scene, dispatch: FleetDispatch) -> Sweep:
     return Sweep(scene.runtime, scene.cache, dispatch, 30.0)
 
 
@@ -48,7 +48,7 @@ def test_of_the_request_that_a_page_ends_in_the_rest_is_read(
 
 
 def test_what_a_sweep_did_not_read_of_a_request_stays_ready(
-    scene: Scene, dispatch: Dispatch, sweeping: Sweep, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, dispatch: FleetDispatch, sweeping: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "_PAGE", 2)
     for spec in HERE[:5]:
@@ -151,7 +151,7 @@ def test_a_shard_whose_sweep_failed_is_due_again(
 
 
 def test_a_sweep_forgets_what_is_no_longer_ready_or_running_in_its_shard_alone(
-    scene: Scene, dispatch: Dispatch, sweeping: Sweep
+    scene: Scene, dispatch: FleetDispatch, sweeping: Sweep
 ) -> None:
     other = next(spec for spec in MANY if shard(spec.key) != SHARD)
     for spec in (A, other):
@@ -186,7 +186,7 @@ def test_a_sweep_keeps_what_is_known_of_an_attempt(scene: Scene, sweeping: Sweep
 def test_of_a_request_that_is_not_in_memory_whole_some_is_read_of_each_shard(
     scene: Scene, number: int
 ) -> None:
-    dispatch = Dispatch(window=1, resend=30.0)
+    dispatch = one_place(window=1, resend=30.0)
     sweeping = Sweep(scene.runtime, scene.cache, dispatch, 30.0)
     elsewhere = next(spec for spec in MANY if shard(spec.key) != SHARD)
     scene.write(HERE[-1], "another")
@@ -198,9 +198,9 @@ def test_of_a_request_that_is_not_in_memory_whole_some_is_read_of_each_shard(
     assert dispatch.hungry() == ["r"]
     sweeping.feed("r")
     assert dispatch.known() == [spec.key for spec in (*HERE[:number], elsewhere)]
-    assert not dispatch._ready["r"].more
+    assert not dispatch.places[""]._ready["r"].more
     for spec in HERE[:2]:
-        task = dispatch._tasks[spec.key]
+        task = dispatch.places[""]._tasks[spec.key]
         found = (task.sponsor, task.task_class, task.alone)
         assert found == ("r", spec.task_class, spec is HERE[0])
 
@@ -208,7 +208,7 @@ def test_of_a_request_that_is_not_in_memory_whole_some_is_read_of_each_shard(
 # --- attempts ---
 
 
-def looking(scene: Scene, dispatch: Dispatch) -> Attempts:
+def looking(scene: Scene, dispatch: FleetDispatch) -> Attempts:
     return Attempts(scene.runtime, ManagerOptions(), scene.cache, dispatch)
 
 
@@ -218,7 +218,7 @@ def orders(scene: Scene) -> tuple[str, ...]:
 
 
 def test_an_attempt_that_nobody_waits_for_is_killed_at_the_second_look(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     """At the first it may be on its way to its end."""
     scene.write(A)
@@ -232,7 +232,7 @@ def test_an_attempt_that_nobody_waits_for_is_killed_at_the_second_look(
 
 
 def test_a_new_manager_takes_an_attempt_for_as_old_as_it_is(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     scene.runtime.clock.sleep(1000)
     scene.write(A)
@@ -255,7 +255,7 @@ def event(scene: Scene) -> CompletionEvent:
 
 
 def test_a_late_event_does_not_end_the_watch_of_the_next_attempt(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     scene.write(A)
     scene.run(A, Category.CANCELLED)
@@ -268,7 +268,7 @@ def test_a_late_event_does_not_end_the_watch_of_the_next_attempt(
     assert scene.cache.running == {}
 
 
-def test_a_kill_is_ordered_once(scene: Scene, dispatch: Dispatch) -> None:
+def test_a_kill_is_ordered_once(scene: Scene, dispatch: FleetDispatch) -> None:
     scene.write(A)
     claim = scene.claim(A).claim
     clock, attempts = scene.runtime.clock, looking(scene, dispatch)
@@ -288,12 +288,12 @@ def test_a_kill_is_ordered_once(scene: Scene, dispatch: Dispatch) -> None:
 # --- back-offs and sponsors ---
 
 
-def waiting(scene: Scene, dispatch: Dispatch) -> ReadyTasks:
+def waiting(scene: Scene, dispatch: FleetDispatch) -> ReadyTasks:
     return ReadyTasks(scene.runtime, ManagerOptions(), scene.cache, dispatch)
 
 
 def test_the_end_of_a_back_off_is_tried_again_when_storage_fails(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     scene.write(A)
     scene.run(A, Category.SERVER_BUSY, RetryPolicy())
@@ -313,7 +313,7 @@ def test_the_end_of_a_back_off_is_tried_again_when_storage_fails(
     assert not scene.task(A).not_before
 
 
-def test_a_back_off_is_no_longer_than_any_can_be(scene: Scene, dispatch: Dispatch) -> None:
+def test_a_back_off_is_no_longer_than_any_can_be(scene: Scene, dispatch: FleetDispatch) -> None:
     """The clock of the worker that failed may be days ahead."""
     scene.write(A)
     claimed, policy = scene.claim(A), RetryPolicy()
@@ -331,7 +331,7 @@ def test_a_back_off_is_no_longer_than_any_can_be(scene: Scene, dispatch: Dispatc
 
 
 def test_a_task_of_a_paused_request_runs_for_another_that_wants_it(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     scene.request("other")
     scene.write(A, "r", "other")
@@ -343,14 +343,14 @@ def test_a_task_of_a_paused_request_runs_for_another_that_wants_it(
     assert [key for batch in dispatch.choose(scene.cache, 0.0) for key in batch] == [A.key]
 
 
-def dispatched(dispatch: Dispatch, spec: CollectSpec) -> tuple[str, str, bool]:
-    task = dispatch._tasks[spec.key]
+def dispatched(dispatch: FleetDispatch, spec: CollectSpec) -> tuple[str, str, bool]:
+    task = dispatch.places[""]._tasks[spec.key]
     return task.sponsor, task.task_class, task.alone
 
 
 @pytest.mark.parametrize("sponsor", ["r", "unread"])
 def test_what_is_ready_goes_on_the_account_of_its_sponsor(
-    scene: Scene, dispatch: Dispatch, sponsor: str
+    scene: Scene, dispatch: FleetDispatch, sponsor: str
 ) -> None:
     scene.write(A, sponsor)
     scene.write(B, sponsor)
@@ -361,7 +361,7 @@ def test_what_is_ready_goes_on_the_account_of_its_sponsor(
 
 
 def test_a_task_that_lost_its_sponsor_meanwhile_goes_on_the_account_that_it_has(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     for name in ("other", "third"):
         scene.request(name)
@@ -375,7 +375,7 @@ def test_a_task_that_lost_its_sponsor_meanwhile_goes_on_the_account_that_it_has(
     assert dispatched(dispatch, A) == ("third", A.task_class, False)
 
 
-def test_back_offs_end_in_order_and_each_once(scene: Scene, dispatch: Dispatch) -> None:
+def test_back_offs_end_in_order_and_each_once(scene: Scene, dispatch: FleetDispatch) -> None:
     clock, ready = scene.runtime.clock, waiting(scene, dispatch)
     for spec in (A, B):
         scene.write(spec)
@@ -395,7 +395,7 @@ def test_back_offs_end_in_order_and_each_once(scene: Scene, dispatch: Dispatch) 
 
 @pytest.mark.parametrize("became", ["claimed", "awake", "gone"])
 def test_what_does_not_wait_any_more_is_left_alone(
-    scene: Scene, dispatch: Dispatch, became: str
+    scene: Scene, dispatch: FleetDispatch, became: str
 ) -> None:
     ready = waiting(scene, dispatch)
     key = "0" * 64 if became == "gone" else scene.write(A)
@@ -406,7 +406,7 @@ def test_what_does_not_wait_any_more_is_left_alone(
     assert dispatch.known() == ([A.key] if became == "awake" else [])
 
 
-def test_the_row_of_a_lost_worker_is_kept_for_a_day(scene: Scene, dispatch: Dispatch) -> None:
+def test_the_row_of_a_lost_worker_is_kept_for_a_day(scene: Scene, dispatch: FleetDispatch) -> None:
     attempts = looking(scene, dispatch)
     scene.beat(1)
     for hours, left in ((0, 1), (23, 1), (2, 0)):
@@ -416,7 +416,7 @@ def test_the_row_of_a_lost_worker_is_kept_for_a_day(scene: Scene, dispatch: Disp
 
 
 def test_idle_workers_are_told_to_leave_and_lost_ones_count_for_nothing(
-    scene: Scene, dispatch: Dispatch
+    scene: Scene, dispatch: FleetDispatch
 ) -> None:
     options = ManagerOptions(scale_in=300.0)
     attempts = Attempts(scene.runtime, options, scene.cache, dispatch)

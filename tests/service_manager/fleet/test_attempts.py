@@ -1,11 +1,11 @@
 """What a look at the workers leads to: orders in their rows, attempts that are given up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import WatchedAttempt
 from service_manager.events.sweep import read_running
 from service_manager.fleet.attempts import Attempts
@@ -30,7 +30,7 @@ OPTIONS = ManagerOptions(scale_in=300.0)
 
 
 @pytest.fixture
-def attempts(scene: Scene, dispatch: Dispatch) -> Attempts:
+def attempts(scene: Scene, dispatch: FleetDispatch) -> Attempts:
     return Attempts(scene.runtime, OPTIONS, scene.cache, dispatch)
 
 
@@ -211,12 +211,14 @@ def test_what_is_being_committed_or_is_gone_is_not_killed(scene: Scene, attempts
 
 
 def test_a_look_tells_what_runs_and_what_is_ready(
-    scene: Scene, dispatch: Dispatch, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, dispatch: FleetDispatch, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = scene.cache.requests["r"]
-    heard: list[int] = []
+    heard: list[Mapping[str, int]] = []
 
-    def look(_statistics: object, _now: float, waiting: Callable[[], int]) -> Verdicts:
+    def look(
+        _statistics: object, _now: float, waiting: Callable[[], Mapping[str, int]]
+    ) -> Verdicts:
         heard.append(waiting())
         return Verdicts()
 
@@ -230,7 +232,7 @@ def test_a_look_tells_what_runs_and_what_is_ready(
     assert (dispatch.known(), live.changed) == ([], True)
     dispatch.add(B.key, "r")
     attempts.look()
-    assert heard == [0, 1]
+    assert heard == [{"": 0}, {"": 1}]
 
 
 def test_statistics_are_read_at_the_first_look_and_once_in_a_sweep(

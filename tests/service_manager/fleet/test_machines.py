@@ -34,6 +34,7 @@ class Judged:
     asked: dict[str, Ask] = field(default_factory=dict)  # by operators
     unfit: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # other than those of the same names
+    places: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.known = AttemptStatistics(samples=5)
@@ -61,6 +62,7 @@ class Judged:
                 asked=self.asked.get(name, Ask.NONE),
                 unfit=self.unfit.get(name, ""),
                 failing=self.failing.get(name, False),
+                place=self.places.get(name, ""),
             )
             for name in (f"w{i}" for i in range(self.workers))
         ]
@@ -79,7 +81,7 @@ class Judged:
 
     def look(self, seconds: float = 0.0) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
         heard = self.hear(seconds)
-        orders, moves = self.machines.look(self.statistics, self.now, lambda: self.waiting)
+        orders, moves = self.machines.look(self.statistics, self.now, lambda: {"": self.waiting})
         return heard + self._obey(orders), moves
 
     def drained(self, seconds: float = 0.0) -> list[str]:
@@ -410,6 +412,25 @@ def test_a_slow_worker_is_needed_while_more_waits_than_the_others_take(
     assert judged.look() == ([], [])
 
 
+def test_a_place_keeps_a_worker_whoever_is_free_elsewhere() -> None:
+    judged = Judged(places={"w1": "gpu"})
+    judged.end("w0", 500, 500, 500)
+    judged.end("w1", 500, 500, 500)
+    assert judged.drained() == ["w0"]
+
+
+@pytest.mark.parametrize("place", ["", "gpu"])
+def test_a_slow_worker_is_needed_for_what_waits_at_its_own_place(place: str) -> None:
+    judged = Judged(workers=4, places={"w0": "gpu", "w1": "gpu"})
+    judged.end("w1", 500, 500, 500)
+    assert judged.drained() == ["w1"]
+    judged.begin("w0")
+    judged.begin("w0")
+    judged.hear()
+    orders, _ = judged.machines.look(USUAL, judged.now, lambda: {place: 1})
+    assert [(one.worker, one.hold) for one in orders] == ([("w1", Hold.NONE)] if place else [])
+
+
 def test_a_silent_worker_takes_nothing_that_waits() -> None:
     judged = Judged(workers=2)
     judged.end("w1", 900, 900)
@@ -419,8 +440,8 @@ def test_a_silent_worker_takes_nothing_that_waits() -> None:
     rows[1] = replace(rows[1], hold=Hold.DRAINED, hold_why="slow")
     judged.machines.hear(rows, {}, judged.now)
     judged.machines.hear(rows, {}, judged.now + 15.0)
-    assert judged.machines.look(USUAL, judged.now + 15.0, lambda: 1)[0] == []
-    ((order,), _) = judged.machines.look(USUAL, judged.now + 16.0, lambda: 1)
+    assert judged.machines.look(USUAL, judged.now + 15.0, lambda: {"": 1})[0] == []
+    ((order,), _) = judged.machines.look(USUAL, judged.now + 16.0, lambda: {"": 1})
     assert (order.worker, order.hold) == ("w1", Hold.NONE)
 
 

@@ -58,7 +58,7 @@ class Told:
             self.send,
             epoch,
             send_to=self.send_to,
-            scale=self.wanted.append,
+            scale=lambda wanted, _place: self.wanted.append(wanted),
             recall=self.recall,
             heard=self.heard.extend,
         )
@@ -205,7 +205,9 @@ def test_the_slots_wanted_are_told_at_each_heartbeat() -> None:
 
 def test_workers_leave_by_the_slots_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     told, found = Told(options=ManagerOptions(scale_slots=Slots(least=2))), list[int]()
-    monkeypatch.setattr(told.manager._attempts, "scale_in", found.append)
+    monkeypatch.setattr(
+        told.manager._attempts, "scale_in", lambda wanted, _place: found.append(wanted)
+    )
     told.rounds()
     assert found == [2]
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from service_manager.dispatch.allowance import Need
-from service_manager.dispatch.dispatch import Dispatch, _Task
+from service_manager.dispatch.dispatch import _Task
 from service_manager.dispatch.manager_cache import ManagerCache
 from service_manager.events.sweep import read_running
 from service_manager.plans import write_fence
@@ -31,7 +31,7 @@ from tasks.requests.request_table import RequestTable
 from tasks.storage import limits
 from tasks.storage.limits import operation_size
 from tasks.storage.store import Delete, Operation
-from tests.service_manager.scene import ONCE, Scene
+from tests.service_manager.scene import ONCE, Scene, one_place
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
@@ -125,7 +125,7 @@ def test_an_ended_request_keeps_the_results_that_could_not_be_made() -> None:
 
 
 def dropping(scene: Scene) -> Dropping:
-    dispatch = Dispatch(window=8, resend=30.0)
+    dispatch = one_place(window=8, resend=30.0)
     return Dropping(scene.runtime, scene.cache, dispatch, "r", what_ended)
 
 
@@ -162,14 +162,14 @@ def test_a_task_that_is_left_to_another_request_is_sent_on_its_account() -> None
     scene.write(G[0], "r", "other")
     scene.write(G[1], "r")
     scene.run(G[0], Category.CANCELLED)  # it was handed back
-    dispatch = Dispatch(window=8, resend=30.0)
+    dispatch = one_place(window=8, resend=30.0)
     for spec in G[:2]:
         dispatch.add(spec.key, "r")
     withdrawing = Dropping(scene.runtime, scene.cache, dispatch, "r", what_ended)
     list(withdrawing.batches())
     assert dispatch.known() == [G[0].key]
     task = scene.task(G[0])
-    assert dispatch._tasks[G[0].key] == _Task(
+    assert dispatch.places[""]._tasks[G[0].key] == _Task(
         "other", task.task_class, alone=True, need=Need.of(task.task_class)
     )
     del scene.cache.requests["r"]
@@ -346,7 +346,7 @@ def test_what_runs_and_what_may_begin_is_withdrawn_first() -> None:
     for spec in (first, sent, running):
         scene.write(spec)
     scene.write(MANY[50], "other")
-    dispatch = Dispatch(window=8, resend=30.0)
+    dispatch = one_place(window=8, resend=30.0)
     dispatch.add(sent.key, "r")
     assert dispatch.choose(scene.cache, 0.0)
     for spec in (running, MANY[50]):
@@ -435,7 +435,7 @@ def test_a_slice_of_the_work_is_done_in_each_round_and_its_end_is_told_once(
     request = ended(b)
     told: list[str] = []
     cache = ManagerCache()
-    dispatch = Dispatch(window=8, resend=30.0)
+    dispatch = one_place(window=8, resend=30.0)
     work = Release(b.runtime, cache, dispatch, 60.0, told.append)
     monkeypatch.setattr(release, "_SLICE", 0.0)
     steps = 0
@@ -463,7 +463,7 @@ def test_ended_requests_are_looked_for_once_in_a_period(monkeypatch: pytest.Monk
         return original(table)
 
     monkeypatch.setattr(request_table.RequestTable, "unsettled", unsettled)
-    work = Release(b.runtime, ManagerCache(), Dispatch(window=8, resend=30.0), 60.0)
+    work = Release(b.runtime, ManagerCache(), one_place(window=8, resend=30.0), 60.0)
     for _ in range(5):
         work.step()
         clock.sleep(30.0)
@@ -474,7 +474,7 @@ def test_a_request_whose_storage_failed_comes_again(monkeypatch: pytest.MonkeyPa
     b = bench()
     request = ended(b)
     told: list[str] = []
-    work = Release(b.runtime, ManagerCache(), Dispatch(window=8, resend=30.0), 60.0, told.append)
+    work = Release(b.runtime, ManagerCache(), one_place(window=8, resend=30.0), 60.0, told.append)
     with monkeypatch.context() as patch:
 
         def away(*_: object) -> None:

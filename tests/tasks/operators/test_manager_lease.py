@@ -6,7 +6,9 @@ from unittest.mock import Mock
 import pytest
 
 from service_manager.leader.leadership import Leadership
+from tasks.bag import workers
 from tasks.bag.runtime import Runtime
+from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
 from tasks.operators.manager_lease import ManagerWatch
 from tasks.requests import request_table
@@ -166,3 +168,22 @@ def test_a_reading_serves_for_two_seconds(runtime: Runtime, clock: ManualClock) 
     assert watch.look() == first
     clock.sleep(2.0)
     assert watch.look().epoch == 0
+
+
+def test_a_worker_of_a_place_does_no_other_work(runtime: Runtime, clock: ManualClock) -> None:
+    leadership = Leadership(runtime, LEASE)
+    assert leadership.acquire()
+    watch, waited = ManagerWatch(runtime, LEASE), []
+    for sequence in range(20):
+        for name, place in (("gpu", "gpu"), ("other", "")):
+            if name == "gpu" or sequence > 15:
+                row = WorkerRow(
+                    name=name, host="h", slots=2, started=1.0, beat_at=clock.now(),
+                    sequence=sequence, place=place,
+                )  # fmt: skip
+                workers.beat(runtime.store, clock, row)
+        leadership.wanted_slots = 1
+        leadership.renew()
+        waited.append(watch.look().starved > 0)
+        clock.sleep(20.0)
+    assert (waited[14], waited[19]) == (True, False)

@@ -79,7 +79,9 @@ def test_workers_are_tasks_of_batch_and_only_those_that_wait_are_ended() -> None
     with engine_server(job.answer) as engine:
         job.base = engine.url
         kind = "application/json; odata=minimalmetadata"
-        place = Batch(str(WORKER), Rest(base=engine.url, permission=lambda: TOKEN, kind=kind))
+        place = Batch(
+            str(WORKER), "gpu", Rest(base=engine.url, permission=lambda: TOKEN, kind=kind)
+        )
         assert place.there() == []
         place.start(5)
         names = [one.name for one in place.there()]
@@ -94,7 +96,9 @@ def test_workers_are_tasks_of_batch_and_only_those_that_wait_are_ended() -> None
         place.end(names)
         assert [one.name for one in place.there()] == [names[0], names[1], names[3]]
         task = job.tasks[names[0]]["task"]
-        assert {"name": "SWATHMILL_WORKER_NAME", "value": names[0]} in task["environmentSettings"]
+        said = {one["name"]: one["value"] for one in task["environmentSettings"]}
+        assert said["SWATHMILL_WORKER_NAME"] == names[0]
+        assert said["SWATHMILL_WORKER_PLACE"] == "gpu"
         assert task["commandLine"] == "python -P -m worker"
 
 

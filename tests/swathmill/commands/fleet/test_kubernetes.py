@@ -99,8 +99,8 @@ class Cluster:
         return 200, {}
 
 
-def place(url: str, deployment: str = "mill-worker") -> Kubernetes:
-    return Kubernetes(deployment, Rest(base=url, permission=lambda: TOKEN), "mill")
+def place(url: str, deployment: str = "mill-worker", of: str = "") -> Kubernetes:
+    return Kubernetes(deployment, of, Rest(base=url, permission=lambda: TOKEN), "mill")
 
 
 def test_workers_are_jobs_of_the_deployment_s_pods_and_only_those_that_wait_are_ended() -> None:
@@ -124,7 +124,7 @@ def test_workers_are_jobs_of_the_deployment_s_pods_and_only_those_that_wait_are_
         with pytest.raises(StackError, match="deployments/absent was answered 404"):
             place(engine.url, "absent").start(1)
         with pytest.raises(StackError, match="was answered 401"):
-            Kubernetes("w", Rest(base=engine.url, permission=lambda: "no"), "mill").there()
+            Kubernetes("w", "", Rest(base=engine.url, permission=lambda: "no"), "mill").there()
     with pytest.raises(StackError, match="does not answer"):
         one.there()
 
@@ -143,6 +143,15 @@ def test_a_job_is_one_pod_that_is_not_tried_again_and_bears_the_job_s_name() -> 
     assert plain == {"name": "A", "value": "1"}
     assert name["name"] == "SWATHMILL_WORKER_NAME"
     assert name["valueFrom"] == {"fieldRef": {"fieldPath": f"metadata.labels['{JOB_NAME}']"}}
+
+
+def test_a_job_of_a_place_says_so_to_its_worker() -> None:
+    cluster = Cluster()
+    with engine_server(cluster.answer) as engine:
+        place(engine.url, of="gpu").start(1)
+    (job,) = cluster.jobs.values()
+    *_, last = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert last == {"name": "SWATHMILL_WORKER_PLACE", "value": "gpu"}
 
 
 def test_the_role_permits_the_calls_that_are_made_and_no_others() -> None:

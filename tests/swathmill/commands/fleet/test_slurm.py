@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,6 +73,16 @@ def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs:
     assert 'SWATHMILL_WORKER_NAME="slurm-${SLURM_ARRAY_JOB_ID' in SCRIPT.read_text()
 
 
+def test_jobs_of_a_place_have_its_name_and_tell_it_to_their_workers(jobs: Path) -> None:
+    place = Slurm(str(SCRIPT), 4, "gpu")
+    place.there()
+    place.start(2)
+    calls = (jobs.parent / "calls").read_text()
+    assert f"squeue --me --noheader --array --name={JOB}-gpu " in calls
+    assert f"sbatch --job-name={JOB}-gpu --array=1-2" in calls
+    assert f"--export=ALL,SWATHMILL_WORKER_PLACE=gpu {SCRIPT}" in calls
+
+
 def test_a_job_that_was_submitted_by_hand_is_one_of_them(jobs: Path) -> None:
     (jobs.parent / "squeue").write_text("#!/bin/sh\necho '7 N/A PENDING'; echo '8 0 RUNNING'\n")
     place = Slurm(str(SCRIPT), 2)
@@ -106,6 +117,24 @@ def test_the_command_starts_what_the_manager_wants(
         said = json.loads(capsys.readouterr().out)
         assert (said["start"], said["wanted_slots"]) == (started, 9)
     assert len([*jobs.iterdir()]) == 6
+
+
+def test_the_command_goes_by_the_slots_wanted_at_a_place(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jobs / "3_1").write_text("RUNNING")
+    here = {"name": "slurm-3-1", "draining": False, "place": ""}
+    places = [{"place": "", "wanted_slots": 9}, {"place": "gpu", "wanted_slots": 5}]
+    answer = {"manager": {"wanted_slots": 9}, "places": places, "workers": [here]}
+    monkeypatch.setattr(Client, "operations", lambda _: answer)
+    monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
+    ask = partial(fleet, f"slurm:{SCRIPT}", slots=2, most=200, once=True, as_json=True, token="t")
+    ask(of="gpu")
+    said = capsys.readouterr()
+    assert json.loads(said.out)["wanted_slots"] == 5
+    assert "slurm-3-1 is no worker of place gpu" in said.err
+    with pytest.raises(StackError, match="knows no place 'cpu'"):
+        ask(of="cpu")
 
 
 def test_the_command_goes_on_whatever_a_look_meets(
