@@ -116,7 +116,9 @@ class _Stop:
     def is_set(self) -> bool:
         return False
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            raise SystemExit  # ends the thread that waits for an end, which never comes
         self._runtime.clock.sleep(timeout)
         return False
 
