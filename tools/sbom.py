@@ -1,11 +1,13 @@
 """Make one bill of materials of what ships: the Python lock, and npm's packages of the portal.
 
-    .venv-supply/bin/python -m tools.sbom OUT.cdx.json --commit COMMIT
+    .venv-supply/bin/python -m tools.sbom OUT.cdx.json --commit COMMIT [--role ROLE --base BASE]
 
 Both parts come from their makers' tools: `cyclonedx-py requirements` reads `requirements.lock`,
 `npm sbom` reads `package-lock.json`. Here they become one CycloneDX document, which is checked
 against its schema. It names what is locked: for all platforms, with all extras but the one that
-brings Node as a wheel. What a container's base image holds is not part of it.
+brings Node as a wheel. With a role it is that of the role's image: without what the image leaves
+out (`infra/roles.txt`), and without npm's packages but for the portal. Its base image is one
+component; what that holds is not part of the document.
 """
 
 import argparse
@@ -17,6 +19,8 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from tools.slim import left_out
 
 ROOT = Path(__file__).parents[1]
 Document = dict[str, Any]
@@ -41,6 +45,47 @@ def joined(python: Document, npm: Document, direct: Iterable[str], commit: str) 
         "components": [*python["components"], *map(_shipped, npm["components"])],
         "dependencies": [{"ref": root, "dependsOn": sorted(above)}, *own, *edges.values()],
     }
+
+
+def of_role(document: Document, role: str, base: str) -> Document:
+    """Return the document of a role's image over a base image, `NAME@sha256:DIGEST`.
+
+    Raises ValueError for a base without a digest: a tag may be moved.
+    """
+    name, at, digest = base.partition("@")
+    if not at or not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        raise ValueError(f"{base} is not NAME@sha256:DIGEST")
+    gone = {*left_out(role)}
+    kept = [
+        one
+        for one in document["components"]
+        if (normal(one["name"]) not in gone if _is_python(one) else role == "portal")
+    ]
+    image = {
+        "bom-ref": "base-image",
+        "hashes": [{"alg": "SHA-256", "content": digest.removeprefix("sha256:")}],
+        "name": name,
+        "type": "container",
+        "version": digest,
+    }
+    refs = {one["bom-ref"] for one in kept}
+    root = document["metadata"]["component"]["bom-ref"]
+    edges = [
+        one | {"dependsOn": [ref for ref in one.get("dependsOn", ()) if ref in refs]}
+        for one in document["dependencies"]
+        if one["ref"] in refs | {root}
+    ]
+    edges[0]["dependsOn"].append("base-image")
+    said = [*document["metadata"]["properties"], {"name": "swathmill:role", "value": role}]
+    return document | {
+        "metadata": document["metadata"] | {"properties": said},
+        "components": [*kept, image],
+        "dependencies": edges,
+    }
+
+
+def _is_python(component: Document) -> bool:
+    return str(component.get("purl", "")).startswith("pkg:pypi/")
 
 
 def normal(name: str) -> str:
@@ -81,6 +126,8 @@ def main() -> int:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--commit", required=True, help="of the sources")
+    parser.add_argument("--role", choices=["portal", "manager", "worker", "runner"])
+    parser.add_argument("--base", default="", help="NAME@sha256:DIGEST of the role's base image")
     arguments = parser.parse_args()
     cyclonedx = [
         sys.executable,
@@ -99,6 +146,8 @@ def main() -> int:
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     document = joined(python, npm, direct_names(project), arguments.commit)
+    if arguments.role:
+        document = of_role(document, arguments.role, arguments.base)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     wrong = JsonStrictValidator(SchemaVersion.from_version(document["specVersion"])).validate_str(
         text

@@ -1,6 +1,8 @@
 """Each process with what the image of its role holds, and no more: a request, a package, a command.
 
-The environments are made of this one by `tools/slim.py`, as the images are.
+The environments are made of this one by `tools/slim.py`, as the images are. Where bubblewrap is,
+each process is user 10001 on a read-only root, without capabilities, and writes into its data
+folder, /tmp and embedded storage alone, as a container of the image.
 """
 
 import os
@@ -54,6 +56,23 @@ def environment_of(role: str, folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+def contained(role: str, at: Path) -> list[str]:
+    """The words that run a role's process as a container of its image would."""
+    if shutil.which("bwrap") is None:
+        return []
+    own = [at / role, *([at / "storage"] if role != "runner" else ())]
+    for folder in own:
+        folder.mkdir(exist_ok=True)
+    read = [at / "of" / role, at / "archive"]
+    return [
+        *("bwrap", "--unshare-user", "--uid", "10001", "--gid", "10001"),
+        *("--unshare-pid", "--die-with-parent", "--cap-drop", "ALL"),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
+        *(word for one in read for word in ("--ro-bind", str(one), str(one))),
+        *(word for one in own for word in ("--bind", str(one), str(one))),
+    ]
+
+
 class Stack:
     """A process of each role, in its own environment."""
 
@@ -71,7 +90,7 @@ class Stack:
             given = {k: v for k, v in given.items() if k in keep or not k.startswith("SWATHMILL_")}
         with (self.folder / f"{role}.log").open("wb") as log:
             self.processes[role] = subprocess.Popen(
-                [str(self.pythons[role]), "-P", "-m", MODULES[role]],
+                [*contained(role, self.folder), str(self.pythons[role]), "-P", "-m", MODULES[role]],
                 cwd=ROOT,
                 env=given,
                 stdout=log,
@@ -129,6 +148,21 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
             process.kill()
             process.wait()
         server.stop()
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is absent")
+def test_a_role_is_no_root_and_writes_into_its_own_folders_alone(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "of" / "runner").mkdir(parents=True)
+    places = ("/x", ROOT / "x", tmp_path / "of" / "runner" / "x", tmp_path / "runner" / "x")
+    tried = f"id -u; for one in {' '.join(map(str, places))}; do touch $one && echo $one; done"
+    done = subprocess.run(
+        [*contained("runner", tmp_path), "sh", "-c", tried],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["10001", f"{tmp_path}/runner/x"]
 
 
 def test_a_request_with_a_package_of_its_own_over_the_roles(stack: Stack, tmp_path: Path) -> None:

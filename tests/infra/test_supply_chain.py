@@ -208,6 +208,36 @@ def test_the_bill_of_materials_joins_both_parts_under_one_root() -> None:
     assert found["metadata"]["properties"] == [{"name": "swathmill:commit", "value": "abc"}]
 
 
+@pytest.mark.parametrize(("role", "kept"), [("worker", ["numpy"]), ("portal", ["numpy", "box"])])
+def test_the_bill_of_a_role_leaves_out_what_its_image_does_and_names_its_base(
+    role: str, kept: list[str]
+) -> None:
+    pandas = {"bom-ref": "L1", "name": "Pandas", "purl": "pkg:pypi/pandas@2"}
+    numpy = {"bom-ref": "L2", "name": "numpy", "purl": "pkg:pypi/numpy@2"}
+    box = {"bom-ref": "box@1", "name": "box", "purl": "pkg:npm/box@1"}
+    document: dict[str, Any] = {
+        "metadata": {"component": {"bom-ref": "root"}, "properties": []},
+        "components": [pandas, numpy, box],
+        "dependencies": [
+            {"ref": "root", "dependsOn": ["L1", "L2", "box@1"]},
+            {"ref": "L1", "dependsOn": ["L2"]},
+            {"ref": "L2"},
+            {"ref": "box@1", "dependsOn": []},
+        ],
+    }
+    digest = "sha256:" + "0f" * 32
+    found = sbom.of_role(document, role, f"docker.io/library/python@{digest}")
+    *packages, base = found["components"]
+    assert [one["name"] for one in packages] == kept
+    assert (base["name"], base["version"]) == ("docker.io/library/python", digest)
+    refs = [one["bom-ref"] for one in packages]
+    assert found["dependencies"][0]["dependsOn"] == [*refs, "base-image"]
+    assert [one["ref"] for one in found["dependencies"]] == ["root", *refs]
+    assert found["metadata"]["properties"] == [{"name": "swathmill:role", "value": role}]
+    with pytest.raises(ValueError, match="is not NAME@sha256"):
+        sbom.of_role(document, role, "docker.io/library/python:3.11")
+
+
 def test_each_package_that_the_project_names_is_in_the_lock_of_what_ships() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {sbom.normal(name) for name in sbom.direct_names(project)}
