@@ -97,6 +97,7 @@ def telling(runtime: Runtime, archive: StillArchive) -> Iterator[None]:
 
         def loop() -> None:
             while not stop.is_set():
+                teller.look()  # as a wake-up has it do
                 teller.tick()
                 stop.wait(0.05)
 
