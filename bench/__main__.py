@@ -40,10 +40,10 @@ MEASUREMENTS = {
         modules=("bench.swath_datasets",),
     ),
     "plan": Measurement(
-        what="planning ten years of a continent [--quick]", modules=("bench.plan",)
+        what="planning ten years of a continent [--quick | --days 3653]", modules=("bench.plan",)
     ),
     "tasks": Measurement(
-        what="tasks that do nothing, bare Celery beside them [--count 3000]",
+        what="tasks that do nothing, bare Celery beside them [--count 3000 --workers 1 2 4 8]",
         modules=("bench.tasks",),
     ),
     "scale": Measurement(

@@ -1,15 +1,19 @@
 """Tasks that do nothing, through the whole protocol: the manager, Celery's workers, storage, Redis.
 
-    python -m bench.tasks [--storage embedded|azurite] [--count N] [--workers N] [--slots N]
+    python -m bench.tasks [--storage embedded azurite] [--count N] [--workers 1 2 4 8] [--slots N]
+        [--prices FILE [--region NAME]]
 
 The plan is written first; then the workers start, and each task is sent, claimed in the table,
 committed without files, and processed by the manager, until the request has ended. Beside it, the
 same workers run tasks that do nothing but count, without any table. Both rates depend on the
-machine and on what else it does; the CPU seconds of each process are told too. The results go to
-bench/out/tasks.json.
+machine and on what else it does; the CPU seconds of each process are told too, and the calls that
+Azurite's log has. Several numbers of workers, or storages, make a table. Amounts are told where a
+file of Azure's prices is given, as `swathmill prices` reads it; calls are priced as those of blobs.
+The results go to bench/out/tasks.json.
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -17,15 +21,17 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
 from pydantic import SecretStr
 from redis import Redis
 
+from bench.storage_log import StorageLog, azurite_that_tells, billed
 from service_manager.leader.manager import Manager
 from service_manager.leader.service import serve
 from service_manager.options import ManagerOptions
@@ -33,11 +39,13 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
 from tasks.bag import protocol, workers
-from tasks.bag.model import RequestState
+from tasks.bag.model import RequestState, Use
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
 from tasks.bag.transitions import RetryPolicy
 from tasks.messages.celery_app import Sender, make_app
+from tasks.operators.prices import PriceList
+from tasks.operators.retail_prices import Choice, chosen, read_page
 from tasks.request.document import Request, parse_request
 from tasks.requests import request_operations
 from tasks.requests.plan import Plan, PlannedTask
@@ -50,6 +58,8 @@ from worker.slots.supervisor import Supervisor
 OUT = Path(__file__).parent / "out"
 COUNTED = "bench:counted"
 PATIENCE = 900.0  # seconds
+PARTS = ("azurite", "redis", "manager", "worker")  # of processes
+FORMULA = "no prices: reads and writes by 10,000, and processor hours"
 DOCUMENT = {
     "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
     "region": {"tiles": ["h18v04"]},
@@ -165,8 +175,10 @@ class Machine:
         self.folder = folder
         self.slots = slots
         self.azurite: AzuriteServer | None = None
+        self.log: StorageLog | None = None
         self.storage = f"file:{folder / 'storage'}"
         if storage == "azurite":
+            os.environ["SWATHMILL_NODE_MODULES"] = str(azurite_that_tells(folder / "node_modules"))
             self.azurite = AzuriteServer.on_free_ports(
                 folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
             )
@@ -183,6 +195,7 @@ class Machine:
         started = {"redis": self.redis.start()}
         if self.azurite is not None:
             started["azurite"] = self.azurite.start()
+            self.log = StorageLog(self.azurite.log)
         return started
 
     def child(self, role: str, number: int = 0) -> Child:
@@ -253,9 +266,12 @@ def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, obje
                 until(lambda: _delivered(runtime, request) > 0, "a task")
                 before = {name: cpu_seconds(child) for name, child in parts.items()}
                 first, at = time.monotonic(), _delivered(runtime, request)
+                if machine.log is not None:
+                    machine.log.forget()
                 until(lambda: state().ended, "the end")
                 ended = time.monotonic()
                 spent = {name: cpu_seconds(child) - before[name] for name, child in parts.items()}
+                calls = machine.log.calls() if machine.log is not None else Counter[str]()
         if state() is not RequestState.COMPLETE:
             raise RuntimeError(f"the request ended {state().value}")
     rest = tasks - at
@@ -265,7 +281,22 @@ def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, obje
         "tasks per second": round(rest / (ended - first), 1),
         "CPU ms per task": {name: round(1000 * s / rest, 2) for name, s in spent.items()},
         "CPU ms per task, all": round(1000 * sum(spent.values()) / rest, 2),
+        "calls per task": {name: round(number / rest, 2) for name, number in calls.items()},
+        "used by 1,000 tasks": asdict(
+            replace(_by_thousand(billed(calls), rest), cpu=1000 * _of_service(spent) / rest)
+        ),
     }
+
+
+def _by_thousand(use: Use, tasks: int) -> Use:
+    return replace(
+        use, reads=round(1000 * use.reads / tasks), writes=round(1000 * use.writes / tasks)
+    )
+
+
+def _of_service(spent: Mapping[str, float]) -> float:
+    """Sum what one pays for by the processor: storage and Redis are paid for otherwise."""
+    return sum(seconds for name, seconds in spent.items() if name not in ("azurite", "redis"))
 
 
 def _delivered(runtime: Runtime, request: str) -> int:
@@ -312,35 +343,77 @@ def table(results: Mapping[str, Mapping[str, object]]) -> str:
     return "\n".join(lines)
 
 
+def rows(
+    storages: Sequence[str], numbers: Sequence[int], count: int, slots: int, prices: PriceList
+) -> list[dict[str, object]]:
+    """Run each storage with each number of workers; print a row of a table for each."""
+    heads = ("storage", "workers", "load", "tasks a second", *(f"ms: {p}" for p in PARTS), "ms")
+    print(f"| {' | '.join(heads)} | reads | writes | 1,000 tasks |")
+    print("|---" * (len(heads) + 3) + "|", flush=True)
+    found: list[dict[str, object]] = []
+    for storage, number in itertools.product(storages, numbers):
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory(prefix="swathmill-bench-") as folder:
+            one = protocol_run(Machine(Path(folder), slots, storage), count, number)
+        found.append({"storage": storage, "workers": number, "load before": load, **one})
+        by_process = cast("dict[str, float]", one["CPU ms per task"])
+        parts = [
+            sum(ms for name, ms in by_process.items() if name.startswith(part)) for part in PARTS
+        ]
+        used = Use(**cast("dict[str, float]", one["used by 1,000 tasks"]))  # type: ignore[arg-type]
+        cells = [storage, number, f"{load:.0f}", one["tasks per second"]]
+        cells += [f"{ms:.2f}" for ms in (*parts, sum(parts))]
+        cells += [f"{used.reads / 1000:.2f}", f"{used.writes / 1000:.2f}"]
+        cells.append(prices.text(prices.prices.amount(used)) if prices else FORMULA)
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    return found
+
+
+def price_list(files: Sequence[Path], region: str) -> PriceList:
+    """Read prices as `swathmill prices` does; none where there are no files."""
+    items = [item for path in files for item in read_page(path.read_text(), path.name).items]
+    return chosen(items, Choice(region=region), files[0].name) if files else PriceList()
+
+
 def main() -> None:
-    """Run both and print the rates."""
+    """Run both and print the rates, or the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--role", choices=sorted(ROLES), help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, default=3000, help="tasks")
-    parser.add_argument("--workers", type=int, default=2, help="worker processes")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="worker processes")
     parser.add_argument("--slots", type=int, default=4, help="slots of each")
-    parser.add_argument("--storage", choices=("embedded", "azurite"), default="embedded")
+    parser.add_argument(
+        "--storage", choices=("embedded", "azurite"), nargs="+", default=["embedded"]
+    )
+    parser.add_argument("--prices", type=Path, nargs="*", default=[], help="of Azure, as JSON")
+    parser.add_argument("--region", default="", help="whose prices")
     given = parser.parse_args()
     if given.role:
         settings = Settings()
         logs.configure(settings.log_level, process=given.role)
         ROLES[given.role](settings)
         return
+    OUT.mkdir(exist_ok=True)
+    if len(given.workers) > 1 or len(given.storage) > 1:
+        prices = price_list(given.prices, given.region)
+        made = rows(given.storage, given.workers, given.count, given.slots, prices)
+        (OUT / "tasks.json").write_text(json.dumps(made, indent=1) + "\n")
+        return
+    (storage,), (workers,) = given.storage, given.workers
     results: dict[str, Mapping[str, object]] = {}
     with tempfile.TemporaryDirectory(prefix="swathmill-bench-") as folder:
         load = os.getloadavg()[0]
         results["protocol"] = protocol_run(
-            Machine(Path(folder) / "a", given.slots, given.storage), given.count, given.workers
+            Machine(Path(folder) / "a", given.slots, storage), given.count, workers
         )
         results["bare Celery"] = celery_run(
-            Machine(Path(folder) / "b", given.slots, given.storage), given.count, given.workers
+            Machine(Path(folder) / "b", given.slots, storage), given.count, workers
         )
         results["machine"] = {
-            "storage": given.storage,
+            "storage": storage,
             "cores": os.cpu_count(),
             "load before": round(load, 1),
         }
-    OUT.mkdir(exist_ok=True)
     (OUT / "tasks.json").write_text(json.dumps(results, indent=1) + "\n")
     sys.stdout.write(table(results) + "\n")
 
