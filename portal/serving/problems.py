@@ -217,7 +217,7 @@ def problem_of(error: Exception) -> Problem:
         case PortalError():
             return Problem(
                 status=HTTPStatus(error.status),
-                title=error.title or HTTPStatus(error.status).phrase,
+                title=error.title or HTTPStatus(error.status).phrase.capitalize(),
                 detail=error.problem,
                 remedy=error.remedy,
                 field=error.field,

@@ -8,6 +8,7 @@
   const problem = (text) => { get("map-problem").textContent = text; get("map-problem").hidden = !text; };
   const PROJECTION = "SWATHMILL:GRID";
   const KEPT = 16; // rasters of other dates, so that playing does not read them again
+  const APART = 64; // pixels between meridians when the map opens, at least
   const NAMED = 40; // pixels that a place has on the map, at least, to be named
   const STEP = 900; // ms between dates
   const HANDLE = 44; // pixels, as swathmill.css has it
@@ -161,7 +162,15 @@
     const good = edge.filter((at) => at.every(Number.isFinite));
     if (!good.length) return;
     const [lons, lats] = [good.map((at) => at[0]), good.map((at) => at[1])];
-    const box = [Math.min(...lons) - 1, Math.max(-90, Math.min(...lats) - 1), Math.max(...lons) + 1, Math.min(90, Math.max(...lats) + 1)];
+    const [west, south, east, north] = [Math.min(...lons), Math.min(...lats), Math.max(...lons), Math.max(...lats)];
+    // Lines go on beyond the results, to the edges of a wide map.
+    const beyond = Math.max(1, 0.8 * Math.max(east - west, north - south));
+    const box = [Math.max(Math.min(-180, west), west - beyond), Math.max(-90, south - beyond), Math.min(Math.max(180, east), east + beyond), Math.min(90, north + beyond)];
+    // How many degrees a unit of the projection has in the middle.
+    const middle = ol.extent.getCenter(extent);
+    const unit = (extent[3] - extent[1]) / 1000;
+    const [here, there] = [toLonLat(middle), toLonLat([middle[0], middle[1] + unit])];
+    const degrees = Math.hypot((there[0] - here[0]) * Math.cos((here[1] * Math.PI) / 180), there[1] - here[1]) / unit;
     const vector = (zIndex, style, declutter = false) => {
       const layer = new ol.layer.Vector({ zIndex, style, declutter, source: new ol.source.Vector({ wrapX: false }) });
       map.addLayer(layer);
@@ -171,7 +180,7 @@
       const placed = points.map((at) => fromLonLat(at)).filter((at) => at.every(Number.isFinite));
       return placed.length > 1 ? [new ol.Feature({ geometry: new ol.geom.LineString(placed), ...more })] : [];
     };
-    graticule(extent, box, line, vector);
+    graticule(extent, box, map.getView().getResolution() * degrees, line, vector);
     const inside = ([lon, lat]) => lon >= box[0] && lon <= box[2] && lat >= box[1] && lat <= box[3];
     const within = (lines, more) => {
       const found = [];
@@ -194,11 +203,6 @@
       drawn.getSource().addFeatures([...within(maps.coast(topology)), ...within(maps.borders(topology), { border: true })]);
       root.dataset.lines = name;
     });
-    // How many degrees a unit of the projection has in the middle.
-    const middle = ol.extent.getCenter(extent);
-    const unit = (extent[3] - extent[1]) / 1000;
-    const [here, there] = [toLonLat(middle), toLonLat([middle[0], middle[1] + unit])];
-    const degrees = Math.hypot((there[0] - here[0]) * Math.cos((here[1] * Math.PI) / 180), there[1] - here[1]) / unit;
     map.on("moveend", () => {
       const resolution = map.getView().getResolution() * degrees;
       root.dataset.resolution = resolution.toPrecision(4);
@@ -209,18 +213,18 @@
       const { name, size, rank } = feature.getProperties();
       return size / (resolution * degrees) < NAMED ? null : new ol.style.Style({ text: maps.label(name, "#16211f", "rgba(255,255,255,.85)", { font: `${size > 1.5 ? "600 13px" : "12px"} sans-serif`, overflow: true, padding: [2, 4, 2, 4] }), zIndex: -rank });
     }, true);
-    const called = ["west", "south", "east", "north"].map((name, i) => [name, Math.max(-360, Math.min(360, box[i]))]);
-    maps.readJson(`${base}/names?${new URLSearchParams([["layer", main.select.value], ...called])}`).then((found) => {
-      names.getSource().addFeatures(found.map(({ name, at, size }, rank) => new ol.Feature({ geometry: new ol.geom.Point(fromLonLat(at)), name, size, rank })).filter((one) => one.getGeometry().getCoordinates().every(Number.isFinite)));
+    const inner = ol.extent.buffer(extent, -0.03 * Math.min(ol.extent.getWidth(extent), ol.extent.getHeight(extent))); // a name at the edge is cut
+    const called = { west: Math.max(-360, west), south, east: Math.min(360, east), north };
+    maps.readJson(`${base}/names?${new URLSearchParams({ layer: main.select.value, ...called })}`).then((found) => {
+      names.getSource().addFeatures(found.map(({ name, at, size }, rank) => new ol.Feature({ geometry: new ol.geom.Point(fromLonLat(at)), name, size, rank })).filter((one) => ol.extent.containsCoordinate(inner, one.getGeometry().getCoordinates())));
       root.dataset.named = String(found.length);
     }).catch((error) => console.warn(error));
     names.setVisible(get("names").checked);
     get("names").addEventListener("change", (event) => names.setVisible(event.target.checked));
   };
-  const graticule = (extent, box, line, vector) => {
+  const graticule = (extent, box, pixel, line, vector) => {
     const features = [];
-    const span = Math.max(box[2] - box[0], box[3] - box[1]);
-    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => span / one <= 10) ?? 45;
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => one >= APART * pixel) ?? 45;
     for (let lon = Math.ceil(box[0] / step) * step; lon <= box[2]; lon += step) {
       features.push(...line(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), { label: maps.degrees(lon, "E", "W") }));
     }

@@ -247,7 +247,7 @@ def test_the_map_opens_on_the_comparison_that_its_address_names(
     other = page[page.index('id="other"') :]
     assert re.search(rf'<option value="{LAYER}" selected', other)
     assert ">2012-01-09</output>" in other
-    assert " selected" not in plain[plain.index('id="other"') : plain.index('id="opacity"')]
+    assert " selected" not in plain[plain.index('id="other"') : plain.index('id="other-when"')]
 
 
 def test_names_of_places_lie_within_the_box(portal: LivePortal, mapped: str) -> None:
