@@ -4,6 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -93,14 +94,20 @@ def fetch(
     accept: Acceptance | None = None,
 ) -> None:
     """Fetch an accepted copy to `path`; resume what an earlier attempt on this machine received."""
-    settings = context.settings
-    partials = Partials(settings.data_dir / "downloads", int(settings.cache_gb / 4 * _GB))
     aside = context.scratch / "fetching"
     aside.mkdir(exist_ok=True)
-    with context.spent.fetch(), partials.place(spec.key, aside) as folder:
+    with context.spent.fetch(), _place(spec, context.settings, aside) as folder:
         to, progress = folder / path.name, _progress(context, spec)
         fetched = archive.fetch(record_of(spec), to, progress, accept)
         shutil.move(fetched.path, path)
+
+
+def _place(spec: CollectSpec, settings: Settings, aside: Path) -> AbstractContextManager[Path]:
+    """Return where a granule is fetched to: of a folder, where nothing is downloaded, aside."""
+    if spec.source in ("", _FOLDER):
+        return nullcontext(aside)
+    bound = int(settings.cache_gb / 4 * _GB)
+    return Partials(settings.data_dir / "downloads", bound).place(spec.key, aside)
 
 
 def _progress(context: Context, spec: CollectSpec) -> Progress:

@@ -38,11 +38,11 @@ GRANULE = "MOD13A2.A2020001.h18v04.061.2020020001122.hdf"
 class WebFolder:
     """An archive that is one server's folder; only fetching is of interest here."""
 
-    def __init__(self, server: FileServer) -> None:
+    def __init__(self, server: FileServer, name: str = "folder") -> None:
+        self.name = name
         self._url = server.url
         self._downloader = Downloader(NO_CREDENTIALS, LocalLimits())
 
-    name = "folder"
     authoritative = True
 
     def search(
@@ -156,11 +156,11 @@ def test_a_quick_fetch_tells_of_its_begin_and_end_and_a_slow_one_ten_times_a_sec
 
 
 def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:
-    spec = collect(GRANULE)
+    spec = collect(GRANULE).model_copy(update={"source": "web"})
     with file_server() as server:
         server.files[f"/{GRANULE}"] = Served(data=DATA)
         server.acts[f"/{GRANULE}"] = [cut(200_000), status(503)]
-        archive = Sources([WebFolder(server)])
+        archive = Sources([WebFolder(server, "web")])
         with pytest.raises(ServerBusyError):
             fetch(archive, spec, context(tmp_path, "first"), tmp_path / "first" / GRANULE)
         assert list((tmp_path / "first").glob("*.hdf")) == []
@@ -175,3 +175,14 @@ def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:
         assert to.read_bytes() == DATA
         assert server.asked[-1].headers["range"] == "bytes=200000-"
     assert list((tmp_path / "data" / "downloads").iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["", "folder"])
+def test_a_file_of_a_folder_is_no_download(source: str, tmp_path: Path) -> None:
+    spec = collect(GRANULE).model_copy(update={"source": source})
+    with file_server() as server:
+        server.files[f"/{GRANULE}"] = Served(data=DATA)
+        to = tmp_path / "slot" / GRANULE
+        fetch(Sources([WebFolder(server)]), spec, context(tmp_path, "slot"), to)
+    assert to.read_bytes() == DATA
+    assert not (tmp_path / "data").exists()
