@@ -73,15 +73,26 @@ def write_cog(
     _write(raster, Path(path), found, overviews=overviews, compress=compress, threads=threads)
 
 
-def write_result(raster: Raster, path: Path) -> "Opened":
-    """Write a raster as `write_cog` does by default; return what `open_raster` would of the file.
+def write_result(raster: Raster, path: Path) -> tuple["Opened", float]:
+    """Write a raster as `write_cog` does by default.
+
+    Returns:
+        What `open_raster` would of the file, and the raster's valid share.
 
     Raises:
         OSError: as `write_cog`.
     """
     found = _statistics(raster)
     _write(raster, path, found, overviews=True, compress="deflate", threads=1)
-    return _made(raster, path, found)
+    return _made(raster, path, found), _valid_share(raster, found[0])
+
+
+def _valid_share(raster: Raster, first: BandStatistics | None) -> float:
+    """Return the valid share, which statistics of integers have counted."""
+    alone = [band.role for band in raster.bands].count(raster.bands[0].role) == 1
+    if first is None or not alone or raster.data.dtype.kind not in "iu":
+        return raster.valid_share
+    return share_of(first.valid, raster.grid.pixels)
 
 
 def write_stripes(

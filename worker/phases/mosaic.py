@@ -67,7 +67,7 @@ def _stored(
     folder = context.folder("mosaic")
     image, item = folder / f"{name}.tif", folder / f"{name}.json"
     if isinstance(raster, Raster):
-        made, share = write_result(raster, image), raster.valid_share
+        made, share = write_result(raster, image)
     else:
         made, share = write_stripes(raster.about, raster.rows, image)
     write_item(made, item)

@@ -31,7 +31,7 @@ MODULES = {
         "reprojection/warp/",
         "reprojection/grid/",
         "reprojection/write/mosaic.py",
-        "worker/packages/",
+        "monthly_mean.py",  # a shipped package's own code, by which it is run in its folder
     ),
     "encode": tuple(f"reprojection/write/{name}.py" for name in ("write", "tiff", "overviews")),
     "transfer": (

@@ -110,7 +110,7 @@ def test_files_by_stripes_are_those_from_memory_byte_by_byte(
     if big:
         monkeypatch.setattr(tiff, "CLASSIC_BYTES", 0)
     made, share = write_stripes(about(raster), rows_of(raster), tmp_path / "striped.tif")
-    whole = write_result(raster, tmp_path / "whole.tif")
+    whole, _ = write_result(raster, tmp_path / "whole.tif")
     assert (tmp_path / "striped.tif").read_bytes() == (tmp_path / "whole.tif").read_bytes()
     assert share == raster.valid_share
     assert replace(made, path=whole.path) == replace(whole, nodata=made.nodata)

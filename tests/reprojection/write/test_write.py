@@ -81,7 +81,8 @@ def changed(raster: Raster) -> Raster:
 )
 def test_what_is_written_is_known_without_opening_it(tmp_path: Path, raster: Raster) -> None:
     path = tmp_path / "r.tif"
-    made = write_result(raster, path)
+    made, share = write_result(raster, path)
+    assert share == raster.valid_share
     there = open_raster(path)
     assert (made.path, made.said, made.dtype) == (there.path, there.said, there.dtype)
     assert repr(made.nodata) == repr(there.nodata)
