@@ -85,7 +85,7 @@ class Following:
 
     @property
     def changed(self) -> bool:
-        """Whether a look has found a change since the last call of `next`, or since the begin."""
+        """True if a look has found a change since the last call of `next`, or since the begin."""
         return self._known != self._followed.changes
 
     async def next(self, seconds: float) -> bool:

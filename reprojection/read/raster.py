@@ -93,7 +93,7 @@ class Raster:
 
     @property
     def valid_pixels(self) -> int:
-        """How many pixels of `data` have a value in at least one band of the layer's own."""
+        """The number of pixels of `data` with a value in at least one band of the layer's own."""
         own = [n for n, band in enumerate(self.bands) if band.role == self.bands[0].role]
         found = 0
         for start in range(0, self.data.shape[1], _ROWS_AT_ONCE):
