@@ -54,6 +54,7 @@ from tasks.packages.packages import PackageSource
 from tasks.request.checks import check_overpasses, check_request
 from tasks.request.compared import check_outputs
 from tasks.request.document import UNPLANNED, Request, Time
+from tasks.request.memory import memory_notes
 from tasks.request.notes import request_notes
 from tasks.request.region.kinds import region_tiles
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest, resolve
@@ -240,7 +241,8 @@ class PlanStream:
         self.archives = tuple(archives(self._steps))
         self.packages = ", ".join(dict.fromkeys(step.exact for step in self._steps))
         taking = taking_notes(resolved, [step.package for step in self._steps])
-        self._notes = (*request_notes(resolved), *taking, *_unknown(resolved))
+        memory = memory_notes(resolved, limits)
+        self._notes = (*request_notes(resolved), *taking, *memory, *_unknown(resolved))
 
     @property
     def identity(self) -> str:

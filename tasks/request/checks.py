@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
-from reprojection.grid.grids import Grid
 from reprojection.read.qa import check_values, named_bits, values_of
 from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
-from reprojection.write.sizes import STRIPES, TILE, WHOLE_BYTES
 from tasks.errors import RequestRefusedError, refusal_of
 from tasks.packages.packages import Package
 from tasks.refusal_wording import listed, nearest_names
 from tasks.request.compared import check_measurements
 from tasks.request.document import ProductChoice
+from tasks.request.memory import check_memory
 from tasks.request.resolved import (
     ResolvedLayer,
     ResolvedProduct,
@@ -365,31 +364,4 @@ def _check_size(resolved: ResolvedRequest, limits: Settings) -> None:
             f"{finer_than_modis(request, grid.system)}Ask for a coarser grid or a smaller region, "
             "or have the limit raised.",
         )
-    _check_memory(resolved, grid, limits)
-
-
-def _check_memory(resolved: ResolvedRequest, grid: Grid, limits: Settings) -> None:
-    """Refuse a raster that takes more memory, while it is written, than an attempt may use.
-
-    All bands of a raster have one type. Beside them are their overviews, a third of them, or
-    before that the copy of one band of floats that is ordered for its quartiles. A large raster
-    of cells is never in memory as a whole, unless it is the mean of several sensors.
-    """
-    request, pixels = resolved.request, grid.pixels
-    stored = all(layer.units == "stored" for one in resolved.products for layer in one.layers)
-    size, bands = (2 if stored else 4), 1 + len(request.extra_bands)  # int16, float32
-    beside = bands / 3 if stored else max(1.0, bands / 3)
-    needed = pixels * size * (bands + beside)
-    if all(one.choice.part is None for one in resolved.products):
-        most = WHOLE_BYTES * (1 + beside / bands)
-        needed = min(needed, max(most, STRIPES * grid.width * TILE * size * bands))
-    needed /= 1e9
-    if needed > limits.attempt_memory_gb:
-        raise RequestRefusedError(
-            "grid.resolution" if request.grid.modis is None else "grid.modis",
-            f"one raster would have {pixels:,} pixels in {bands} band{'s' * (bands > 1)} of {size} "
-            f"bytes, which take some {needed:.1f} GB of memory while it is written; attempts may "
-            f"use {limits.attempt_memory_gb:g} GB (SWATHMILL_ATTEMPT_MEMORY_GB).",
-            "Ask for a coarser grid, a smaller region, stored values or fewer extra bands, or "
-            "have the limit raised.",
-        )
+    check_memory(resolved, limits)

@@ -6,7 +6,7 @@ import pytest
 
 from reprojection.write.sizes import STRIPES
 from tasks.errors import RequestRefusedError
-from tasks.request import checks
+from tasks.request import memory
 from tasks.request.checks import check_request
 from tasks.request.document import Request, parse_request
 from tasks.request.notes import request_notes
@@ -285,7 +285,8 @@ def test_a_raster_that_takes_more_memory_than_an_attempt_may_use_is_refused(
     changes: dict[str, Any], gigabytes: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a task is made: each would fail, one after another."""
-    monkeypatch.setattr(checks, "WHOLE_BYTES", 1 << 40)  # all is in memory
+    monkeypatch.setattr(memory, "WHOLE_BYTES", 1 << 40)  # all is in memory
+    monkeypatch.setattr(memory, "OWN_BYTES", 0)
     request = document(**changes)
     check_request(resolve(request), Settings(attempt_memory_gb=1.001 * gigabytes))
     with pytest.raises(RequestRefusedError, match="SWATHMILL_ATTEMPT_MEMORY_GB") as refused:
@@ -293,10 +294,23 @@ def test_a_raster_that_takes_more_memory_than_an_attempt_may_use_is_refused(
     assert refused.value.field == "grid.resolution"
 
 
+def test_memory_is_told_before_it_is_exceeded() -> None:
+    """From half of what an attempt may use on; beyond it the request is refused."""
+    resolved = resolve(document(units="physical"))
+    needed = memory.attempt_bytes(resolved) / 1e9
+    assert needed == pytest.approx((250e6 + 1400 * 800 * 4 * 2) / 1e9)
+    assert not [*memory.memory_notes(resolved, Settings(attempt_memory_gb=2.01 * needed))]
+    (note,) = memory.memory_notes(resolved, Settings(attempt_memory_gb=1.99 * needed))
+    assert f"up to {needed:.1f} GB" in note
+    check_request(resolved, Settings(attempt_memory_gb=1.01 * needed))
+    with pytest.raises(RequestRefusedError, match="SWATHMILL_ATTEMPT_MEMORY_GB"):
+        check_request(resolved, Settings(attempt_memory_gb=0.99 * needed))
+
+
 def test_a_large_raster_takes_the_memory_of_its_stripes() -> None:
     """Whatever its height, for it is written stripe by stripe."""
     large = document(grid={"crs": "EPSG:4326", "resolution": 0.0001}, units="stored")
-    stripes = STRIPES * 512 * 140_000 * 2 / 1e9
+    stripes = (memory.OWN_BYTES + STRIPES * 512 * 140_000 * 2) / 1e9
     limits = Settings(max_pixels=10**11, attempt_memory_gb=1.001 * stripes)
     assert resolve(large).target.grid.pixels == 140_000 * 80_000
     check_request(resolve(large), limits)
