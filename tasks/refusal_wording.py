@@ -117,18 +117,19 @@ def sentence(details: ErrorDetails) -> str:
     return f"{problem} {remedy}"
 
 
-def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+def nearest(name: str, known: Iterable[str], count: int = 1, least: float = 0.6) -> list[str]:
     """List the known names most like a misspelt one, in any case.
 
     A name of one or two letters is like none, unless it is written otherwise. Names that begin
-    as the misspelt one, or it as they, come first.
+    as the misspelt one, or it as they, come first. `least` is the ratio of likeness from which on
+    a name is like another (`difflib`).
     """
     by_lower = {each.lower(): each for each in known}
     word = name.lower()
     if len(word) < _SHORT:
         return [by_lower[word]] if word in by_lower else []
     begin = [one for one in by_lower if len(one) >= _SHORT and word.startswith(f"{one}_")]
-    like = difflib.get_close_matches(word, by_lower, count, 0.6)
+    like = difflib.get_close_matches(word, by_lower, count, least)
     return [by_lower[one] for one in dict.fromkeys((*begin, *like))][:count]
 
 

@@ -76,6 +76,7 @@ _Topology = Mapping[str, Any]
 _STATES_WITHIN = 40.0  # degrees of longitude
 _LABEL_TOLERANCE = 0.02  # degrees
 MAIN = "main part"
+_LIKE = 0.75  # ratio of likeness of a misspelt name: there are thousands
 _APART = 5.0  # degrees between parts that lie far from one another
 SCATTERED = frozenset({
     "ATF", "AUS", "BRA", "CHL", "COK", "ECU", "ESP", "FRA", "FSM", "JPN", "KIR", "MUS", "MYS",
@@ -224,7 +225,7 @@ def _found(name: str) -> tuple[str, str]:
         return code, state
     every = _every_name()
     like = [every[one] for one in every if one.startswith(f"{key},")]
-    like += [every[one] for one in nearest(key, every, 3) if every[one] not in like]
+    like += [every[one] for one in nearest(key, every, 3, _LIKE) if every[one] not in like]
     if like:
         meant = " or ".join(dict.fromkeys(like[:3]))
         raise ValueError(f"there is no place {name!r}; did you mean {meant}?")

@@ -64,6 +64,8 @@ def test_the_region_of_a_place_is_its_tiles_and_its_name_is_kept() -> None:
     [
         ("Kenia", "did you mean Kenya"),
         ("California", "California, United States of America"),
+        ("Netherland", "did you mean Netherlands"),
+        ("Atlantis", "name a country, or a state with it"),
         ("Tuvalu", "too small for an outline"),
     ],
 )
