@@ -180,15 +180,17 @@
       const placed = points.map((at) => fromLonLat(at)).filter((at) => at.every(Number.isFinite));
       return placed.length > 1 ? [new ol.Feature({ geometry: new ol.geom.LineString(placed), ...more })] : [];
     };
-    graticule(extent, box, map.getView().getResolution() * degrees, line, vector);
+    graticule(extent, box, here[1], map.getView().getResolution() * degrees, line, vector);
     const inside = ([lon, lat]) => lon >= box[0] && lon <= box[2] && lat >= box[1] && lat <= box[3];
     const within = (lines, more) => {
       const found = [];
       for (const points of lines) {
         let run = [];
         for (const at of points) {
-          if (inside(at)) run.push(at);
-          else if (run.length) { found.push(...line(run, more)); run = []; }
+          const goesOn = inside(at);
+          // Beyond 180 degrees a line begins anew on the other side.
+          if (run.length && (!goesOn || Math.abs(at[0] - run.at(-1)[0]) > 180)) { found.push(...line(run, more)); run = []; }
+          if (goesOn) run.push(at);
         }
         found.push(...line(run, more));
       }
@@ -222,10 +224,12 @@
     names.setVisible(get("names").checked);
     get("names").addEventListener("change", (event) => names.setVisible(event.target.checked));
   };
-  const graticule = (extent, box, pixel, line, vector) => {
+  const graticule = (extent, box, latitude, pixel, line, vector) => {
     const features = [];
-    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => one >= APART * pixel) ?? 45;
-    for (let lon = Math.ceil(box[0] / step) * step; lon <= box[2]; lon += step) {
+    const apart = (least) => [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => one >= least) ?? 45;
+    const step = apart(APART * pixel);
+    const along = apart((APART * pixel) / Math.cos((latitude * Math.PI) / 180)); // meridians meet at the poles
+    for (let lon = Math.ceil(box[0] / along) * along; lon <= box[2]; lon += along) {
       features.push(...line(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), { label: maps.degrees(lon, "E", "W") }));
     }
     for (let lat = Math.ceil(box[1] / step) * step; lat <= box[3]; lat += step) {
