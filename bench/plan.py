@@ -1,6 +1,6 @@
 """Planning at scale: ten years of the continental US, nine products, from a synthetic catalogue.
 
-    python -m bench.plan [--quick | --days N] [--whole] [--azurite]
+    python -m bench.plan [--quick | --days N] [--whole] [--azurite] [--within MIB]
 
 Prints tasks per second, of wall and of CPU time, and peak memory above what the process had before
 it began: planned into frozen stretches, planned again by another request of the same document (from
@@ -13,6 +13,7 @@ import ctypes
 import gc
 import json
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -129,6 +130,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="write all of it to embedded storage")
     parser.add_argument("--azurite", action="store_true", help="write a tenth to Azurite, too")
     parser.add_argument("--stored", type=int, help="days written to stores; a tenth of all")
+    parser.add_argument("--within", type=int, help="MiB; with more, the exit status is 1")
     asked = parser.parse_args()
     days = 365 if asked.quick else asked.days or 3653
     tenth = asked.stored or (days // 50 if asked.quick else days // 10)
@@ -158,6 +160,7 @@ def main() -> None:
             write(embedded, folder_blobs(folder / "files"), "embedded", part, stage)
         if not asked.azurite:
             report(plan, found)
+            bound(found, asked.within)
             return
         server = AzuriteServer.on_free_ports(
             folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
@@ -170,6 +173,15 @@ def main() -> None:
         finally:
             child.stop()
     report(plan, found)
+    bound(found, asked.within)
+
+
+def bound(found: list[Measured], within: int | None) -> None:
+    """End with status 1 if the manager's memory was more; the memory store's rows are not its."""
+    over = [one for one in found if one.memory > (within or 2**20) * 2**20]
+    over = [one for one in over if "memory store" not in one.stage]
+    if over:
+        sys.exit("\n".join(f"{one.stage}: more than {within} MiB" for one in over))
 
 
 def report(plan: stored_plan.Frozen, found: list[Measured]) -> None:

@@ -41,6 +41,15 @@ PROOFS = {
         what="the real stack under faults [--minutes 10 --seed 1 --storage azurite --archive F]",
         commands=(_module("bench.chaos"),),
     ),
+    "plan": Proof(
+        what="ten million tasks planned and written within 300 MiB (20 GB of disk, two hours)",
+        commands=(
+            _module(
+                "bench.plan",
+                *("--days", "34550", "--whole", "--stored", "60", "--within", "300"),
+            ),
+        ),
+    ),
     "kills": Proof(
         what="processes of the stack killed at random, round after round [--rounds 20]",
         commands=(_module("bench.kills"),),

@@ -82,6 +82,8 @@ class CountedBlobs(MemoryBlobs):
 class Mill(Bench):
     """A manager, and a worker that claims and ends each message's tasks together, as workers do."""
 
+    seconds = 1.0  # that each attempt takes, as it says
+
     def __post_init__(self) -> None:
         self.store = Counted()
         self.runtime = replace(
@@ -104,7 +106,9 @@ class Mill(Bench):
             now = self.runtime.clock.now()
             ends = [
                 protocol.End(
-                    attempt=one.attempt(started=now, ended=now + 1, duration=1.0),
+                    attempt=one.attempt(
+                        started=now, ended=now + self.seconds, duration=self.seconds
+                    ),
                     files=(self._store(one),),
                     first=one.task,
                 )
@@ -142,6 +146,20 @@ def of_a_request(plan: Plan) -> dict[str, int]:
     whole(first)  # what a process does once does not count
     calls = calls_of(partial(whole, mill))
     return {**mill.store.counts, "Python calls": calls}
+
+
+def of_short_tasks(number: int) -> dict[str, int]:
+    """Count what a request costs whose tasks take no time, as their class is known to."""
+    names = [f"P.A2012{1 + one // 40:03d}.{one}" for one in range(number + 40)]  # 40 of a date
+    plans = {"known": plan_of(*map(collect, names[number:]))}
+    mill = Mill(plans={**plans, "counted": plan_of(*map(collect, names[:number]))})
+    mill.seconds = 0.01
+    mill.until_ended(mill.submit("known"))
+    mill.runtime.clock.sleep(60.0)
+    mill.rounds(3)
+    mill.store.counts.clear()
+    made = calls_of(lambda: mill.until_ended(mill.submit("counted")))
+    return {**mill.store.counts, "Python calls": made}
 
 
 def granules(number: int) -> Plan:
@@ -265,9 +283,12 @@ PROCESSES = (
 MEASURED: Mapping[str, Callable[[], dict[str, int]]] = {
     "a request of 60 granules": lambda: of_a_request(granules(60)),
     "a request of 3 rasters of 4 cells": lambda: of_a_request(rasters(3)),
+    "a request of 8 rasters of 4 cells": lambda: of_a_request(rasters(8)),
+    "1,000 tasks that do nothing": partial(of_short_tasks, 1000),
     "a minute at rest": of_rest,
     "a plan of a year": partial(of_planning, 1),
     "a plan of ten years": partial(of_planning, 10),
+    "a plan of 10,000 tasks": partial(of_planning, 55),
     "a raster of one tile": of_reprojecting,
     **{f"import {module}": partial(of_importing, module) for module in PROCESSES},
 }
