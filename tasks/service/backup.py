@@ -7,20 +7,24 @@
 | `{"c": container, "n": name, "b64": content}` | a blob of plans, documents, packages, gap lists |
 | `{"rows": n, "blobs": m}` | the last |
 
-Workers may go on meanwhile, the manager may not. Task rows are read before all else of their
-shard, and what attempts wrote later is left out; markers are made from the task rows. So each task
-is as it was at one moment, and only the manager changes more than one.
+The tables of one machine are read as they are at one moment (`SqliteStore.snapshot`), whatever is
+written meanwhile. An account has no such moment: workers may go on, the manager may not. Task rows
+are read before all else of their shard, and what attempts wrote later is left out; markers are made
+from the task rows. So each task is as it was at one moment, and only the manager changes more than
+one.
 
-Artifacts, granules and users' rasters are not in the file: a restored table finds them in storage
-or, where an input's blobs are not there, has it made again.
+Artifacts, granules and users' rasters are not in the file: `copy_blobs` takes them to another
+storage, afterwards, so that it has whatever a row of the file names; blobs are never overwritten. A
+restored table finds them in storage or, where an input's blobs are not there, has it made again.
 """
 
 import base64
 import gzip
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -31,7 +35,7 @@ from tasks.bag import history, task_table, workers
 from tasks.bag.model import State, Task
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_table import TaskTable
-from tasks.errors import SwathmillError
+from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
 from tasks.operators import audit, prices, restrictions
 from tasks.requests import outbox, request_table
 from tasks.requests.request_table import RESTORING, RequestTable
@@ -63,6 +67,9 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION, prices.PARTITION),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
+COPIED = tuple(one for one in blobs.CONTAINERS if one not in CONTAINERS)
+EXPORTS = "exports/"
+"""How the names of files begin that lie beside copied blobs, in the container `plans`."""
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first
 _FIRST, _LAST = "", "\uffff"
 
@@ -107,6 +114,8 @@ def export(
                         yield count
             for container in CONTAINERS:
                 for name in content.names(container):
+                    if name.startswith(EXPORTS):
+                        continue  # of this storage, from which it was restored
                     data = content.get_bytes(container, name)
                     text = base64.b64encode(data).decode()
                     _write(out, {"c": container, "n": name, "b64": text})
@@ -117,6 +126,56 @@ def export(
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """Blobs that were copied and their bytes, that were there already, and that went meanwhile."""
+
+    copied: int = 0
+    size: int = 0
+    there: int = 0
+    gone: int = 0
+
+
+def copy_blobs(source: Blobs, target: Blobs, folder: Path) -> Iterator[Copies]:
+    """Copy all blobs that are not in the file and not in the target; yield how far it is.
+
+    Each goes through a file in `folder`. What was copied stays when it is broken off, and the next
+    copy goes on from there. Nothing is deleted in the target. Raises StoreError.
+    """
+    done = Copies()
+    for container in COPIED:
+        there = frozenset(target.names(container))
+        for name in source.names(container):
+            if name in there:
+                done = replace(done, there=done.there + 1)
+                continue
+            part = folder / "blob"
+            try:
+                source.get_file(container, name, part)
+                target.put_file(container, name, part)
+                done = replace(done, copied=done.copied + 1, size=done.size + part.stat().st_size)
+            except BlobMissingError:
+                done = replace(done, gone=done.gone + 1)
+            except BlobExistsError:  # another copy was first
+                done = replace(done, there=done.there + 1)
+            finally:
+                part.unlink(missing_ok=True)
+            yield done
+    yield done
+
+
+def put_export(target: Blobs, file: Path, now: float) -> str:
+    """Put an exported file beside copied blobs; return its name. Raises StoreError."""
+    name = f"{EXPORTS}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}.jsonl.gz"
+    target.put_file(blobs.PLANS, name, file)
+    return name
+
+
+def newest_export(content: Blobs) -> str:
+    """Return the name of the newest exported file in a storage; "" if it has none. StoreError."""
+    return max(content.names(blobs.PLANS, EXPORTS), default="")
 
 
 def check(file: Path) -> Totals:

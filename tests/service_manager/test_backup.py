@@ -12,6 +12,7 @@ import pytest
 from service_manager.leader.leadership import Leadership
 from service_manager.options import ManagerOptions
 from swathmill.commands.stored import backup as command
+from swathmill.errors import ArgumentError
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.bag import protocol
 from tasks.bag.categories import Category
@@ -25,10 +26,11 @@ from tasks.service import backup
 from tasks.service.backup import BackupError
 from tasks.service.connect import connect_storage
 from tasks.service.memory_runtime import memory_runtime
-from tasks.storage.blobs import split_blob
+from tasks.storage.blobs import ARTIFACTS, split_blob
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA, OtherSchemaError
+from tasks.storage.sqlite_store import SqliteStore
 from tasks.storage.store import Store, Upsert
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -167,6 +169,104 @@ def test_workers_may_go_on_while_tables_are_read(tmp_path: Path) -> None:
             assert at > 40
             return
         at += 3
+
+
+@pytest.mark.parametrize("at", [0, 20, 45])
+def test_on_one_machine_all_go_on_while_tables_are_read(at: int, tmp_path: Path) -> None:
+    """The manager and workers end the request meanwhile; the file has it as it was."""
+    file = tmp_path / "tables.gz"
+    store = connect_storage(f"file:{tmp_path / 'one'}").store
+    assert isinstance(store, SqliteStore)
+    b = bench(store)
+    request = in_the_middle(b)
+    with store.snapshot(tmp_path) as copy:
+        written = backup.export(copy, b.runtime.blobs, b.runtime.clock, file, nobody_acts)
+        for number, _ in enumerate(written):
+            if number == at:
+                other = b.submit("p")
+                assert b.until_ended(request, seconds=4.0).state is RequestState.COMPLETE
+    assert number > 45
+    assert not list(tmp_path.glob(".tables-*"))
+    again = restored(b, file)
+    ends_well(again, request)
+    with pytest.raises(request_operations.NoSuchRequestError):
+        again.row(other)
+
+
+@contextmanager
+def other_storage(kind: str, folder: Path) -> Iterator[str]:
+    """Another storage, with nothing in it, as SWATHMILL_STORAGE names it."""
+    if kind == "embedded":
+        yield f"file:{folder / 'copy'}"
+        return
+    server = AzuriteServer.on_free_ports(
+        folder=folder / "data", log=folder / "azurite.log", account=Account.new()
+    )
+    child = server.start()
+    try:
+        yield server.connection_string
+    finally:
+        child.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "to"),
+    [
+        ("embedded", "embedded"),
+        pytest.param("azurite", "azurite", marks=pytest.mark.integration),
+    ],
+)
+def test_a_region_is_lost_and_its_copy_goes_on(kind: str, to: str, tmp_path: Path) -> None:
+    """The rehearsal: tables and blobs are copied, and the request ends in the other account."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with (
+        other_storage(kind, tmp_path / "one") as lost,
+        other_storage(to, tmp_path / "two") as kept,
+    ):
+        account = connect_storage(lost)
+        b = bench(account.store)
+        b.runtime = replace(b.runtime, blobs=account.blobs)
+        b.restart(epoch=1)
+        request = in_the_middle(b)
+        file = tmp_path / "tables.gz"
+        command.write(b.runtime, file, 30.0, lambda _: None)
+        first = command.copy_to(b.runtime, file, kept)
+        assert (first.copied, first.there, first.gone) == (4, 0, 0)
+        b.runtime.clock.sleep(40.0)
+        b.rounds(3, seconds=4.0)  # it goes on
+        command.write(b.runtime, file, 30.0, lambda _: None)
+        second = command.copy_to(b.runtime, file, kept)
+        assert second.there == 4
+        assert second.copied > 0
+        target = connect_storage(kept)
+        name = backup.newest_export(target.blobs)
+        newest = command._copied(target, tmp_path)
+        assert newest.name == Path(name).name
+        runtime = replace(b.runtime, store=target.store, blobs=target.blobs)
+        backup.restore(runtime.store, runtime.blobs, runtime.clock, newest)
+        assert backup.absent_artifacts(runtime.store, runtime.blobs) == 0
+        other = Bench(plans=b.plans, options=OPTIONS, runtime=runtime, decide=b.decide)
+        other.restart(epoch=9)
+        ends_well(other, request)
+
+
+def test_what_goes_while_blobs_are_copied_is_counted(tmp_path: Path) -> None:
+    source, target = memory_runtime().blobs, memory_runtime().blobs
+    for number in range(3):
+        source.put_bytes(ARTIFACTS, f"{number}", b"x")
+    target.put_bytes(ARTIFACTS, "0", b"x")
+    copying = backup.copy_blobs(source, target, tmp_path)
+    next(copying)
+    source.delete(ARTIFACTS, "2")
+    *_, last = copying
+    assert last == backup.Copies(copied=1, size=1, there=1, gone=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_storage_without_a_copy_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="holds no export"):
+        command._copied(memory_runtime(), tmp_path)
 
 
 def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(

@@ -1,5 +1,6 @@
 """`swathmill export` and `swathmill restore`: write all tables to one file, and read it back."""
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,6 +29,8 @@ from tasks.requests import request_operations
 from tasks.service import backup
 from tasks.service.connect import connect_storage
 from tasks.settings import Settings
+from tasks.storage.blobs import PLANS
+from tasks.storage.sqlite_store import SqliteStore
 
 _EVERY = 500  # rows between two checks of the lease
 
@@ -40,12 +43,20 @@ def register(app: typer.Typer) -> None:
 
 def export(
     file: Annotated[Path, typer.Argument(help="File to write, such as tables.jsonl.gz.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="Storage that gets a copy of all blobs and of the file: another account, as "
+            "SWATHMILL_STORAGE names one, or file:/FOLDER.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Write all tables and plans into one file.
+    """Write all tables and plans into one file, and with --to copy all blobs.
 
-    Workers may continue; the manager stands by.
+    Work goes on; on a storage account the manager stands by while the file is written.
     """
     output_file(file, "FILE")
     with open_storage(data_folder(data), alone=False) as runtime:
@@ -56,21 +67,39 @@ def export(
             )
         say = PlainConsole(quiet=as_json).print
         totals = write(runtime, file, Settings().lease_seconds, say)
+        say(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
+        copies = copy_to(runtime, file, to) if to else backup.Copies()
     if as_json:
-        print_json({"file": file, **asdict(totals)})
+        print_json({"file": file, **asdict(totals), **asdict(copies)})
         return
-    PlainConsole().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
+    if to:
+        gone = f", {copies.gone:,} were deleted meanwhile" if copies.gone else ""
+        say(
+            f"{copies.copied:,} blobs ({copies.size / 1e6:,.1f} MB) are copied, {copies.there:,} "
+            f"were there{gone}. To restore: SWATHMILL_STORAGE of the copy, `swathmill restore`."
+        )
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="File that `swathmill export` wrote.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="File that `swathmill export` wrote. Default: the newest that `export --to` put "
+            "into this storage."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Write an exported file into empty storage. Start the stack afterwards."""
-    input_files([file], "FILE")
-    backup.check(file)
-    with open_storage(data_folder(data), alone=True) as runtime:
+    """Write an exported file into empty tables. Start the stack afterwards."""
+    if file is not None:
+        input_files([file], "FILE")
+        backup.check(file)
+    with (
+        open_storage(data_folder(data), alone=True) as runtime,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        file = file or _copied(runtime, Path(folder))
         totals = backup.restore(runtime.store, runtime.blobs, runtime.clock, file)
         absent = backup.absent_artifacts(runtime.store, runtime.blobs)
     if as_json:
@@ -86,16 +115,44 @@ def restore(
         )
 
 
+def _copied(runtime: Runtime, folder: Path) -> Path:
+    """Fetch the newest exported file of a storage. Raises ArgumentError."""
+    name = backup.newest_export(runtime.blobs)
+    if not name:
+        raise ArgumentError(
+            "This storage holds no export.", "Name a FILE, or the storage of `export --to`."
+        )
+    file = folder / Path(name).name
+    runtime.blobs.get_file(PLANS, name, file)
+    return file
+
+
+def copy_to(runtime: Runtime, file: Path, storage: str) -> backup.Copies:
+    """Copy all blobs to another storage, and the file after them."""
+    target = connect_storage(storage)
+    copies = backup.Copies()
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        for done in backup.copy_blobs(runtime.blobs, target.blobs, Path(folder)):
+            copies = done
+    backup.put_export(target.blobs, file, runtime.clock.now())
+    return copies
+
+
 def write(runtime: Runtime, file: Path, lease: float, say: Callable[[str], None]) -> backup.Totals:
-    """Export while no manager acts.
+    """Export tables as they are at one moment, or, of an account, while no manager acts.
 
     `lease` is in seconds; within it, an acting manager gives way.
 
     Raises:
         FencedError: another manager took over meanwhile; the file stays as it was.
     """
-    leadership = Leadership(runtime, lease)
     totals = backup.Totals()
+    if isinstance(runtime.store, SqliteStore):
+        with runtime.store.snapshot(file.parent) as store:
+            for done in backup.export(store, runtime.blobs, runtime.clock, file, lambda: None):
+                totals = done
+        return totals
+    leadership = Leadership(runtime, lease)
     try:
         for number, _ in enumerate(leadership.seize()):
             if not number:
