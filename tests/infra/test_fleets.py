@@ -115,6 +115,54 @@ def test_the_reduction_pool_is_reached_by_workers_alone_and_can_be_left_out() ->
 
 
 @HELM
+def test_workers_of_a_place_have_machines_and_a_scale_of_their_own() -> None:
+    place = "workers.places[0].name=gpu,workers.places[0].slots=1,workers.places[0].most=4"
+    found = rendered(
+        "--set", f"redis.address=redis:6379,{place},workers.places[0].memoryGiOfSlot=9"
+    )
+    by_name = {(one["kind"], one["metadata"]["name"]): one for one in found}
+    (gpu,), (other,) = (
+        by_name["Deployment", name]["spec"]["template"]["spec"]["containers"]
+        for name in ("mill-worker-gpu", "mill-worker")
+    )
+    said = {one["name"]: one.get("value") for one in gpu["env"]}
+    assert (said["SWATHMILL_WORKER_PLACE"], said["SWATHMILL_SLOTS"]) == ("gpu", "1")
+    assert "SWATHMILL_REDUCTION_POOL" not in said
+    assert gpu["resources"]["limits"]["memory"] == "9Gi"
+    assert "SWATHMILL_WORKER_PLACE" not in str(other)
+    scaled = by_name["ScaledObject", "mill-worker-gpu"]["spec"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (0, 4)
+    assert scaled["triggers"][0]["metadata"]["listName"] == "swathmill:wanted-slots:gpu"
+    assert by_name["ScaledObject", "mill-worker"]["spec"]["minReplicaCount"] == 1
+
+
+@HELM
+def test_each_pod_is_reached_at_its_own_ports_alone_and_has_the_image_of_its_role() -> None:
+    found = rendered(
+        "--set",
+        "image.digest=sha256:aa,image.roles.worker=r/worker@sha256:bb,workers.places[0].name=big",
+    )
+    policies = {
+        one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "NetworkPolicy"
+    }
+    pods = {one["metadata"]["name"]: one for one in found if one["kind"] == "Deployment"}
+    assert policies.keys() == pods.keys()
+    open_at = {
+        name: [port["port"] for rule in spec["ingress"] for port in rule["ports"]]
+        for name, spec in policies.items()
+    }
+    assert open_at.pop("mill-portal") == ["http", "probe"]
+    assert open_at.pop("mill-reductions") == ["runs", "probe"]
+    assert {tuple(ports) for ports in open_at.values()} == {("probe",)}
+    images = {
+        name: one["spec"]["template"]["spec"]["containers"][0]["image"]
+        for name, one in pods.items()
+    }
+    assert images["mill-worker"] == images["mill-worker-big"] == "r/worker@sha256:bb"
+    assert images["mill-portal"] == images["mill-manager"] == "swathmill@sha256:aa"
+
+
+@HELM
 def test_without_an_autoscaler_the_fleet_has_a_size() -> None:
     found = rendered("--set", "workers.least=7")
     assert not [one for one in found if one["kind"] == "ScaledObject"]

@@ -1,5 +1,9 @@
+{{- /* The image of a role, or that of all. Arguments: root, role. */ -}}
 {{- define "swathmill.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $image := .root.Values.image -}}
+{{- $all := printf "%s:%s" $image.repository ($image.tag | default .root.Chart.AppVersion) -}}
+{{- if $image.digest }}{{ $all = printf "%s@%s" $image.repository $image.digest }}{{ end -}}
+{{ get $image.roles .role | default $all }}
 {{- end }}
 
 {{- define "swathmill.labels" -}}
@@ -13,7 +17,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   valueFrom: {secretKeyRef: {name: {{ .root.Values.secretName }}, key: {{ .key }}{{ if .optional }}, optional: true{{ end }}}}
 {{- end }}
 
-{{- /* What a pod of each process has in common. Arguments: root, module, cpu, memory, grace, secrets, disk. */ -}}
+{{- /* What a pod of each process has in common. Arguments: root, name, role, module, cpu, memory, grace, disk; place, slots, limits. */ -}}
 {{- define "swathmill.pod" -}}
 {{- $root := .root -}}
 terminationGracePeriodSeconds: {{ .grace }}
@@ -22,7 +26,7 @@ automountServiceAccountToken: false
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
-{{- if eq .name "reductions" }}
+{{- if eq .role "reductions" }}
 enableServiceLinks: false
 {{- with $root.Values.reductions.runtimeClassName }}
 runtimeClassName: {{ . }}
@@ -30,43 +34,49 @@ runtimeClassName: {{ . }}
 {{- end }}
 containers:
   - name: {{ .name }}
-    image: {{ include "swathmill.image" $root }}
+    image: {{ include "swathmill.image" (dict "root" $root "role" .role) }}
     command: [python, -P, -m, {{ .module }}]
     envFrom:
-      {{- if eq .name "reductions" }}
+      {{- if eq .role "reductions" }}
       - configMapRef: {name: {{ $root.Release.Name }}-reductions}
       {{- else }}
       - configMapRef: {name: {{ $root.Release.Name }}-settings}
       {{- end }}
-      {{- if eq .name "manager" }}
+      {{- if eq .role "manager" }}
       - configMapRef: {name: {{ $root.Release.Name }}-mail}
       {{- end }}
-    {{- if ne .name "reductions" }}
+    {{- if ne .role "reductions" }}
     env:
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_STORAGE" "key" "storage") | nindent 6 }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_REDIS_URL" "key" "redis-url") | nindent 6 }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_EARTHDATA_TOKEN" "key" "earthdata-token" "optional" true) | nindent 6 }}
-      {{- if eq .name "worker" }}
-      {{- if $root.Values.reductions.replicas }}
+      {{- if eq .role "worker" }}
+      {{- with .place }}
+      - {name: SWATHMILL_WORKER_PLACE, value: {{ . | quote }}}
+      {{- end }}
+      {{- with .slots }}
+      - {name: SWATHMILL_SLOTS, value: {{ . | quote }}}
+      {{- end }}
+      {{- if and $root.Values.reductions.replicas (not .place) }}
       - {name: SWATHMILL_REDUCTION_POOL, value: "{{ $root.Release.Name }}-reductions:8002"}
       {{- end }}
       {{- else }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SECRET" "key" "signing-secret") | nindent 6 }}
       - {name: SWATHMILL_SMTP_URL, value: {{ $root.Values.smtp.url | quote }}}
       {{- end }}
-      {{- if eq .name "portal" }}
+      {{- if eq .role "portal" }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_OIDC_CLIENT_SECRET" "key" "oidc-client-secret" "optional" true) | nindent 6 }}
       {{- end }}
-      {{- if eq .name "manager" }}
+      {{- if eq .role "manager" }}
       {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SMTP_PASSWORD" "key" "smtp-password" "optional" true) | nindent 6 }}
       {{- end }}
     {{- end }}
     ports:
       - {name: probe, containerPort: 8001}
-      {{- if eq .name "reductions" }}
+      {{- if eq .role "reductions" }}
       - {name: runs, containerPort: 8002}
       {{- end }}
-      {{- if eq .name "portal" }}
+      {{- if eq .role "portal" }}
       - {name: http, containerPort: 8000}
       {{- end }}
     startupProbe: {httpGet: {path: /livez, port: probe}, periodSeconds: 5, failureThreshold: 60}
@@ -74,18 +84,19 @@ containers:
     readinessProbe: {httpGet: {path: /readyz, port: probe}, periodSeconds: 10}
     resources:
       requests: {cpu: {{ .cpu | quote }}, memory: {{ .memory }}, ephemeral-storage: {{ .disk }}}
-      limits: {memory: {{ .memory }}, ephemeral-storage: {{ .disk }}}
+      limits:
+        {{- dict "memory" .memory "ephemeral-storage" .disk | merge (.limits | default dict) | toYaml | nindent 8 }}
     securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
     volumeMounts:
       - {name: data, mountPath: /data}
       - {name: tmp, mountPath: /tmp}
-      {{- if and $root.Values.archive.claim (ne .name "reductions") }}
+      {{- if and $root.Values.archive.claim (ne .role "reductions") }}
       - {name: archive, mountPath: /archive, readOnly: true}
       {{- end }}
 volumes:
   - {name: data, emptyDir: {}}
   - {name: tmp, emptyDir: {}}
-  {{- if and $root.Values.archive.claim (ne .name "reductions") }}
+  {{- if and $root.Values.archive.claim (ne .role "reductions") }}
   - {name: archive, persistentVolumeClaim: {claimName: {{ $root.Values.archive.claim }}, readOnly: true}}
   {{- end }}
 {{- end }}
