@@ -3,13 +3,14 @@
 `make bench ONLY=places`. The manager's own rules (`WantedSlots`, `Leaving`) and the fleet's
 (`Fleet`) act on a simulated engine whose machines take 1, 10 or 17 minutes to start, from no worker
 to at most 200 and back. Ideal is the same work on machines that are all asked for at once and paid
-for no second longer than they work.
+for no second longer than they work. Last, two engines have the work of two places at once, counted
+by one manager: each is to do as if it were alone.
 """
 
 import argparse
 import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
@@ -20,6 +21,7 @@ from swathmill.commands.fleet.place import Fleet, Started
 from tasks.bag.model import Phase, State
 from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.workers import WorkerRow
+from tasks.setting_values import WorkPlaces
 
 SLOTS, MOST, PATIENCE = 2, 200, 300.0
 MANAGER_LOOKS, FLEET_LOOKS = 5, 30
@@ -78,6 +80,7 @@ class _Loop:
 
     left: list[float]  # durations of the tasks that nobody has taken
     place: SimulatedPlace
+    of: str = ""  # the place whose work it is
     options: ManagerOptions = field(default_factory=lambda: ManagerOptions(scale_in=PATIENCE))
     ends: list[tuple[float, int, WatchedAttempt]] = field(default_factory=list)
     busy: dict[str, int] = field(default_factory=dict)
@@ -85,43 +88,53 @@ class _Loop:
     number: int = 0  # of attempts
     paid: float = 0.0
     ended: float = 0.0
+    home: float = 0.0
     most: int = 0
 
-    def run(self) -> Outcome:
-        """Go on until all work is done and all machines are gone."""
-        wanted, leaving = WantedSlots(self.options), Leaving(self.options.scale_in)
-        fleet = Fleet(slots=SLOTS, most=MOST, patience=PATIENCE)
-        work, now = sum(self.left), 0.0
-        cache = ManagerCache()
-        look = 0
-        while self.left or self.ends or self.place.made:
-            self.place.now = now
-            self._end(now, wanted)
-            self._begin(now)
-            cache.running = {one.key: one for _, _, one in self.ends}
-            slots = wanted.count(cache, {"r": len(self.left)} if self.left else {}, now)
-            for row in leaving.choose(self.rows.values(), self.busy, slots, now):
-                self.rows[row.name] = _row(row.name, row.started, draining=True)
-            self._leave()
-            if look % (FLEET_LOOKS // MANAGER_LOOKS) == 0:
-                gone = {name for name, row in self.rows.items() if row.draining}
-                moves = fleet.moves(slots, self.place.there(), gone, now)
-                self.place.start(moves.start)
-                self.place.end(moves.end)
-            running = sum(one.running for one in self.place.there())
-            self.most = max(self.most, running)
-            self.paid += running * MANAGER_LOOKS
-            look, now = look + 1, now + MANAGER_LOOKS
+    def __post_init__(self) -> None:
+        self.work = sum(self.left)
+        self._wanted, self._leaving = WantedSlots(self.options), Leaving(self.options.scale_in)
+        self._fleet = Fleet(slots=SLOTS, most=MOST, patience=PATIENCE)
+
+    @property
+    def goes_on(self) -> bool:
+        """True until all work is done and all machines are gone."""
+        return bool(self.left or self.ends or self.place.made)
+
+    def take_up(self, now: float) -> None:
+        """End attempts, and begin others where slots are free."""
+        self.place.now = now
+        self._end(now)
+        self._begin(now)
+
+    def look(self, now: float, here: ManagerCache) -> None:
+        """Have the manager and, less often, the fleet look at what there is `here`."""
+        slots = self._wanted.count(here, {"r": len(self.left)} if self.left else {}, now)
+        for row in self._leaving.choose(self.rows.values(), self.busy, slots, now):
+            self.rows[row.name] = _row(row.name, row.started, draining=True)
+        self._leave()
+        if now % FLEET_LOOKS == 0:
+            gone = {name for name, row in self.rows.items() if row.draining}
+            moves = self._fleet.moves(slots, self.place.there(), gone, now)
+            self.place.start(moves.start)
+            self.place.end(moves.end)
+        running = sum(one.running for one in self.place.there())
+        self.most = max(self.most, running)
+        self.paid += running * MANAGER_LOOKS
+        self.home = now + MANAGER_LOOKS
+
+    def outcome(self) -> Outcome:
+        """Return what it came to."""
         return Outcome(
-            ended=self.ended, home=now, paid=self.paid, work=work, started=self.place.number,
-            most=self.most, cut=self.place.cut,
+            ended=self.ended, home=self.home, paid=self.paid, work=self.work,
+            started=self.place.number, most=self.most, cut=self.place.cut,
         )  # fmt: skip
 
-    def _end(self, now: float, wanted: WantedSlots) -> None:
+    def _end(self, now: float) -> None:
         while self.ends and self.ends[0][0] <= now:
             at, _, one = heapq.heappop(self.ends)
             self.busy[one.worker] -= 1
-            wanted.ended(_event(at - one.since))
+            self._wanted.ended(_event(at - one.since))
             self.ended = max(self.ended, at)
             # A slot that is free goes on at once, not at the manager's next look.
             if self.left and not self.rows[one.worker].draining:
@@ -140,7 +153,8 @@ class _Loop:
         self.number += 1
         self.busy[name] += 1
         end = at + self.left.pop()
-        heapq.heappush(self.ends, (end, self.number, _attempt(self.number, name, at)))
+        attempt = _attempt(f"{self.of}{self.number}", name, at, self.of)
+        heapq.heappush(self.ends, (end, self.number, attempt))
 
     def _leave(self) -> None:
         for name in [n for n, row in self.rows.items() if row.draining and not self.busy[n]]:
@@ -149,7 +163,26 @@ class _Loop:
 
 def run(durations: Sequence[float], start_seconds: float) -> Outcome:
     """Do tasks of these durations in a place whose machines take so long to start."""
-    return _Loop(left=list(durations), place=SimulatedPlace(start_seconds)).run()
+    return run_together({"": (durations, start_seconds)})[""]
+
+
+def run_together(works: Mapping[str, tuple[Sequence[float], float]]) -> dict[str, Outcome]:
+    """Do the work of several places, each with durations and what its machines take to start."""
+    loops = {
+        of: _Loop(left=list(durations), place=SimulatedPlace(start), of=of)
+        for of, (durations, start) in works.items()
+    }
+    places = WorkPlaces.read(" ".join(f"{of}=reduction/{of}" for of in works if of))
+    cache, now = ManagerCache(), 0
+    while any(loop.goes_on for loop in loops.values()):
+        going = [loop for loop in loops.values() if loop.goes_on]
+        for loop in going:
+            loop.take_up(now)
+        cache.running = {one.key: one for loop in going for _, _, one in loop.ends}
+        for loop in going:
+            loop.look(now, cache.view(loop.of, places))
+        now += MANAGER_LOOKS
+    return {of: loop.outcome() for of, loop in loops.items()}
 
 
 def ideal(durations: Sequence[float], start_seconds: float) -> float:
@@ -178,10 +211,11 @@ def _event(seconds: float) -> CompletionEvent:
     )  # fmt: skip
 
 
-def _attempt(number: int, worker: str, since: float) -> WatchedAttempt:
+def _attempt(key: str, worker: str, since: float, of: str) -> WatchedAttempt:
     return WatchedAttempt(
-        key=f"{number}", claim=f"{number}", worker=worker, attempt=1, retries=0,
-        phase=Phase.REDUCTION, task_class="reduction", sponsor="r", claimed_at=since, since=since,
+        key=key, claim=key, worker=worker, attempt=1, retries=0,
+        phase=Phase.REDUCTION, task_class=f"reduction {of}".strip(), sponsor="r",
+        claimed_at=since, since=since,
     )  # fmt: skip
 
 
@@ -200,6 +234,15 @@ def main() -> None:
                 f"{start:5} {seconds:5} {found.ended:8.0f} {best:6.0f} {found.ended / best:6.2f}"
                 f"   {paid:9.1f} {work:6.1f} {paid / work:6.2f} {found.most:8} {found.cut:4}"
             )
+    print("\ntwo places at once: each as alone?")
+    rng = random.Random(arguments.seed)
+    works = {"": (tasks_of(30, rng), 60.0), "gpu": (tasks_of(3600, rng), 1020.0)}
+    for of, outcome in run_together(works).items():
+        alone = run(*works[of])
+        print(
+            f"{of or '(none)':8} ended {outcome.ended:6.0f} s, alone {alone.ended:6.0f} s; machine "
+            f"hours {outcome.paid / 3600:6.1f}, alone {alone.paid / 3600:6.1f}; cut {outcome.cut}"
+        )
 
 
 if __name__ == "__main__":

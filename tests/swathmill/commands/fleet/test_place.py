@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.places import SimulatedPlace, ideal, run
+from bench.places import SimulatedPlace, ideal, run, run_together
 from swathmill.commands.fleet.place import Fleet, Moves, Started
 from swathmill.commands.fleet.registry import open_place
 from swathmill.errors import ArgumentError
@@ -56,6 +56,14 @@ def test_a_fleet_grows_and_goes_home_and_cuts_nothing_off() -> None:
     assert (found.cut, found.most) == (0, 20)
     assert found.ended <= 1.4 * ideal(durations, 600.0)
     assert found.paid <= 1.4 * found.work / 2
+
+
+def test_two_places_at_once_each_grow_and_go_home_as_if_alone() -> None:
+    works = {"": ([60.0] * 400, 60.0), "gpu": ([1800.0 + 60 * n for n in range(20)], 600.0)}
+    together = run_together(works)
+    for of, (durations, start) in works.items():
+        assert together[of] == run(durations, start)
+    assert together["gpu"].started > 0
 
 
 def test_a_simulated_place_counts_what_it_cuts_off() -> None:
