@@ -144,7 +144,9 @@ class Settings(BaseSettings):
         "packages, and as much for downloads that were cut.",
     )
     disk_quota_gb: Positive = Field(20.0, description="Bound of the data folder, in GB.")
-    attempt_memory_gb: Positive = Field(4.0, description="Memory that an attempt, one to a slot, may use, in GB.")
+    attempt_memory_gb: Positive = Field(
+        4.0, description="Memory that an attempt, one to a slot, may use, in GB."
+    )
     attempt_disk_gb: Positive = Field(
         16.0, description="Disk that a run of a package may use, in GB."
     )
