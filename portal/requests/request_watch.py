@@ -19,13 +19,14 @@ from tasks.requests.request_table import RequestTable
 
 log = structlog.get_logger(__name__)
 
-FIRST, LATER = 0.02, 1.25
-"""Seconds after which a look follows on a change, and how many times longer each further one: what
-ends soon is told soon."""
+FIRST, PART = 0.02, 0.1
+"""Seconds between two looks at least, and as part of the time for which the request that was
+followed last has been: what ends soon is told soon."""
 SOON, LATE = 0.2, 1.0
 """Seconds between two looks at most: with few followers and requests, and with many."""
 _FOLLOWERS, _REQUESTS = 1000, 100
 """For how many of each a look is made in a second, while that is not later than `LATE`."""
+_REMEMBERED = 1000  # requests of which it is known since when they were followed
 AT_ONCE, PAUSE = 20, 0.008
 """So many followers are told at once, and seconds between: a thousand at once would keep all other
 calls waiting."""
@@ -107,6 +108,7 @@ class RequestWatch:
         self._runtime = runtime
         self._stopping = stopping
         self._followed: dict[str, Followed] = {}
+        self._since: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
 
     def is_followed(self, request: str) -> bool:
@@ -121,6 +123,7 @@ class RequestWatch:
         """
         followed = self._followed.setdefault(request, Followed())
         followed.followers += 1
+        self._since.setdefault(request, asyncio.get_running_loop().time())
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look())
         try:
@@ -132,7 +135,6 @@ class RequestWatch:
 
     async def _look(self) -> None:
         """Look until nobody follows a request."""
-        pause = FIRST
         while self._followed and not self._stopping.is_set():
             wanted = tuple(self._followed)
             try:
@@ -152,9 +154,21 @@ class RequestWatch:
                 await asyncio.sleep(PAUSE)
             followers = sum(followed.followers for followed in self._followed.values())
             often = max(followers / _FOLLOWERS, len(wanted) / _REQUESTS)
-            pause = FIRST if told else min(SOON, pause * LATER)
-            least = pause if often <= FIRST else SOON  # of many, something changes all the time
-            await asyncio.sleep(min(LATE, max(least, often)) - PAUSE * len(told) / AT_ONCE)
+            soon = self._soon() if often <= FIRST else SOON  # of many, some are always new
+            await asyncio.sleep(min(LATE, max(soon, often)) - PAUSE * len(told) / AT_ONCE)
         for followed in self._followed.values():  # the portal stops
             for turn in followed.all_waiting():
                 _wake(turn)
+
+    def _soon(self) -> float:
+        """Return in how many seconds to look again for a few."""
+        if len(self._since) > _REMEMBERED:
+            for request in self._since.keys() - self._followed.keys():
+                del self._since[request]
+        newest = max((self._since[one] for one in self._followed), default=0.0)
+        return pause_of(asyncio.get_running_loop().time() - newest)
+
+
+def pause_of(age: float) -> float:
+    """Return the seconds to the next look, where the newest request is followed for some."""
+    return min(SOON, max(FIRST, PART * age))

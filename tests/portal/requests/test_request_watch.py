@@ -10,7 +10,7 @@ from itertools import pairwise
 import httpx
 import pytest
 
-from portal.requests import request_page
+from portal.requests import request_page, request_watch
 from portal.requests.audience import Progress
 from portal.requests.request_watch import (
     AT_ONCE,
@@ -21,6 +21,7 @@ from portal.requests.request_watch import (
     Followed,
     Following,
     RequestWatch,
+    pause_of,
 )
 from portal.serving.caches import Shared
 from portal.serving.portal import Portal
@@ -134,37 +135,26 @@ def test_a_crowd_is_told_a_few_at_a_time_and_looked_for_less_often(
     assert pauses.count(PAUSE) >= 1000 / AT_ONCE
 
 
-def test_a_change_is_looked_for_at_once_and_then_less_and_less(
+def test_a_new_request_is_looked_for_more_often(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = submitted(runtime)
-    pauses: list[float] = []
-    really, rested = asyncio.sleep, asyncio.Event()
-
-    async def sleep(seconds: float) -> None:
-        if seconds != PAUSE:
-            pauses.append(seconds)
-        if seconds == SOON:
-            rested.set()
-        await really(0)
+    """It is new when it is followed for the first time, whoever follows it later."""
+    assert [pause_of(age) for age in (0.0, 0.1, 1.0, 60.0)] == [FIRST, FIRST, 0.1, SOON]
+    monkeypatch.setattr(request_watch, "_REMEMBERED", 1)
+    old, new = submitted(runtime), submitted(runtime)
 
     async def watching(watch: RequestWatch) -> None:
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        with watch.follow(name) as following:
+        with watch.follow(old) as following:
             assert await following.next(PATIENCE)
-            await rested.wait()
-            seen = len(pauses)
-            set_row(runtime, name, state=RequestState.RUNNING)
-            assert await following.next(PATIENCE)
-            rested.clear()
-            await rested.wait()
-            changed = pauses[seen:]
-            later = changed[changed.index(next(one for one in changed if one < SOON)) :]
-            for each in (pauses[:seen], later):
-                grown = [one for one in each if one < SOON]
-                assert grown[0] < FIRST, "the telling takes part of it"
-                assert grown == sorted(grown)
-                assert 5 < len(grown) < 20
+        watch._since[old] -= 60.0
+        since = watch._since[old]
+        with watch.follow(old):
+            assert watch._since[old] == since
+            assert watch._soon() == SOON
+            with watch.follow(new):
+                assert watch._soon() < SOON
+            assert watch._soon() == SOON
+        assert [*watch._since] == [old], "what nobody follows is forgotten when it is much"
 
     run(watching, runtime)
 
