@@ -3,12 +3,13 @@
 import datetime as dt
 from dataclasses import replace
 
-from tasks.bag import history
+from tasks.bag import history, task_table
 from tasks.bag.categories import Category
 from tasks.bag.history import RequestUse
-from tasks.bag.model import NO_USE, ArtifactFile, Phase, State, Use
+from tasks.bag.model import NO_USE, ArtifactFile, Attempt, Phase, State, Task, Use
 from tasks.bag.task_rows import CompletionEvent
 from tasks.service.memory_runtime import memory_runtime
+from tasks.storage.store import Row
 from tasks.storage.traffic import Meter, Traffic
 
 DAY = dt.date(2023, 11, 14)
@@ -73,3 +74,24 @@ def test_a_meter_counts_what_came_after_an_earlier_look() -> None:
     before = meter.read()
     meter.add(Traffic(writes=2, sent=5))
     assert meter.read() - before == Traffic(writes=2, sent=5)
+
+
+def test_what_an_attempt_used_is_in_its_event() -> None:
+    task = Task(
+        key="0" * 64, phase=Phase.REDUCTION, task_class="x", inputs=0, state=State.DONE, attempt=1
+    )
+    attempt = Attempt(
+        key=task.key,
+        number=1,
+        claim="c",
+        phase=task.phase,
+        task_class="x",
+        worker="w",
+        started=0.0,
+        ended=1.0,
+        duration=1.0,
+        use=FIRST,
+    )
+    put = task_table.attempt_event(task, attempt)
+    row = Row(partition="0", row=put.row, entity=put.entity, etag="1")
+    assert task_table.COMPLETION_EVENT.load(row).use == FIRST

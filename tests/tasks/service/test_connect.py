@@ -147,6 +147,7 @@ def test_calls_name_what_they_are_made_for(azurite: str) -> None:
     assert "." not in named[4]
 
 
+@pytest.mark.integration
 def test_calls_and_bytes_are_counted(azurite: str) -> None:
     runtime = connect_storage(azurite)
 
