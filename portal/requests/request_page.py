@@ -410,6 +410,7 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
     mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count, retrying)
     ended = row.state.ended or row.state is RequestState.CANCELLING
     acts = portal.pages.manager().acts
+    spending = _spending(portal, row)
     return {
         "row": row,
         "phases": phases,
@@ -429,17 +430,18 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
             _causes(portal, row, tasks, failed),
             portal.runtime.clock.now(),
             may_retry=may_retry(row),
-            spending=_spending(portal, row),
+            spending=spending.brief if spending else "",
         ),
+        "spending": spending,
     }
 
 
-def _spending(portal: Portal, row: RequestRow) -> str:
-    """Say what was spent on a request; "" before anything was executed on its account."""
+def _spending(portal: Portal, row: RequestRow) -> Spending | None:
+    """Say what was spent on a request; None before anything was executed on its account."""
     if not row.phases:
-        return ""
+        return None
     done = history.used_by(portal.runtime.store, row.id)
-    return Spending.of(done, prices.load(portal.runtime.store)).text if done.count else ""
+    return Spending.of(done, prices.load(portal.runtime.store)) if done.count else None
 
 
 def _causes(portal: Portal, row: RequestRow, tasks: int, failed: int) -> list[Cause]:

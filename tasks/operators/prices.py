@@ -73,9 +73,13 @@ class PriceList:
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What was executed on account of something, in words and, where there are prices, money."""
+    """What was executed on account of something, in words and, where there are prices, money.
+
+    `brief` is the money, by both times, or the processor time where there are no prices.
+    """
 
     quantities: str
+    brief: str
     used: float = 0.0  # by processor seconds that were used, calls and bytes
     held: float = 0.0  # by the time in which slots were held, in place of processor seconds
     money: str = ""
@@ -85,14 +89,16 @@ class Spending:
         """Say what a request has taken so far."""
         said = _quantities(done.use, done.seconds)
         if not known:
-            return cls(quantities=said)
+            return cls(quantities=said, brief=f"{time_text(done.use.cpu)} of processors")
         used = known.prices.amount(done.use)
         held = known.prices.amount(replace(done.use, cpu=done.seconds))
         money = f"{known.text(used)} by the processors' time, {known.text(held)} by the slots'"
         if done.made and known.prices.storage:
             month = known.prices.amount(NO_USE, stored=done.made)
             money += f"; {known.text(month)} a month while all is kept"
-        return cls(quantities=said, used=used, held=held, money=money)
+        low, high = known.text(used), known.text(held)
+        brief = low if low == high else f"{low} to {high}"
+        return cls(quantities=said, brief=brief, used=used, held=held, money=money)
 
     @property
     def text(self) -> str:

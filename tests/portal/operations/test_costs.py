@@ -87,7 +87,7 @@ def test_cost_is_by_owner_and_package_beside_the_quota(
     assert "No prices are known" in bare
     assert "EUR" not in bare
     assert "0.05 EUR for an hour of one core" in page
-    assert "0.58 EUR. The prices are from list.json" in page  # 11.5 hours
+    assert "0.58 EUR. Source of the prices: list.json" in page  # 11.5 hours
     assert "2.50 of 2.5 h <strong>spent</strong>" in page
     assert 'href="/operations/costs?' in page
     assert csv[1] == "adam,8,0,28800.0,0.0,0.0,0,0,0,0,0.4,EUR,,"

@@ -173,6 +173,7 @@ def test_an_amount_is_of_what_was_measured() -> None:
         "it: 3.20 EUR by the processors' time, 5.20 EUR by the slots'; 0.10 EUR a month while all "
         "is kept"
     )
+    assert said.brief == "3.20 EUR to 5.20 EUR"
 
 
 def test_without_prices_no_amount_is_said() -> None:
@@ -180,4 +181,5 @@ def test_without_prices_no_amount_is_said() -> None:
     assert said.text == (
         "60 min of processors, slots held for 2 hours, 30,000 calls to storage, 2 GB to and from it"
     )
+    assert said.brief == "60 min of processors"
     assert calls_text(Use(cpu=1.0)) == ""  # embedded storage has no calls
