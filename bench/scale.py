@@ -1,6 +1,7 @@
 """The manager at scale: its own code, against tables and workers that are simulated.
 
-    python -m bench.scale [--sizes 30000 300000 3000000] [--fleet N] [--json FILE]
+    python -m bench.scale [--sizes 30000 300000 3000000] [--fleet N [--workers 1000 10000]]
+        [--json FILE]
 
 A request of N ready tasks runs on a fleet; each call of the store takes 8 ms of simulated time, as
 in Azure, and a partition that has had 2,000 rows read and written in a second refuses further
@@ -10,7 +11,7 @@ request of ten tasks. Measured are the manager's processor time per task in stea
 harness's own is taken off), its memory above what it had before, the calls that were refused, how
 often a task ran where its inputs are, and the simulated time until the small request's first and
 last task start. `--fleet N` has N of 300,000 tasks end on 10,000 workers that beat every 5 seconds,
-as they do as shipped.
+as they do as shipped, or on each of the numbers of `--workers`.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import random
 import resource
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
@@ -430,9 +431,9 @@ def _one(tasks: int) -> Result:
     return Run(tasks, 100, 4.0).go(5000)
 
 
-def _fleet(ended: int) -> Result:
+def _fleet(ended: int, number: int) -> Result:
     _quiet()
-    return Run(300_000, 10_000, 120.0).go(ended)
+    return Run(300_000, number, 120.0).go(ended)
 
 
 def table(found: list[Result]) -> str:
@@ -459,15 +460,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="*", default=[30_000, 300_000, 3_000_000])
     parser.add_argument("--fleet", type=int, default=0)
+    parser.add_argument("--workers", type=int, nargs="+", default=[10_000])
     parser.add_argument("--json", type=Path, default=OUT)
     arguments = parser.parse_args()
-    jobs = [(_one, size) for size in arguments.sizes] + [(_fleet, arguments.fleet)] * bool(
-        arguments.fleet
-    )
+    jobs: list[tuple[Callable[..., Result], tuple[int, ...]]]
+    jobs = [(_one, (size,)) for size in arguments.sizes]
+    if arguments.fleet:
+        jobs += [(_fleet, (arguments.fleet, number)) for number in arguments.workers]
     found: list[Result] = []
-    for job, size in jobs:
+    for job, given in jobs:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found.append(pool.apply(job, (size,)))
+            found.append(pool.apply(job, given))
         print(found[-1], flush=True)
     print(table(found))
     arguments.json.parent.mkdir(exist_ok=True)

@@ -3,7 +3,7 @@
     python -m bench.tasks [--storage embedded azurite] [--count N] [--workers 1 2 4 8] [--slots N]
         [--prices FILE [--region NAME]]
 
-The plan is written first; then the workers start, and each task is sent, claimed in the table,
+The plan is written first; when all workers have started, each task is sent, claimed in the table,
 committed without files, and processed by the manager, until the request has ended. Beside it, the
 same workers run tasks that do nothing but count, without any table. Both rates depend on the
 machine and on what else it does; the CPU seconds of each process are told too, and the calls that
@@ -39,7 +39,7 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
 from tasks.bag import protocol, workers
-from tasks.bag.model import RequestState, Use
+from tasks.bag.model import RequestOrder, RequestState, Use
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
 from tasks.bag.transitions import RetryPolicy
@@ -259,10 +259,14 @@ def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, obje
 
             until(lambda: state() is RequestState.RUNNING, "the plan")
             planned = time.monotonic()
+            request_operations.order(runtime, request, RequestOrder.PAUSE)
+            until(lambda: request_operations.load(runtime, request).paused, "the pause")
             parts["manager"] = manager
             working = {f"worker-{i}": machine.child("work", i) for i in range(processes)}
             parts |= working
             with running(*working.values()):
+                until(lambda: len(workers.list_workers(runtime.store)) == processes, "all workers")
+                request_operations.order(runtime, request, RequestOrder.RESUME)
                 until(lambda: _delivered(runtime, request) > 0, "a task")
                 before = {name: cpu_seconds(child) for name, child in parts.items()}
                 first, at = time.monotonic(), _delivered(runtime, request)
