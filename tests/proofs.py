@@ -62,6 +62,10 @@ PROOFS = {
         what="three hosts in namespaces: one fails all, one is noisy (root) [--how disk|child]",
         commands=(_module("bench.chaos.hosts"),),
     ),
+    "host-faults": Proof(
+        what="three hosts, one of which meets fault after fault (root, libfaketime) [--only WORDS]",
+        commands=(_module("bench.chaos.host_faults"),),
+    ),
     "mutate": Proof(
         what="each change by mutmut is seen by a test [--only MODULE --note]",
         commands=(_module("tests.mutants.mutate"),),

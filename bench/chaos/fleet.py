@@ -46,13 +46,14 @@ class Host:
         proxy: Proxy,
         *,
         at: str = LOOPBACK,
+        redis_at: str = "",
         settings: Mapping[str, str] | None = None,
         command: Sequence[str] = WORKER,
         cwd: Path | None = None,
     ) -> Self:
         """Start the worker with the settings of the stack's manager, but for its addresses.
 
-        `at` is where the proxy listens.
+        `at` is where the proxy listens, `redis_at` the name by which Redis is reached, if another.
         """
         state = folder.state()
         ports = (*state.azurite_ports, state.redis_port)
@@ -60,7 +61,8 @@ class Host:
         env = {key: value for key, value in given.items() if value is not None}
         for setting in ("SWATHMILL_STORAGE", "SWATHMILL_REDIS_URL"):
             for port in ports:
-                before = f"{at}:{proxy.port_before(port)}"
+                whom = redis_at if redis_at and setting == "SWATHMILL_REDIS_URL" else at
+                before = f"{whom}:{proxy.port_before(port)}"
                 env[setting] = env[setting].replace(f"{LOOPBACK}:{port}", before)
         data = folder.path.parent / name
         data.mkdir()

@@ -19,10 +19,11 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from bench.chaos.audit import tasks_of
 from bench.chaos.fleet import WORKER, FleetRun, Host, carry_out, say
@@ -59,8 +60,21 @@ class ApartHost(Host):
         return f"{_NETWORK}.{self.number}.2"
 
     @classmethod
-    def start(cls, name: str, number: int, stack: Stack, folder: DataFolder) -> "ApartHost":
-        """Make the host's network, and start its worker there."""
+    def start(
+        cls,
+        name: str,
+        number: int,
+        stack: Stack,
+        folder: DataFolder,
+        *,
+        more: Mapping[str, str] | None = None,
+        before: str = "true",
+        redis_at: str = "",
+    ) -> Self:
+        """Make the host's network, and start its worker there, under `more` settings.
+
+        `before` is what a shell does first, within the host's own mounts.
+        """
         space, ours, theirs = _space(number), f"swm{number}a", f"swm{number}b"
         at, own = f"{_NETWORK}.{number}.1", f"{_NETWORK}.{number}.2"
         for command in (
@@ -78,17 +92,19 @@ class ApartHost(Host):
             "SWATHMILL_SLOTS": str(SLOTS),
             "SWATHMILL_PROBE_ADDRESS": f"{own}:{PORT}",
             "PYTHONPATH": os.pathsep.join(sys.path),
+            **(more or {}),
         }
         here = folder.path.parent / f"{name}-here"
-        here.mkdir()
+        here.mkdir(exist_ok=True)
         apart = ("ip", "netns", "exec", space, "unshare", "--uts", "--mount")
-        inside = ("sh", "-c", f'hostname {name} && exec "$0" "$@"', *WORKER)
+        inside = ("sh", "-c", f'hostname {name} && {before} && exec "$0" "$@"', *WORKER)
         host = cls.run(
             name,
             stack,
             folder,
             Proxy(number, lambda _why: None, host=at),
             at=at,
+            redis_at=redis_at,
             settings=settings,
             command=(*apart, *inside),
             cwd=here,

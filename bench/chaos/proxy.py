@@ -11,6 +11,11 @@ from typing import Any, TypeVar
 
 LOOPBACK = "127.0.0.1"
 CHUNK = 1 << 16
+CALLS = (b"GET ", b"PUT ", b"POST ", b"MERGE ", b"DELETE ", b"HEAD ", b"PATCH ")
+BUSY = (
+    b"HTTP/1.1 503 Server Busy\r\nx-ms-error-code: ServerBusy\r\nRetry-After: 1\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
 KINDS = ("reset", "lost answer", "refuse", "delay", "hole")
 
 _Result = TypeVar("_Result")
@@ -21,7 +26,7 @@ class Weather:
     """How a server's connections fare. `strength` is a probability for each piece of a stream,
     or the longest delay in seconds. A hole holds everything back until it is over, as a network
     that is cut and comes back; "there" holds back only what goes to the server, and "back" only
-    what it answers."""
+    what it answers. A "busy" server of HTTP answers calls with 503."""
 
     kind: str = "calm"
     strength: float = 0.0
@@ -125,6 +130,11 @@ class Proxy:
                 self._abort("reset", *both)
             if weather.kind == "lost answer" and answers and hit:
                 self._abort("answer lost", *both)
+            if weather.kind == "busy" and hit and not answers and data.startswith(CALLS):
+                both[0].write(BUSY)
+                await both[0].drain()
+                both[0].close()
+                return
             if weather.kind == "delay":
                 await asyncio.sleep(self._random.uniform(0.0, weather.strength))
             while self._now(port).kind in ("hole", "back" if answers else "there"):

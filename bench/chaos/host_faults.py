@@ -1,0 +1,342 @@
+"""`python -m bench.chaos.host_faults`: three hosts, one of which meets fault after fault.
+
+Hosts are those of `bench.chaos.hosts` (namespaces for network, host name and mounts; root only),
+over Azurite. While people ask, one host meets each fault of `FAULTS`, one at a time, and is
+well again: its clock is a day off, its disk is full, it cannot look up names, its network swallows
+packets, storage throttles it, it is stopped for longer than a lease and goes on, its machine is
+taken away by a spot notice. It must hold that the other hosts go on, that the host works again
+(after a spot notice another in its place), that every request completes with the bytes of a quiet
+run, and that no task fails. Exit code 1 when something does not hold.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+from bench.chaos.audit import tasks_of
+from bench.chaos.fleet import FleetRun, carry_out, say
+from bench.chaos.hosts import ApartHost, attempts_of
+from bench.chaos.journal import Journal
+from bench.chaos.proxy import Weather
+from processes import proctree
+from swathmill.stack.folder import DataFolder
+from swathmill.stack.stack import Stack
+from swathmill.stack.storage import Storage
+from tasks.bag.model import State
+from tasks.bag.runtime import Runtime
+from tasks.errors import StoreError
+
+HOSTS = ("host-1", "host-2", "host-3")
+CLOCK = 2  # the host whose time of day may be set: libfaketime has other effects there
+LEASE = 18
+DISK_MB = 400
+WORKS_AGAIN = 240.0  # seconds, on a busy machine
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_METADATA_PORT = 9300
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Azure's instance metadata, as far as a worker asks: the machine's name, and what is to be."""
+
+    taken = False
+
+    def do_GET(self) -> None:
+        """Answer."""
+        text = "machine-1"
+        if "scheduledevents" in self.path:
+            begins = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+            event = {"EventType": "Preempt", "Resources": ["machine-1"], "NotBefore": begins}
+            text = json.dumps({"Events": [event] if type(self).taken else []})
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@dataclass(kw_only=True)
+class FaultyHost(ApartHost):
+    """A host whose disk is small, whose clock may be set, and that finds Redis by a name."""
+
+    @property
+    def _tree(self) -> list[int]:
+        return [self.process.pid, *proctree.descendants(self.process.pid)]
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._tree:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def clock_wrong(self) -> None:
+        """Its time of day is a day ahead."""
+        Path(f"{self.data}-clock").write_text("+1d")
+
+    def clock_right(self) -> None:
+        Path(f"{self.data}-clock").write_text("+0")
+
+    def disk_full(self) -> None:
+        """Somebody else fills the disk behind its data folder."""
+        with suppress(Exception):
+            self._within("dd", "if=/dev/zero", f"of={self.data}/filler", "bs=1M", "status=none")
+
+    def disk_free(self) -> None:
+        self._within("rm", "-f", f"{self.data}/filler")
+
+    def names_gone(self) -> None:
+        """It can look up no name; connections that were open break."""
+        self._within("mount", "--bind", "/dev/null", "/etc/hosts")
+        self._weather(Weather(kind="reset", strength=0.2), self.ports[-1:])
+
+    def names_back(self) -> None:
+        self._weather(Weather(), self.ports[-1:])
+        self._within("umount", "/etc/hosts")
+
+    def packets_swallowed(self) -> None:
+        """Its connections stay open, and nothing comes through."""
+        _run("ip", "link", "set", f"swm{self.number}a", "down")
+
+    def packets_pass(self) -> None:
+        _run("ip", "link", "set", f"swm{self.number}a", "up")
+
+    def throttled(self) -> None:
+        """Storage answers six calls of ten with 503."""
+        self._weather(Weather(kind="busy", strength=0.6), self.ports[:-1])
+
+    def served(self) -> None:
+        self._weather(Weather(), self.ports[:-1])
+
+    def stopped(self) -> None:
+        """It is suspended with all its processes."""
+        self._signal(signal.SIGSTOP)
+
+    def resumed(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def noticed(self) -> None:
+        """Azure says that its machine is to be taken away in 30 s."""
+        Metadata.taken = True
+
+    def taken(self) -> None:
+        Metadata.taken = False
+
+    def _weather(self, weather: Weather, ports: tuple[int, ...]) -> None:
+        for port in ports:
+            self.proxy.set(port, weather)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A fault: what begins and ends it, for how many seconds it lasts."""
+
+    what: str
+    begin: Callable[[FaultyHost], None]
+    end: Callable[[FaultyHost], None]
+    seconds: float
+    at: int = 0  # of the hosts
+    replaced: bool = False
+
+
+FAULTS = (
+    Fault(
+        what="its clock is a day ahead",
+        begin=FaultyHost.clock_wrong,
+        end=FaultyHost.clock_right,
+        seconds=40,
+        at=CLOCK,
+    ),
+    Fault(
+        what="its disk is full",
+        begin=FaultyHost.disk_full,
+        end=FaultyHost.disk_free,
+        seconds=40,
+    ),
+    Fault(
+        what="it looks up no name, and connections to Redis break",
+        begin=FaultyHost.names_gone,
+        end=FaultyHost.names_back,
+        seconds=40,
+    ),
+    Fault(
+        what="its network swallows packets",
+        begin=FaultyHost.packets_swallowed,
+        end=FaultyHost.packets_pass,
+        seconds=2.5 * LEASE,
+    ),
+    Fault(
+        what="storage answers 6 of 10 calls with 503",
+        begin=FaultyHost.throttled,
+        end=FaultyHost.served,
+        seconds=40,
+    ),
+    Fault(
+        what="it is suspended, and resumed",
+        begin=FaultyHost.stopped,
+        end=FaultyHost.resumed,
+        seconds=3 * LEASE,
+    ),
+    Fault(
+        what="a spot notice takes its machine",
+        begin=FaultyHost.noticed,
+        end=FaultyHost.taken,
+        seconds=45,
+        replaced=True,
+    ),
+)
+
+
+@dataclass(kw_only=True)
+class FaultsRun(FleetRun[FaultyHost]):
+    """A run in which the first host meets one fault after another."""
+
+    faults: tuple[Fault, ...] = FAULTS
+    server: ThreadingHTTPServer | None = None
+
+    def start_hosts(self, stack: Stack, folder: DataFolder) -> None:
+        """Start three hosts, and the metadata of the first."""
+        for number, name in enumerate(HOSTS, 1):
+            self.hosts[name] = self._start(name, number, stack, folder)
+        self.server = ThreadingHTTPServer(("0.0.0.0", _METADATA_PORT), Metadata)
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def _start(self, name: str, number: int, stack: Stack, folder: DataFolder) -> FaultyHost:
+        data = folder.path.parent / name
+        own = folder.path.parent / f"{name}-hosts"
+        address = f"10.203.{number}.1"
+        own.write_text(f"127.0.0.1 localhost {name}\n{address} stack\n")
+        Path(f"{data}-clock").write_text("+0")
+        settings: dict[str, str] = {}
+        if name == HOSTS[CLOCK]:
+            settings = {
+                "LD_PRELOAD": str(FAKETIME),
+                "FAKETIME_TIMESTAMP_FILE": f"{data}-clock",
+                "FAKETIME_NO_CACHE": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
+        if number == 1:
+            settings["SWATHMILL_INSTANCE_METADATA"] = f"http://{address}:{_METADATA_PORT}"
+        before = f"mount -t tmpfs -o size={DISK_MB}m tmpfs {data} && mount --bind {own} /etc/hosts"
+        return FaultyHost.start(
+            name, number, stack, folder, more=settings, before=before, redis_at="stack"
+        )
+
+    def course(self, stack: Stack, runtime: Runtime, journal: Journal) -> Iterator[str]:
+        """Let each fault come and go while all work."""
+        self._for(300.0, stack, lambda: None, until=lambda: len(done_by(runtime)) == len(HOSTS))
+        for fault in self.faults:
+            yield from self._meet(fault, stack, runtime, journal)
+
+    def _meet(
+        self, fault: Fault, stack: Stack, runtime: Runtime, journal: Journal
+    ) -> Iterator[str]:
+        name = HOSTS[fault.at]
+        host = self.hosts[name]
+        before, began = done_by(runtime), time.monotonic()
+        fault.begin(host)
+        self._for(fault.seconds, stack, lambda: None)
+        meanwhile = done_by(runtime) - before
+        fault.end(host)
+        if fault.replaced:
+            gone = host.process.poll()
+            if gone is None:
+                yield f"{fault.what}: its worker has not ended"
+            host.end()
+            folder = DataFolder(path=self.out / "data")
+            data = host.data
+            data.rename(data.with_name(f"{data.name}-gone"))
+            Path(f"{data}-here").rmdir()
+            self.hosts[name] = self._start(name, host.number, stack, folder)
+        after, since = done_by(runtime), time.monotonic()
+
+        def works() -> bool:
+            return done_by(runtime)[name] > after[name]
+
+        self._for(WORKS_AGAIN, stack, lambda: None, until=works)
+        again = time.monotonic() - since
+        others = meanwhile.total() - meanwhile[name]
+        journal.note("fault", what=fault.what, others=others, again=round(again, 1))
+        say(
+            f"{fault.what} ({since - began:.0f} s): {meanwhile[name]} attempts succeeded on it "
+            f"meanwhile, {others} on the others; it works {again:.1f} s later"
+        )
+        if not works():
+            yield f"{fault.what}: the host does not work again"
+        if not others:
+            yield f"{fault.what}: the other hosts did nothing"
+
+    def charged(self, runtime: Runtime) -> Iterator[str]:
+        """Yield the tasks that failed; tell how all attempts ended, and which cost a try."""
+        ends: dict[str, Counter[str]] = {}
+        for one in attempts_of(runtime):
+            ends.setdefault(one.worker, Counter())[one.category or "success"] += 1
+        for worker, how in sorted(ends.items()):
+            say(f"{worker}: {', '.join(f'{n} {what}' for what, n in how.most_common())}")
+        tasks = [*tasks_of(runtime)]
+        spent = sum(task.retries for task in tasks)
+        say(f"{len(tasks)} tasks, {spent} tries spent")
+        for task in tasks:
+            if task.state is State.FAILED:
+                how = Counter(str(one.category) for one in runtime.tasks.attempts(task.key))
+                yield f"task {task.key[-12:]} failed: {how}"
+
+
+def done_by(runtime: Runtime) -> Counter[str]:
+    """Count the attempts that succeeded, by host."""
+    names = {f"worker-{number}": name for number, name in enumerate(HOSTS, 1)}
+    found = Counter[str]()
+    with suppress(StoreError):
+        found.update(names[one.worker] for one in attempts_of(runtime) if one.category is None)
+    return found
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def main() -> int:
+    """Run all faults, or some by words of them; 1 when something does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="words of the faults to run")
+    parser.add_argument("--no-quiet", action="store_true", help="no quiet run to compare with")
+    parser.add_argument("--live", type=int, default=4, help="requests at a time")
+    parser.add_argument("--out", type=Path, default=Path("bench/out/host-faults"))
+    arguments = parser.parse_args()
+    if os.geteuid() != 0 or not FAKETIME.exists():
+        say("it needs root, for namespaces of the network, and the Debian package libfaketime")
+        return 2
+    faults = tuple(one for one in FAULTS if arguments.only in one.what)
+
+    def make(out: Path, archive: Path) -> FaultsRun:
+        return FaultsRun(
+            out=out,
+            archive=archive,
+            storage=Storage.AZURITE,
+            seed=arguments.seed,
+            seconds=100.0,  # six times as long a quiet run may take
+            patience=600.0,
+            real=False,
+            live=arguments.live,
+            faults=faults,
+        )
+
+    settings = {"LEASE_SECONDS": str(LEASE), "RETRY_BUDGET": "3"}
+    return carry_out(arguments.out, settings, make, quiet=not arguments.no_quiet)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
