@@ -23,7 +23,7 @@ REMEDY = (
 )
 """What to do where the kernels are absent."""
 
-_VERSION = 8
+_VERSION = 9
 _LIBRARY = Path(__file__).with_name("libkernels.so")
 
 CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | type[ctypes.c_void_p]

@@ -15,8 +15,9 @@ order of the footprints, are the same to the last bit.
 """
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,17 @@ class Shares:
     pixel: Index
     footprint: Index
     share: Floats
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Put parts behind each other; one part alone is not copied."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            pixel=np.concatenate([np.empty(0, np.int64), *(one.pixel for one in parts)]),
+            footprint=np.concatenate([np.empty(0, np.int64), *(one.footprint for one in parts)]),
+            share=np.concatenate([np.empty(0), *(one.share for one in parts)]),
+        )
 
 
 def footprint_shares(
@@ -88,16 +100,7 @@ def footprint_shares(
         )
         if count < 0:
             raise MemoryError(f"no memory to share {lines * per} squares")
-        found[first] = Shares(
-            pixel=pixel[:count].copy(),
-            footprint=footprint[:count].copy(),
-            share=part[:count].copy(),
-        )
+        found[first] = Shares(pixel=pixel[:count], footprint=footprint[:count], share=part[:count])
 
     share(work, range(0, pixels, step), threads)
-    parts = [found[first] for first in sorted(found)]
-    return Shares(
-        pixel=np.concatenate([one.pixel for one in parts]),
-        footprint=np.concatenate([one.footprint for one in parts]),
-        share=np.concatenate([one.share for one in parts]),
-    )
+    return Shares.joined([found[first] for first in sorted(found)])

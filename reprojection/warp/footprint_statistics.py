@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from reprojection.kernels import kernels
+from reprojection.kernels.kernels import address
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
 from reprojection.warp.footprint_shares import Shares
@@ -34,7 +36,7 @@ class FootprintStatistics:
     why: npt.NDArray[np.uint8]
     zenith: npt.NDArray[np.float32]
     method: Statistic
-    _shares: list[tuple[Index, Index, Floats]] = field(default_factory=list, init=False)
+    _shares: list[Shares] = field(default_factory=list, init=False)
     _reasons: npt.NDArray[np.uint8] = field(init=False)
     _seen: npt.NDArray[np.bool_] = field(init=False)
 
@@ -46,14 +48,12 @@ class FootprintStatistics:
         """Add shares of footprints in pixels, by number."""
         self._seen[found.pixel] = True
         np.maximum.at(self._reasons, found.pixel, self.why[found.footprint])
-        self._shares.append((found.pixel, found.footprint, found.share))
+        self._shares.append(found)
 
     def result(self) -> tuple[Index, Pixels, npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
         """Return the pixels that see anything: their numbers, statistic, reason and mean zenith."""
-        nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-        pixels, footprints, shares = (
-            np.concatenate(part) for part in zip(nothing, *self._shares, strict=True)
-        )
+        whole = Shares.joined(self._shares)
+        pixels, footprints, shares = whole.pixel, whole.footprint, whole.share
         good = self.why[footprints] == Reason.VALID
         valued = np.zeros(self.pixels, np.bool_)
         valued[pixels[good]] = True
@@ -95,15 +95,11 @@ class FootprintStatistics:
 
         Counted from the least number of the pixel, so that a mean of equal numbers is exact.
         """
-        least, most = np.full(self.pixels, np.inf), np.full(self.pixels, -np.inf)
-        np.minimum.at(least, pixels, numbers)
-        np.maximum.at(most, pixels, numbers)
-        total = np.bincount(pixels, shares, self.pixels)
-        above = np.bincount(pixels, shares * (numbers - least[pixels]), self.pixels)
-        there = total > 0.0
-        mean = np.full(self.pixels, np.nan)
-        mean[there] = np.minimum(least[there] + above[there] / total[there], most[there])
-        return mean
+        compute = kernels.by_letters("sw_means", "pppiip")
+        at, what, weight = map(np.ascontiguousarray, (pixels, numbers, shares))
+        found = np.empty((self.pixels, 4))
+        compute(address(at), address(what), address(weight), at.size, self.pixels, address(found))
+        return found[:, 0]
 
     def _mode(self, pixels: Index, stored: Pixels, shares: Floats) -> Pixels:
         """Return the value with the largest share; of equal ones the smallest."""

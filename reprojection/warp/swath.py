@@ -20,8 +20,8 @@ number of threads (kernels/csrc/swath.c).
 """
 
 import ctypes
-import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -79,6 +79,19 @@ class Swath:
             kept=kept_footprints(lat, lon, scan),
         )
 
+    @cached_property
+    def extents(self) -> Floats:
+        """Latitude and longitude ranges of blocks of footprints: (blocks down, across, 4) degrees.
+
+        The search skips blocks by them; they are found once, however often it is called.
+        """
+        rows, cols = self.lat.shape
+        block_rows = kernels.by_letters("sw_block_rows", "i", ctypes.c_int64)(self.scan_lines)
+        made = np.empty((-(-rows // block_rows), -(-cols // _BLOCK_COLUMNS), 4))
+        fill = kernels.by_letters("sw_extents", "ppiiip")
+        fill(address(self.lat), address(self.lon), rows, cols, block_rows, address(made))
+        return made
+
     def seen(self, candidates: Bools | None) -> Bools | None:
         """Return which of some candidates may be seen; None means all."""
         if candidates is None or self.kept is None:
@@ -103,7 +116,6 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
     find = kernels.by_letters("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
     height, width = targets.shape
     rows, cols = swath.lat.shape
-    extents = _extents(swath, targets)
     may = swath.seen(candidates)
     chosen = None if may is None else np.ascontiguousarray(may, dtype=np.uint8)
     lat, lon = np.ascontiguousarray(targets.lat), np.ascontiguousarray(targets.lon)
@@ -121,7 +133,7 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
             cols,
             swath.scan_lines,
             address(chosen),
-            address(extents),
+            address(swath.extents),
             swath.cap,
             address(lat),
             *strides[:2],
@@ -137,24 +149,6 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
 
     share(search, range(0, height, max(strip, 1)), threads)
     return out
-
-
-def _extents(swath: Swath, targets: Targets) -> Floats:
-    """Return latitude and longitude ranges of blocks, by which the search skips footprints.
-
-    Blocks farther from the targets' latitudes than any radius get no longitudes.
-    """
-    rows, cols = swath.lat.shape
-    block_rows = kernels.by_letters("sw_block_rows", "i", ctypes.c_int64)(swath.scan_lines)
-    extents = np.empty((-(-rows // block_rows), -(-cols // _BLOCK_COLUMNS), 4))
-    known = targets.lat[~np.isnan(targets.lat)]
-    reach = 1.01 * math.degrees(2.0 * math.asin(min(swath.cap / 2.0, 0.5))) + 0.01
-    low, high = (float(known.min()) - reach, float(known.max()) + reach) if known.size else (1, 0)
-    fill = kernels.by_letters("sw_extents", "ppiiipdd")
-    fill(
-        address(swath.lat), address(swath.lon), rows, cols, block_rows, address(extents), low, high
-    )
-    return extents
 
 
 def _sampled_radii(lat: Floats, lon: Floats, scan: int) -> Floats:

@@ -1,4 +1,4 @@
-"""The shares of footprints in plain numpy: those of csrc/shares.c, sums in the same order."""
+"""The shares of footprints in plain numpy: those of csrc/swath_shares.c, sums in the same order."""
 
 from typing import TypeVar
 

@@ -65,28 +65,25 @@ EXPORT CLONES void sw_unit(const double *lat, const double *lon, int64_t step, i
     }
 }
 
-typedef struct {
-    double sine[TILE], cosine[TILE], miss[TILE];
-} Meridians;
-
-CLONES static void find_meridians(const double *lon, int64_t n, Meridians *m)
+CLONES void find_meridians(const double *lon, int64_t n, const Meridians *m)
 {
+    Meridians to = *m;
     for (int64_t i = 0; i < n; i++) {
-        sincos_degrees(lon[i], &m->sine[i], &m->cosine[i]);
-        m->miss[i] = fabs(lon[i]) <= 360.0 ? 0.0 : NAN;
+        sincos_degrees(lon[i], &to.sine[i], &to.cosine[i]);
+        to.miss[i] = fabs(lon[i]) <= 360.0 ? 0.0 : NAN;
     }
 }
 
-/* What `sw_unit` gives for n points of one latitude, with the sines of their longitudes at hand. */
-CLONES static void along_parallel(double lat, const Meridians *m, int64_t n, double *x, double *y,
-                                  double *z)
+CLONES void along_parallel(double lat, const Meridians *m, int64_t first, int64_t n, double *x,
+                           double *y, double *z)
 {
+    const double *sines = m->sine + first, *cosines = m->cosine + first, *misses = m->miss + first;
     double sine, cosine, bad = fabs(lat) <= 90.0 ? 0.0 : NAN;
     sincos_degrees(lat, &sine, &cosine);
     for (int64_t i = 0; i < n; i++) {
-        double miss = m->miss[i] + bad;
-        x[i] = cosine * m->cosine[i] + miss;
-        y[i] = cosine * m->sine[i] + miss;
+        double miss = misses[i] + bad;
+        x[i] = cosine * cosines[i] + miss;
+        y[i] = cosine * sines[i] + miss;
         z[i] = sine + miss;
     }
 }
@@ -143,10 +140,9 @@ EXPORT int64_t sw_block_rows(int64_t scan)
     return rows > BLOCK_ROWS_MAX ? BLOCK_ROWS_MAX : rows;
 }
 
-/* For each block: smallest and largest latitude, smallest and largest longitude. A block without a
- * latitude in [lat_low, lat_high] is left without longitudes. */
+/* For each block: smallest and largest latitude, smallest and largest longitude. */
 EXPORT CLONES void sw_extents(const double *lat, const double *lon, int64_t rows, int64_t cols,
-                       int64_t block_rows, double *extents, double lat_low, double lat_high)
+                       int64_t block_rows, double *extents)
 {
     int64_t across = (cols + BLOCK_COLS - 1) / BLOCK_COLS;
     for (int64_t i0 = 0; i0 < rows; i0 += block_rows)
@@ -156,12 +152,10 @@ EXPORT CLONES void sw_extents(const double *lat, const double *lon, int64_t rows
             int64_t n = j0 + BLOCK_COLS < cols ? BLOCK_COLS : cols - j0;
             double *out = extents + ((i0 / block_rows) * across + b) * 4;
             out[0] = out[2] = INFINITY, out[1] = out[3] = -INFINITY;
-            for (int64_t i = i0; i < i1; i++)
+            for (int64_t i = i0; i < i1; i++) {
                 widen_plain(lat + i * cols + j0, n, out, out + 1);
-            if (!(out[0] <= lat_high && out[1] >= lat_low))
-                continue;
-            for (int64_t i = i0; i < i1; i++)
                 widen_plain(lon + i * cols + j0, n, out + 2, out + 3);
+            }
         }
 }
 
@@ -433,7 +427,8 @@ static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch
     float low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
     double x[TILE], y[TILE], z[TILE], lons[TILE];
     float u[TILE], v[TILE], h[TILE];
-    Meridians meridians;
+    double sines[TILE], cosines[TILE], misses[TILE];
+    const Meridians meridians = {sines, cosines, misses};
     for (int64_t r = 0; r < height; r++) {
         int64_t seen = r < p->r1 - p->r0 ? across : 0;
         if (seen) {
@@ -447,7 +442,7 @@ static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch
             else {
                 if (r == 0 || t->lon_row != 0)
                     find_meridians(lon, across, &meridians);
-                along_parallel(lat[0], &meridians, across, x, y, z);
+                along_parallel(lat[0], &meridians, 0, across, x, y, z);
             }
             look(&w, x, y, z, across, u, v, h);
             widen_view(u, across, &low[0], &high[0]);

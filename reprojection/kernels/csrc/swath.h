@@ -59,6 +59,18 @@ typedef struct {
 void sw_unit(const double *lat, const double *lon, int64_t step, int64_t n, double *x, double *y,
              double *z);
 
+/* Sines and cosines of meridians, in arrays of the caller's; `miss` is NaN where there is none. */
+typedef struct {
+    double *sine, *cosine, *miss;
+} Meridians;
+
+void find_meridians(const double *lon, int64_t n, const Meridians *m);
+
+/* What `sw_unit` gives for n points of one latitude, with the sines of their longitudes at hand,
+ * from the meridian `first` on. */
+void along_parallel(double lat, const Meridians *m, int64_t first, int64_t n, double *x, double *y,
+                    double *z);
+
 /* Make room for n elements; 0 when there is no memory. */
 int grow(void *array, int64_t n, size_t size);
 

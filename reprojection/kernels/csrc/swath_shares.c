@@ -7,59 +7,56 @@
  */
 #include "swath.h"
 
+/* Footprints that the corners of a pixel's squares see, each once, as entries. */
 typedef struct {
-    int32_t id;
-    double share, x, y, z;
-} Entry;
+    int64_t n;
+    int32_t *id;
+    double *share;
+    double *lat, *lon, *x, *y, *z;
+} Entries;
 
 typedef struct {
     int64_t mask;
     int32_t *slots; /* entry + 1; 0 where free */
-    Entry *entries;
-    int64_t n;
+    Entries entries;
     int32_t *local; /* the entry that each corner of a pixel's squares sees, or -1 */
     double *x, *y, *z; /* of those corners */
+    Meridians meridians; /* of all corners, if each line of them has the same; else NULL */
 } Table;
 
 typedef struct {
     double u, v;
 } Place; /* in a square: u from corner 0 to 1, v from corner 0 to 3 */
 
-static int32_t entry_of(Table *t, int32_t id, const double *lat, const double *lon)
+static int32_t entry_of(Table *t, int32_t id)
 {
+    Entries *e = &t->entries;
     int64_t at = (int64_t)((uint32_t)id * 2654435761U) & t->mask;
     while (t->slots[at]) {
-        int32_t e = t->slots[at] - 1;
-        if (t->entries[e].id == id)
-            return e;
+        int32_t entry = t->slots[at] - 1;
+        if (e->id[entry] == id)
+            return entry;
         at = (at + 1) & t->mask;
     }
-    Entry *e = t->entries + t->n;
-    e->id = id;
-    e->share = 0.0;
-    sw_unit(lat + id, lon + id, 1, 1, &e->x, &e->y, &e->z);
-    t->slots[at] = (int32_t)++t->n;
-    return (int32_t)t->n - 1;
+    e->id[e->n] = id;
+    e->share[e->n] = 0.0;
+    t->slots[at] = (int32_t)++e->n;
+    return (int32_t)e->n - 1;
 }
 
 static void forget(Table *t)
 {
-    for (int64_t e = 0; e < t->n; e++) {
-        int64_t at = (int64_t)((uint32_t)t->entries[e].id * 2654435761U) & t->mask;
-        while (t->slots[at]) {
-            t->slots[at] = 0;
-            at = (at + 1) & t->mask;
-        }
-    }
-    t->n = 0;
+    if (t->entries.n)
+        memset(t->slots, 0, (size_t)(t->mask + 1) * sizeof *t->slots);
+    t->entries.n = 0;
 }
 
 /* How near each corner of a square is to a footprint: minus the squared chord. */
 static inline void nearness(const Table *t, const int64_t corner[4], int32_t entry, double f[4])
 {
-    const Entry *e = t->entries + entry;
+    double x = t->entries.x[entry], y = t->entries.y[entry], z = t->entries.z[entry];
     for (int i = 0; i < 4; i++) {
-        double dx = t->x[corner[i]] - e->x, dy = t->y[corner[i]] - e->y, dz = t->z[corner[i]] - e->z;
+        double dx = t->x[corner[i]] - x, dy = t->y[corner[i]] - y, dz = t->z[corner[i]] - z;
         f[i] = -((dx * dx + dy * dy) + dz * dz);
     }
 }
@@ -188,12 +185,13 @@ static inline void share_four(double f[4][4], double part[4])
 static void share_square(Table *t, int64_t at, int64_t width)
 {
     const int64_t corner[4] = {at, at + 1, at + width + 1, at + width};
+    double *share = t->entries.share;
     int32_t see[4], every[4];
     for (int i = 0; i < 4; i++)
         see[i] = t->local[corner[i]];
     if (see[0] == see[1] && see[2] == see[3] && see[0] == see[2]) {
         if (see[0] >= 0)
-            t->entries[see[0]].share += 1.0;
+            share[see[0]] += 1.0;
         return;
     }
     int n = 0, who[4];
@@ -201,7 +199,7 @@ static void share_square(Table *t, int64_t at, int64_t width)
         if (see[i] < 0) { /* at the rim of the granule each corner stands for a quarter */
             for (int j = 0; j < 4; j++)
                 if (see[j] >= 0)
-                    t->entries[see[j]].share += 0.25;
+                    share[see[j]] += 0.25;
             return;
         }
         int k = 0;
@@ -237,34 +235,55 @@ static void share_square(Table *t, int64_t at, int64_t width)
             share_two(f, first, count, part);
     }
     for (int k = 0; k < n; k++)
-        t->entries[every[k]].share += part[k];
+        share[every[k]] += part[k];
 }
 
-/* Share the squares of one pixel: lines [top, bottom) of squares, `per` of them in a line. */
-static void share_pixel(Table *t, const double *lat, const double *lon, const Targets *p,
-                        const int32_t *seen, int64_t top, int64_t bottom, int64_t left, int64_t per)
+/* Enter the footprints that the corners see; returns whether there are any. */
+static int enter(Table *t, const int32_t *seen, int64_t stride, int64_t lines, int64_t width)
 {
-    int64_t width = per + 1, found = 0;
     int32_t last = -1, entry = -1;
-    for (int64_t r = top; r <= bottom; r++) {
-        const int32_t *row = seen + r * p->width + left;
-        int32_t *local = t->local + (r - top) * width;
+    int some = 0;
+    for (int64_t r = 0; r < lines; r++) {
+        const int32_t *row = seen + r * stride;
+        int32_t *local = t->local + r * width;
         for (int64_t c = 0; c < width; c++) {
             if (row[c] != last) {
                 last = row[c];
-                entry = last < 0 ? -1 : entry_of(t, last, lat, lon);
+                if (last < 0)
+                    entry = -1;
+                else if (r > 0 && row[c - stride] == last)
+                    entry = local[c - width];
+                else
+                    entry = entry_of(t, last);
             }
             local[c] = entry;
-            found += entry >= 0;
+            some |= entry >= 0;
         }
     }
-    if (!found)
+    return some;
+}
+
+/* Share the squares of one pixel: lines [top, bottom) of squares, `per` of them in a line. */
+CLONES static void share_pixel(Table *t, const double *lat, const double *lon, const Targets *p,
+                        const int32_t *seen, int64_t top, int64_t bottom, int64_t left, int64_t per)
+{
+    int64_t width = per + 1;
+    if (!enter(t, seen + top * p->width + left, p->width, bottom - top + 1, width))
         return;
+    Entries *e = &t->entries;
+    for (int64_t k = 0; k < e->n; k++) {
+        e->lat[k] = lat[e->id[k]];
+        e->lon[k] = lon[e->id[k]];
+    }
+    sw_unit(e->lat, e->lon, 1, e->n, e->x, e->y, e->z);
     for (int64_t r = top; r <= bottom; r++) {
         int64_t at = (r - top) * width;
-        sw_unit(p->lat + r * p->lat_row + left * p->lat_col,
-                p->lon + r * p->lon_row + left * p->lon_col, p->lat_col, width, t->x + at,
-                t->y + at, t->z + at);
+        const double *row_lat = p->lat + r * p->lat_row + left * p->lat_col;
+        const double *row_lon = p->lon + r * p->lon_row + left * p->lon_col;
+        if (t->meridians.sine)
+            along_parallel(*row_lat, &t->meridians, left, width, t->x + at, t->y + at, t->z + at);
+        else
+            sw_unit(row_lat, row_lon, p->lat_col, width, t->x + at, t->y + at, t->z + at);
     }
     for (int64_t r = 0; r < bottom - top; r++)
         for (int64_t c = 0; c < per; c++)
@@ -287,32 +306,68 @@ EXPORT int64_t sw_shares(const double *lat, const double *lon, const double *cor
     int64_t most = ((lines < per ? lines : per) + 1) * (per + 1), slots = 1, n = 0;
     while (slots < 2 * most)
         slots *= 2;
+    int64_t same = lat_col == 0 && lon_row == 0 && lon_col == 1 ? p.width : 0;
     Table t = {.mask = slots - 1};
     t.slots = calloc((size_t)slots, sizeof *t.slots);
-    t.entries = malloc((size_t)most * sizeof *t.entries);
-    t.local = malloc((size_t)most * sizeof *t.local);
-    t.x = malloc((size_t)most * 3 * sizeof *t.x);
-    if (t.slots && t.entries && t.local && t.x) {
-        t.y = t.x + most;
-        t.z = t.y + most;
+    t.local = malloc((size_t)most * 2 * sizeof *t.local);
+    double *numbers = malloc((size_t)(most * 9 + same * 3) * sizeof *numbers);
+    if (t.slots && t.local && numbers) {
+        Entries *e = &t.entries;
+        e->id = t.local + most;
+        double **arrays[] = {&t.x, &t.y, &t.z, &e->x, &e->y, &e->z, &e->lat, &e->lon, &e->share};
+        for (int64_t k = 0; k < 9; k++)
+            *arrays[k] = numbers + k * most;
+        if (same) {
+            double *sines = numbers + 9 * most;
+            t.meridians = (Meridians){sines, sines + same, sines + 2 * same};
+            find_meridians(corner_lon, same, &t.meridians);
+        }
         for (int64_t top = 0, bottom; top < lines; top = bottom) {
             int64_t row = (begun + top) / per;
             bottom = (row + 1) * per - begun;
             bottom = bottom < lines ? bottom : lines;
             for (int64_t c = first; c < last; c++) {
                 share_pixel(&t, lat, lon, &p, seen, top, bottom, c * per, per);
-                for (int64_t e = 0; e < t.n; e++) {
-                    if (!(t.entries[e].share > 0.0))
+                for (int64_t k = 0; k < e->n; k++) {
+                    if (!(e->share[k] > 0.0))
                         continue;
                     pixel[n] = row * pixels + c;
-                    footprint[n] = t.entries[e].id;
-                    share[n++] = t.entries[e].share;
+                    footprint[n] = e->id[k];
+                    share[n++] = e->share[k];
                 }
                 forget(&t);
             }
         }
     } else
         n = -1;
-    free(t.slots), free(t.entries), free(t.local), free(t.x);
+    free(t.slots), free(t.local), free(numbers);
     return n;
+}
+
+/* The mean of numbers in each pixel by their shares, NaN where it has none: `of` has four numbers a
+ * pixel, of which the first becomes the mean. Counted from the least number of the pixel, so that a
+ * mean of equal numbers is exact. */
+EXPORT void sw_means(const int64_t *pixel, const double *number, const double *share, int64_t n,
+                     int64_t pixels, double *of)
+{
+    enum { LEAST, MOST, TOTAL, ABOVE };
+    for (int64_t p = 0; p < pixels; p++) {
+        double *here = of + 4 * p;
+        here[LEAST] = INFINITY, here[MOST] = -INFINITY, here[TOTAL] = here[ABOVE] = 0.0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double *here = of + 4 * pixel[i];
+        here[LEAST] = number[i] < here[LEAST] ? number[i] : here[LEAST];
+        here[MOST] = number[i] > here[MOST] ? number[i] : here[MOST];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double *here = of + 4 * pixel[i];
+        here[TOTAL] += share[i];
+        here[ABOVE] += share[i] * (number[i] - here[LEAST]);
+    }
+    for (int64_t p = 0; p < pixels; p++) {
+        double *here = of + 4 * p;
+        double mean = here[LEAST] + here[ABOVE] / here[TOTAL];
+        here[0] = !(here[TOTAL] > 0.0) ? NAN : mean < here[MOST] ? mean : here[MOST];
+    }
 }

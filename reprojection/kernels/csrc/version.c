@@ -4,7 +4,7 @@
 /* The version of the interface between them: one more with each change of an exported function or
    of `Tile` and `Job`, so that no Python calls kernels of another one; a test holds it. Or 0 on a
    CPU without the instruction set that the kernels were compiled for. */
-EXPORT int32_t swathmill_kernels_version(void) { return MADE_FOR <= widest_here() ? 8 : 0; }
+EXPORT int32_t swathmill_kernels_version(void) { return MADE_FOR <= widest_here() ? 9 : 0; }
 
 static int limit = AVX512;
 
