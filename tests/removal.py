@@ -480,6 +480,12 @@ REMOVALS = {
             "swathmill/cli.py": (r'    "view": .*',),
         },
         spoken_of={
+            "tests/browser/gallery.py": (
+                r"from tests\.portal\.viewer\..*",
+                r"        viewed_folder\(made\) as .*",
+                (r"def _viewed\(page: Page\)(?:.*\n)*?    \S.*\n(?=\n\n\S)\n\n", ""),
+                r'    "viewer": \(State\(.*',
+            ),
             "bench/__main__.py": (
                 r'    "views": Measurement\((?:\n        .*)*\n    \),',
                 r'    "maps": Measurement\((?:\n        .*)*\n    \),',

@@ -19,8 +19,6 @@ from playwright.sync_api import (
     expect,
 )
 
-from portal.viewer.app import viewer_app
-from portal.viewer.folder import read_folder
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from service_manager.leader.leadership import Leadership
 from tasks.accounts.group_table import GroupRow, GroupTable
@@ -57,7 +55,7 @@ from tests.portal.scripted import (
 )
 from tests.portal.site_tables import parquet, site_rows
 from tests.portal.submissions import DOCUMENT
-from tests.serving import serving_app
+from tests.portal.viewer.serving_viewer import viewed_folder
 from tests.tasks.package_files import upload_of
 from tests.waiting import until
 
@@ -123,17 +121,15 @@ def world(folder: Path, archive: Path) -> Iterator[World]:
     GroupTable(runtime.store).write(runtime.clock, ada)
     made = settings(archive=str(archive), data_dir=str(folder), sources="folder")
     strict = settings(smtp_url="smtp://127.0.0.1:9", caller_rate="0.1")
-    viewed = live_runtime()
-    read_folder(made, viewed)
     with (
         telling(runtime, StillArchive()),
         beating(runtime),
         live_portal(runtime, made) as portal,
         live_portal(runtime, strict) as other,
         live_portal(_silent(), settings()) as silent,
-        serving_app(viewer_app(made, viewed)) as viewer,
+        viewed_folder(made) as ids["viewer"],
     ):
-        ids |= {"strict": other.url, "silent": silent.url, "viewer": viewer}
+        ids |= {"strict": other.url, "silent": silent.url}
         until(lambda: holdings.read(runtime.store)[0] is not None, what="what the archive has")
         with portal.client() as client:
             told = "description: Mean leaf area.\nparameters: {low: {about: least value}}\n"
