@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from portal.accounts import owners
-from portal.serving.audited import audited
+from portal.serving.access import audited
 from portal.serving.problems import BadCallError, NotFoundError, NotNowError
 from tasks.accounts import session_table
 from tasks.accounts.token_table import TokenTable

@@ -21,9 +21,8 @@ from portal.requests.state import Requests
 from portal.results.result_files import SHORTLY
 from portal.results.results_api import gaps_of
 from portal.results.state import Results
-from portal.serving.access import load_for, load_to_change, read_for
+from portal.serving.access import audited_for_others, load_for, load_to_change, read_for
 from portal.serving.addresses import PAGE, ListLimit, numbers_of, part_of_list
-from portal.serving.audited import audited_for_others
 from portal.serving.documents import decode, read_body
 from portal.serving.identity import Caller, Reader
 from portal.serving.late_routes import Router

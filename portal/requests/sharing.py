@@ -11,8 +11,7 @@ from fastapi.responses import RedirectResponse
 from pydantic import Field
 
 from portal.requests.answers import request_answer
-from portal.serving.access import load_to_change
-from portal.serving.audited import audited_for_others
+from portal.serving.access import audited_for_others, load_to_change
 from portal.serving.identity import Caller
 from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal

@@ -1,9 +1,15 @@
-"""Which requests a caller may read, and which he may give orders about."""
+"""Which requests a caller may read or give orders about, and the audit of what others do."""
 
-from portal.serving.problems import ForbiddenError, NotFoundError
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from portal.serving.problems import ForbiddenError, NotFoundError, PortalError
 from portal.serving.tokens import Person
 from tasks.accounts.group_table import GroupTable
 from tasks.bag.runtime import Runtime
+from tasks.errors import SwathmillError
+from tasks.operators import audit
 from tasks.requests import request_operations
 from tasks.requests.request_operations import NoSuchRequestError
 from tasks.requests.request_table import RequestRow
@@ -61,3 +67,41 @@ def _not_found(request: str) -> NotFoundError:
     return NotFoundError(
         f"There is no request {request}.", "Your requests are listed at /api/requests and /."
     )
+
+
+@dataclass
+class AuditedAction:
+    """The row of an action in the audit, and what came of it."""
+
+    entry: audit.AuditRow
+    result: str = "done"
+
+
+@contextmanager
+def audited(
+    runtime: Runtime, who: str, action: str, subject: str, reason: str
+) -> Iterator[AuditedAction]:
+    """Write down an action before the block does it, and afterwards what came of it.
+
+    What the block raises is written down as the result, and raised.
+    """
+    entry = audit.begin(runtime, who, action, subject, reason.strip())
+    record = AuditedAction(entry)
+    try:
+        yield record
+    except PortalError as error:
+        audit.complete(runtime.store, entry, f"refused: {error.problem}")
+        raise
+    except SwathmillError as error:
+        audit.complete(runtime.store, entry, f"failed: {error}")
+        raise
+    audit.complete(runtime.store, entry, record.result)
+
+
+def audited_for_others(
+    runtime: Runtime, caller: Person, row: RequestRow, what: str
+) -> AbstractContextManager[object]:
+    """Write down what is done with a request, if its owner is somebody else."""
+    if caller.owner == row.owner:
+        return nullcontext()
+    return audited(runtime, caller.owner, f"{what} request", f"{row.id} of {row.owner}", "")

@@ -60,8 +60,8 @@ def serve(
 
 
 def _wake_to_stop(wakeups: WakeUps, stop: threading.Event) -> None:
-    stop.wait()
-    wakeups.publish(LOOK)
+    if stop.wait():
+        wakeups.publish(LOOK)
 
 
 def _wait(

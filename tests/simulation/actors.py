@@ -117,9 +117,8 @@ class _Stop:
         return False
 
     def wait(self, timeout: float | None = None) -> bool:
-        if timeout is None:
-            raise SystemExit  # ends the thread that waits for an end, which never comes
-        self._runtime.clock.sleep(timeout)
+        if timeout is not None:  # an end without a limit never comes
+            self._runtime.clock.sleep(timeout)
         return False
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from portal.operations import actions
 from portal.operations.actions import Action, Order
-from portal.serving.audited import audited
+from portal.serving.access import audited
 from portal.serving.problems import BadCallError, NotFoundError
 from tasks.bag import workers
 from tasks.bag.model import Phase, RequestState

@@ -163,6 +163,7 @@ _OPENS = {
 }
 _OURS = {  # rasters that Swathmill wrote
     "reprojection/explain/explain.py",
+    "reprojection/write/cube.py",
     "reprojection/write/mosaic.py",
     "reprojection/write/picture.py",
     "reprojection/write/sensor_overlap.py",
