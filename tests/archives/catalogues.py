@@ -18,7 +18,7 @@ from archives.kinds.web import Web
 from tests.archives.servers import Act, FileServer, Request
 
 TOKEN = "an-earthdata-token-that-nobody-may-see"
-QUICK = Timing(connect=2.0, stall=0.6, pause=0.01)
+QUICK = Timing(connect=20.0, stall=20.0, pause=0.01)
 # For tests of silence alone, in which an answer that comes late may count as silence too.
 HASTY = Timing(connect=2.0, stall=0.15, pause=0.01)
 

@@ -19,7 +19,9 @@ DATA = granule(300_000)
 NO_CREDENTIALS = Credentials(SecretStr(""))
 TOKEN = "the-token-that-nobody-may-see"
 PATH = "/MOD09GA.A2020001.h18v04.061.2020003030507.hdf"
-QUICK = Timing(connect=2.0, stall=0.4, pause=0.0)
+QUICK = Timing(connect=20.0, stall=20.0, pause=0.0)
+# For tests of silence alone, in which an answer that comes late may count as silence too.
+HASTY = Timing(connect=20.0, stall=0.4, pause=0.0)
 
 
 @dataclass

@@ -212,7 +212,7 @@ def serving(
         path = tmp_path / "ftp" / BELOW / NAME
         path.parent.mkdir(parents=True)
         with ftp_server(tmp_path / "ftp") as running:
-            timing = Timing(connect=2.0, stall=0.5, pause=0.01)
+            timing = Timing(connect=20.0, stall=20.0, pause=0.01)
             of = FtpArchive(running.url, LocalLimits(rate=10_000.0), timing=timing)
             yield Serving(of, lambda data: _write(path, data), f"{running.url}/{BELOW}/{NAME}")
     elif kind == "folder":

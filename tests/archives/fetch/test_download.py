@@ -19,6 +19,7 @@ from tasks.service import logs
 from tasks.service.classify import classify
 from tests.archives.downloads import (
     DATA,
+    HASTY,
     NO_CREDENTIALS,
     PATH,
     QUICK,
@@ -149,7 +150,7 @@ def test_each_fault_has_its_category_and_leaves_nothing(
 ) -> None:
     act, kind, category = CODES[fault]
     server.always[PATH] = act
-    fetch = fetcher(server, tmp_path)
+    fetch = fetcher(server, tmp_path, HASTY if fault in ("silent", "stalled at once") else QUICK)
     with caplog.at_level(logging.INFO), pytest.raises(kind) as caught:
         fetch(server.url + PATH, checksum=digest_of("md5"), checksum_type="MD5")
     diagnosis = classify(caught.value)

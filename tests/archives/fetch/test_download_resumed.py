@@ -15,7 +15,17 @@ from archives import errors
 from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
 from archives.fetch.partial import DownloadOrigin, Partial
-from tests.archives.downloads import DATA, NO_CREDENTIALS, PATH, QUICK, Fetch, digest_of, fetcher
+from archives.fetch.timing import Timing
+from tests.archives.downloads import (
+    DATA,
+    HASTY,
+    NO_CREDENTIALS,
+    PATH,
+    QUICK,
+    Fetch,
+    digest_of,
+    fetcher,
+)
 from tests.archives.servers import (
     Act,
     FileServer,
@@ -54,10 +64,14 @@ def ranges(server: FileServer) -> list[tuple[str | None, str | None]]:
     return [(a.headers.get("range"), a.headers.get("if-range")) for a in server.asked]
 
 
-@pytest.mark.parametrize("fault", [cut(100_000), stall(100_000)])
-def test_after_a_cut_the_rest_is_asked_for(server: FileServer, tmp_path: Path, fault: Act) -> None:
+@pytest.mark.parametrize(
+    ("fault", "timing"), [(cut(100_000), QUICK), (stall(100_000), HASTY)], ids=["cut", "stall"]
+)
+def test_after_a_cut_the_rest_is_asked_for(
+    server: FileServer, tmp_path: Path, fault: Act, timing: Timing
+) -> None:
     server.acts[PATH] = [fault, fault]
-    fetch = fetcher(server, tmp_path)
+    fetch = fetcher(server, tmp_path, timing)
     assert fetch(server.url + PATH, checksum=digest_of("md5"), checksum_type="md5") == DATA
     assert ranges(server) == [
         (None, None),
@@ -108,6 +122,7 @@ def test_a_range_of_another_edition_is_seen_without_if_range(
     def begin(request: Request) -> None:
         request.begin(200, len(DATA), Last_Modified=old)
         request.wfile.write(DATA[:1000])
+        request.close_connection = True
 
     def go_on(date: str, size: int) -> Act:
         def act(request: Request) -> None:

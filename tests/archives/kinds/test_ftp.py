@@ -59,8 +59,8 @@ def server(root: Path) -> Iterator[FtpServed]:
         yield running
 
 
-def archive(url: str) -> FtpArchive:
-    timing = Timing(connect=2.0, stall=0.5, pause=0.01)
+def archive(url: str, stall: float = 20.0) -> FtpArchive:
+    timing = Timing(connect=20.0, stall=stall, pause=0.01)
     return FtpArchive(f"{url}/allData", LocalLimits(rate=10_000.0), timing=timing)
 
 
@@ -193,7 +193,7 @@ def test_each_fault_of_a_listing_has_its_error(
 ) -> None:
     server.instead[command] = [act]
     with pytest.raises(errors.ArchiveError) as caught:
-        found(archive(server.url))
+        found(archive(server.url, stall=0.5 if act is silent else 20.0))
     assert type(caught.value) is kind
     assert classify(caught.value).category is category
 

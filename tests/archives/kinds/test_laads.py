@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from archives import errors
+from archives.fetch.timing import Timing
 from archives.formats.geometa import geometa_path, read_geometa
 from archives.formats.layout import archive_set
 from archives.kinds.laads import LaadsArchive
 from tasks.bag.categories import Category
 from tasks.service.classify import classify
 from tests.archives.catalogues import (
+    HASTY,
+    QUICK,
     TOKEN,
     Json,
     credentials,
@@ -49,9 +52,11 @@ def server() -> Iterator[FileServer]:
         yield running
 
 
-def archive(server: FileServer) -> LaadsArchive:
+def archive(server: FileServer, timing: Timing = QUICK) -> LaadsArchive:
     own = credentials(server)
-    return LaadsArchive(web(own, server), downloader(own, server), url=f"{server.url}/archive")
+    return LaadsArchive(
+        web(own, server, timing=timing), downloader(own, server), url=f"{server.url}/archive"
+    )
 
 
 def as_list(entries: list[Json]) -> bytes:
@@ -223,7 +228,8 @@ def test_a_listing_that_fails_is_no_empty_listing(
 ) -> None:
     mount_laads(server, tree(), as_content)
     server.always[f"/archive/{PRODUCT}/2018/003.json"] = act
-    found = archive(server).search("MYD04_L2", "61", FIRST, SECOND)
+    of = archive(server, HASTY if act is silence else QUICK)
+    found = of.search("MYD04_L2", "61", FIRST, SECOND)
     assert [next(found).start_day for _ in range(3)] == [FIRST] * 3
     with pytest.raises(errors.ArchiveError) as caught:
         next(found)
