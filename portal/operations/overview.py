@@ -146,7 +146,7 @@ class DailyOutcomes:
         """Draw the executions of each day; a bar leads to the attempts that failed."""
         drawn = [
             Bar(
-                name=f"{day:%b} {day.day}",
+                name=day.isoformat(),
                 parts=[("", succeeded), ("failure", failed)],
                 text=f"{day}: {succeeded:,} succeeded, {failed:,} failed",
                 address=f"/operations/attempts?first={day}&last={day}" if failed else "",

@@ -238,7 +238,7 @@ def _requests(runtime: Runtime, folder: Path) -> dict[str, str]:
     gaps = put(
         "gaps", "A thesis on leaf area", RequestState.GAPS, phases=lacking, delivered=27,
         ended=now - 7200, labels=("thesis",), standing=7, gaps=(gap,), gap_count=1,
-        notes=("MCD15A2.5: reads up to about 4.2 MB of 137 MB",),
+        notes=("MCD15A2.005: reads up to about 4.2 MB of 137 MB",),
     )  # fmt: skip
     _rasters(runtime, folder, gaps, ("Fpar_1km", "Lai_1km"), DAYS[:13], lacks=2)
     for day in DAYS[13:15]:
