@@ -230,14 +230,7 @@ class Bench:
             pages=self._pages,
             calls=self._calls,
         )
-        crowd = started("bench.portal.crowd")
-        assert crowd.stdin is not None
-        assert crowd.stdout is not None
-        crowd.stdin.write(json.dumps(vars(order)) + "\n")
-        crowd.stdin.flush()
-        if crowd.stdout.readline().strip() != READY:
-            raise RuntimeError("the crowd's pages do not open")
-        return crowd
+        return open_crowd(order)
 
     def _paths(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return what programs call of requests, or tiles that no crowd has called before."""
@@ -254,6 +247,18 @@ def started(module: str, *words: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def open_crowd(order: Order) -> "subprocess.Popen[str]":
+    """Start a crowd, and wait until all its pages are open."""
+    crowd = started("bench.portal.crowd")
+    assert crowd.stdin is not None
+    assert crowd.stdout is not None
+    crowd.stdin.write(json.dumps(vars(order)) + "\n")
+    crowd.stdin.flush()
+    if crowd.stdout.readline().strip() != READY:
+        raise RuntimeError("the crowd's pages do not open")
+    return crowd
 
 
 _USES = (tokens.Use.SESSION, tokens.Use.API)

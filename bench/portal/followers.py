@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bench.portal.__main__ import PATHS, started
-from bench.portal.crowd import READY, Order
+from bench.portal.__main__ import PATHS, open_crowd
+from bench.portal.crowd import Order
 from portal.serving import tokens
 from portal.serving.identity import COOKIE
 from processes import ready
@@ -130,13 +130,9 @@ def main() -> None:
                 pages=given.pages,
                 calls=given.calls,
             )
-            crowd = started("bench.portal.crowd")
+            crowd = open_crowd(order)
             assert crowd.stdin is not None
             assert crowd.stdout is not None
-            crowd.stdin.write(json.dumps(vars(order)) + "\n")
-            crowd.stdin.flush()
-            if crowd.stdout.readline().strip() != READY:
-                raise RuntimeError("the crowd's pages do not open")
             changed: dict[tuple[str, int], float] = {}
             began, before, done = time.monotonic(), cpu(pid), 0
             while (took := time.monotonic() - began) < given.seconds:
