@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 LIMIT = 300.0  # seconds
 PLACE = "big"
+# A run lasts for several beats of a slow machine, so that it is seen and killed while it runs.
 SLOW = """import pathlib, sys, time
-print("begun", flush=True)
-time.sleep(3)
+time.sleep(15)
 pathlib.Path(sys.argv[2], "out.txt").write_text("made")
 """
 PACKAGE = "name: slow\ncommand: [python, slow.py]\noutputs: [out.txt]\n"
