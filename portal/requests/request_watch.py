@@ -8,7 +8,7 @@ those whose request has another row than before.
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import structlog
 from fastapi.concurrency import run_in_threadpool
@@ -19,7 +19,7 @@ from tasks.requests.request_table import RequestTable
 
 log = structlog.get_logger(__name__)
 
-FIRST, PART = 0.02, 0.1
+FIRST, PART = 0.02, 0.04
 """Seconds between two looks at least, and as part of the time for which the request that was
 followed last has been: what ends soon is told soon."""
 SOON, LATE = 0.2, 1.0
@@ -110,6 +110,8 @@ class RequestWatch:
         self._followed: dict[str, Followed] = {}
         self._since: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
+        """Set when a request is followed that nobody followed before."""
 
     def is_followed(self, request: str) -> bool:
         """Tell whether anybody follows a request."""
@@ -121,6 +123,8 @@ class RequestWatch:
 
         Read its row after the block has begun: any later change is told.
         """
+        if request not in self._followed:
+            self._begun.set()
         followed = self._followed.setdefault(request, Followed())
         followed.followers += 1
         self._since.setdefault(request, asyncio.get_running_loop().time())
@@ -136,6 +140,7 @@ class RequestWatch:
     async def _look(self) -> None:
         """Look until nobody follows a request."""
         while self._followed and not self._stopping.is_set():
+            self._begun.clear()
             wanted = tuple(self._followed)
             try:
                 found = await run_in_threadpool(RequestTable(self._runtime.store).etags, wanted)
@@ -154,11 +159,19 @@ class RequestWatch:
                 await asyncio.sleep(PAUSE)
             followers = sum(followed.followers for followed in self._followed.values())
             often = max(followers / _FOLLOWERS, len(wanted) / _REQUESTS)
-            soon = self._soon() if often <= FIRST else SOON  # of many, some are always new
-            await asyncio.sleep(min(LATE, max(soon, often)) - PAUSE * len(told) / AT_ONCE)
+            if often <= FIRST:
+                await self._pause(self._soon())
+            else:  # of many, some are always new
+                await asyncio.sleep(min(LATE, max(SOON, often)) - PAUSE * len(told) / AT_ONCE)
         for followed in self._followed.values():  # the portal stops
             for turn in followed.all_waiting():
                 _wake(turn)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or for `FIRST` where a further request is followed meanwhile."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._begun.wait(), seconds - FIRST)
+        await asyncio.sleep(FIRST)
 
     def _soon(self) -> float:
         """Return in how many seconds to look again for a few."""

@@ -139,7 +139,7 @@ def test_a_new_request_is_looked_for_more_often(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is new when it is followed for the first time, whoever follows it later."""
-    assert [pause_of(age) for age in (0.0, 0.1, 1.0, 60.0)] == [FIRST, FIRST, 0.1, SOON]
+    assert [pause_of(age) for age in (0.0, 0.1, 1.0, 60.0)] == [FIRST, FIRST, 0.04, SOON]
     monkeypatch.setattr(request_watch, "_REMEMBERED", 1)
     old, new = submitted(runtime), submitted(runtime)
 
@@ -155,6 +155,24 @@ def test_a_new_request_is_looked_for_more_often(
                 assert watch._soon() < SOON
             assert watch._soon() == SOON
         assert [*watch._since] == [old], "what nobody follows is forgotten when it is much"
+
+    run(watching, runtime)
+
+
+def test_a_further_request_is_looked_for_at_once(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait out the pause that is long because others are old or gone."""
+    monkeypatch.setattr(request_watch, "pause_of", lambda _: 1000.0)
+    name = submitted(runtime)
+
+    async def watching(watch: RequestWatch) -> None:
+        with watch.follow(name) as following:
+            assert await following.next(PATIENCE)
+            with watch.follow(submitted(runtime)) as further:
+                assert await further.next(PATIENCE)
+        with watch.follow(submitted(runtime)) as later:
+            assert await later.next(PATIENCE)
 
     run(watching, runtime)
 
