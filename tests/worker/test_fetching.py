@@ -1,5 +1,6 @@
 """Celery fetches messages only while the worker may run what they name."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,13 +12,14 @@ import pytest
 from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu import Connection
+from kombu.asynchronous import Hub
 
 from tasks.messages.celery_app import make_app
 from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from worker.files.scratch import Scratch
-from worker.slots.service import _Pulse
+from worker.slots.service import _Pulse, _Slots
 from worker.slots.supervisor import Supervisor
 
 
@@ -95,3 +97,25 @@ def test_nothing_is_fetched_while_the_lease_is_stale(
     lease.renew(clock.monotonic())
     assert turn_and_fetch()[2:] == ["stale"]
     supervisor.scratch.close()
+
+
+def test_a_slot_that_is_free_again_turns_the_loop() -> None:
+    """Celery's loop asks Redis for a message when a slot is free, and sleeps meanwhile."""
+    freed = os.eventfd(0, os.EFD_NONBLOCK)
+    pulse = type("Pulse", (_Pulse,), {"supervisor": Mock(), "queues": (), "freed": freed})(None)
+    hub = Hub()
+    pool = type("Slots", (_Slots,), {"freed": freed})(limit=1)
+    try:
+        pulse.register_with_event_loop(Mock(), hub)
+        assert not hub.poller.poll(0)
+        ran: list[str] = []
+        pool.on_apply(ran.append, ("a message",), callback=lambda _: None).get()
+        pool.on_stop()
+        assert ran == ["a message"]
+        [(file, _)] = hub.poller.poll(0)
+        read, arguments = hub.readers[file]
+        read(*arguments)
+        assert not hub.poller.poll(0)
+    finally:
+        hub.close()
+        os.close(freed)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import structlog
 from celery import Celery, bootsteps, signals
+from celery.concurrency.base import apply_target
+from celery.concurrency.thread import ApplyResult, TaskPool
 from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
@@ -44,7 +46,7 @@ from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import AttemptOrder, RunningProcess, Supervisor
 
 _GB = 10**9
-_PULSE_SECONDS = 0.02
+_PULSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,18 +224,40 @@ def cache_folder(settings: Settings) -> Path:
     return settings.data_dir / "cache" / socket.gethostname()
 
 
+class _Slots(TaskPool):  # type: ignore[misc]
+    """The threads of the slots; `freed` is an eventfd that is raised when one is free again."""
+
+    freed: int
+
+    def on_apply(
+        self,
+        target: Callable[..., object],
+        args: tuple[object, ...] | None = None,
+        kwargs: dict[str, object] | None = None,
+        callback: Callable[..., object] | None = None,
+        accept_callback: Callable[..., object] | None = None,
+        **_: object,
+    ) -> ApplyResult:
+        """Give a message to a thread."""
+        done = self.executor.submit(apply_target, target, args, kwargs, callback, accept_callback)
+        done.add_done_callback(lambda _: os.eventfd_write(self.freed, 1))
+        return ApplyResult(done)
+
+
 class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
     """Keeps Celery's loop turning, and stops fetching messages while the worker may run none.
 
-    With prefetching off, the loop asks Redis for a message only when a slot is free. Nothing wakes
-    a sleeping loop when a slot becomes free: without this it would sleep for up to ten seconds.
+    With prefetching off, the loop asks Redis for a message only when a slot is free. Nothing of
+    Celery's wakes a sleeping loop when a slot becomes free: the slot itself does, by `freed`.
     """
 
     supervisor: Supervisor
     queues: tuple[str, ...]
+    freed: int
 
     def register_with_event_loop(self, consumer: Consumer, hub: Hub) -> None:
-        """Register the periodic turn; Celery calls this for each connection."""
+        """Register what turns the loop; Celery calls this for each connection."""
+        hub.add_reader(self.freed, os.eventfd_read, self.freed)
         hub.call_repeatedly(_PULSE_SECONDS, self._turn, consumer)
 
     def _turn(self, consumer: Consumer) -> None:
@@ -274,12 +298,13 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)
+    freed = os.eventfd(0, os.EFD_CLOEXEC)
     app.steps["consumer"].add(
-        type("Pulse", (_Pulse,), {"supervisor": supervisor, "queues": queues})
+        type("Pulse", (_Pulse,), {"supervisor": supervisor, "queues": queues, "freed": freed})
     )
     worker = app.Worker(
         hostname=f"attempts@{supervisor.name}",
-        pool_cls="threads",
+        pool_cls=type("Slots", (_Slots,), {"freed": freed}),
         concurrency=supervisor.settings.slots,
         queues=[*queues],
         without_gossip=True,
