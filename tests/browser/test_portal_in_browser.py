@@ -117,7 +117,7 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
         page.get_by_role("button", name="Submit", exact=True).click()
         expect(page.get_by_role("heading", name="Drawn by mouse")).to_be_visible()
         expect(page.locator("#progress .state")).to_have_text("complete", timeout=30_000)
-        expect(page.locator(".results tbody tr")).to_have_count(3, timeout=10_000)
+        expect(page.locator(".results tbody tr")).to_have_count(3)
     expect(page.locator("#said")).to_have_text("complete")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     open_part(page, "Files")

@@ -81,7 +81,7 @@ def test_a_request_by_the_form_makes_files_to_download(chromium: Browser, link: 
     expect(page.locator("#progress .state")).to_have_text("complete")
     first = page.get_by_role("link", name=re.compile(r"^Download .*Lai_1km.*\.tif$")).first
     open_part(page, "Files")
-    expect(first).to_be_visible(timeout=10_000)
+    expect(first).to_be_visible()
     with page.expect_download() as waiting:
         first.click()
     with rasterio.open(waiting.value.path()) as raster:
@@ -96,7 +96,7 @@ def test_a_request_by_the_form_makes_files_to_download(chromium: Browser, link: 
     expect(page.locator(".results tbody tr")).to_have_count(len(rasters))
     assert any("mean" in name for name in archive.namelist())
     page.get_by_role("link", name="Map, time series, statistics").click()
-    expect(page.locator("[data-results-map][data-lines]")).to_be_attached(timeout=15_000)
+    expect(page.locator("[data-results-map][data-lines]")).to_be_attached()
     page.locator("#result-map").press("Enter")
     page.get_by_role("button", name="Where the value came from").click()
     explained = page.locator("#explained")

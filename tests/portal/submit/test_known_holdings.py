@@ -34,14 +34,12 @@ def archive() -> StillArchive:
 
 
 @pytest.fixture
-def runtime(archive: StillArchive) -> Iterator[Runtime]:
-    """Services with a manager that answers, which has told once."""
+def runtime(archive: StillArchive, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """Services with a manager that answers, if late, which has told once."""
+    monkeypatch.setattr(portal_holdings, "PATIENCE", 60.0)
     live = live_runtime()
     with telling(live, archive):
-        for _ in range(500):
-            if holdings.read(live.store)[0] is not None:
-                break
-            live.clock.sleep(0.02)
+        until(lambda: holdings.read(live.store)[0] is not None, 20, "the manager has told")
         yield live
 
 
