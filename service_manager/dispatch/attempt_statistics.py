@@ -11,10 +11,11 @@ Pure: durations and progress come in, estimates come out. All times in seconds.
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
+from tasks.bag.expectation import GENEROUS, Times
 from tasks.bag.history import ClassStatistics
 
 STEPS = 20  # of progress, from 0 to 1
@@ -92,6 +93,7 @@ class AttemptStatistics:
         self._samples = samples
         self._classes: dict[str, _Class] = {}
         self._running: Counter[str] = Counter()
+        self._guesses: tuple[int, Mapping[str, ClassStatistics], Times] | None = None
 
     def hear(self, running: Iterable[str]) -> None:
         """Take note of the classes of the running attempts, each as often as it runs."""
@@ -130,6 +132,26 @@ class AttemptStatistics:
         return Usual(
             statistics.mean * math.exp(-(spread**2) / 2), spread=max(_LEAST_SPREAD, spread)
         )
+
+    def guess(self, task_class: str, statistics: Mapping[str, ClassStatistics]) -> float | None:
+        """Return a generous guess for a class, by few successes or by those of similar work.
+
+        None while nothing like it has succeeded. It is renewed when a class has its first success,
+        or with other `statistics`.
+        """
+        found = self._classes.get(task_class)
+        if found is not None:  # maybe the short ones of many
+            return GENEROUS * found.seconds / found.count
+        kept = self._guesses
+        if kept is None or kept[0] != len(self._classes) or kept[1] is not statistics:
+            seen = {
+                text: ClassStatistics(
+                    task_class=text, count=one.count, mean=one.seconds / one.count
+                )
+                for text, one in self._classes.items()
+            }
+            kept = self._guesses = len(seen), statistics, Times({**statistics, **seen})
+        return kept[2].limit(task_class)
 
     def total(self, task_class: str, statistics: ClassStatistics | None) -> float:
         """Return the seconds that the successes of a class have taken together, as far as known."""

@@ -1,9 +1,9 @@
 """Dispatch: which ready tasks are sent to the workers, fairly, and when one is sent again.
 
 A message names a batch: tasks of one request, kind, product and shard, those of one family first,
-as many as make some seconds of work by the history of their classes. A task of a class without
-history goes alone, and so does one whose latest attempt failed. Batches get smaller as less is
-ready, so that no slot idles while another has a batch before it.
+as many as make some seconds of work by the history of their classes, or of similar ones. A task of
+which nothing is known goes alone, and so does one whose latest attempt failed. Batches get smaller
+as less is ready, so that no slot idles while another has a batch before it.
 
 Among the tasks of a request the rank of the first result that each serves decides: so its results
 are made one after another.
@@ -309,7 +309,10 @@ class Dispatch:
         due = self._all_due(now, allowance)
         room = self._room(cache, due, now)
         unsent = sum(len(self._ready[r].fresh) + len(due[r]) for r in due if self._may(cache, r))
-        most = min(_BATCH, max(1, unsent // max(1, self.turns * cache.slots)))
+        # What was sent is work for all slots as well, save that some may have begun it.
+        sent = sum(len(ready.sent) - len(due[r]) for r, ready in self._ready.items())
+        left = unsent + max(0, sent - cache.slots)
+        most = min(_BATCH, max(1, left // max(1, self.turns * cache.slots)))
         flying, owners = self._in_flight(cache)
         allowance.owners = limited = self._of_owners(cache)
         heap = [

@@ -106,9 +106,15 @@ class Monitor:
             )
 
     def expected(self, task_class: str, statistics: Mapping[str, ClassStatistics]) -> float | None:
-        """Return what an attempt of a class usually takes, or None while that is not known."""
+        """Return what an attempt of a class usually takes, or None while nothing is known.
+
+        While it has too few successes, that is a generous guess by those that there are, and by
+        those of other amounts of the same work.
+        """
         usual = self._statistics.usual(task_class, statistics.get(task_class))
-        return usual.seconds if usual else None
+        if usual is not None:
+            return usual.seconds
+        return self._statistics.guess(task_class, statistics)
 
     def look(
         self,

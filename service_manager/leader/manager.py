@@ -296,6 +296,8 @@ class Manager:
         self._events.notice([shard(key) for key in keys if key != LOOK])
         if LOOK in keys:
             self._turns.pop(self._lifecycle.take_up, None)
+            if not self.cache.slots:  # else a worker more is found by the next look
+                self._turns.pop(self._attempts.look, None)
             self._told()
 
     def _process_events(self) -> bool:

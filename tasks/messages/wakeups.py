@@ -11,7 +11,7 @@ import redis
 import structlog
 
 LIST = "swathmill:wake-ups"
-LOOK = ""  # in place of a key: a request, an order, a plan, a mail or a question is there
+LOOK = ""  # in place of a key: a request, an order, a plan, a mail, a question, a worker is there
 MOST = 100_000  # a list nobody drains does not grow beyond this
 _BLOCKED = 0.5  # seconds at most in one call
 

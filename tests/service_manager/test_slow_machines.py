@@ -235,7 +235,7 @@ def test_what_ended_unseen_is_learned_from_and_the_short_of_many_are_not_enough(
     for i in range(6):
         one = fleet.cache.running.pop(f"k{i}")
         fleet.monitor.ended(event(one.key, one.worker, 20.0), None, {}, fleet.now)
-    assert fleet.monitor.expected("class", {}) is None
+    assert fleet.monitor.expected("class", {}) == 80.0  # a generous guess
     fleet.look(10)
     assert fleet.monitor.expected("class", {}) == pytest.approx(20.0)
 

@@ -9,6 +9,7 @@ from tasks.bag import workers
 from tasks.bag.runtime import Runtime
 from tasks.bag.workers import WHY, WorkerRow
 from tasks.errors import StoreError
+from tasks.messages.wakeups import LOOK
 from tasks.storage.own_rows import OwnRows
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
@@ -42,6 +43,7 @@ class Heartbeat:
             StoreError: the table does not answer.
         """
         self.beat()
+        self.runtime.wakeups.publish(LOOK)
         for body in (self._beat_on, self._watch, self._tend):
             threading.Thread(target=body, name=body.__name__, daemon=True).start()
 

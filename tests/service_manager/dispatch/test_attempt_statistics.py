@@ -139,3 +139,23 @@ def test_a_share_of_time_is_between_a_twentieth_and_all_of_it(
 
 def test_an_attempt_without_a_duration_says_nothing_of_progress() -> None:
     assert with_steps(0.0, duration=0.0).done("class", course(1)) is None
+
+
+def test_few_successes_make_a_generous_guess() -> None:
+    """Of many attempts that began together, the short ones end first."""
+    found = learned(1.0, 3.0)
+    assert found.usual("class", None) is None
+    assert found.guess("class", {}) == 8.0
+    assert found.guess("other", {}) is None
+
+
+def test_a_class_without_successes_is_guessed_by_other_amounts_of_its_work() -> None:
+    found = AttemptStatistics(samples=3)
+    assert found.guess("collection A.5, 1-2 MB", {}) is None
+    found.learn("collection A.5, 512-1024 KB", 0.01)
+    # Twice the amount, and four times what that would take.
+    assert found.guess("collection A.5, 1-2 MB", {}) == pytest.approx(0.08)
+    assert found.guess("collection A.5", {}) is None  # of unknown amount
+    assert found.guess("collection B.5, 1-2 MB", {}) is None
+    kept = {"collection B.5, 1-2 MB": ClassStatistics(task_class="", count=1, mean=7.0)}
+    assert found.guess("collection B.5, 2-4 MB", kept) == pytest.approx(56.0)

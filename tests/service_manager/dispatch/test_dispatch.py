@@ -102,7 +102,27 @@ def test_a_batch_is_one_message_and_many_tasks() -> None:
         dispatch.remove(key)
     assert dispatch.choose(seen, 1.0) == []  # its message still waits for the last of them
     dispatch.remove(keys[19])
-    assert [len(batch) for batch in dispatch.choose(seen, 1.0)] == [10]
+    assert [len(batch) for batch in dispatch.choose(seen, 1.0)] == [20]
+
+
+def test_what_is_sent_is_work_for_all_slots_as_well() -> None:
+    """What gets ready while all have work goes together; the last of it is divided."""
+    keys = family_of(34)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.01)
+    seen = cache(("r", "a", 1.0), slots=2)
+    for key in keys[:32]:
+        dispatch.add(key, "r", "class")
+    assert [len(batch) for batch in dispatch.choose(seen, 0.0)] == [8] * 4
+    for key in keys[:26]:
+        dispatch.remove(key)
+    for key in keys[32:]:
+        dispatch.add(key, "r", "class")
+    # Of six that were sent two may have begun; with those that are ready, six are left.
+    assert dispatch.choose(seen, 0.0) == [(keys[32],), (keys[33],)]
+    dispatch.unsend(keys[32:])
+    for key in family_of(4, day=2):
+        dispatch.add(key, "r", "class")
+    assert [len(batch) for batch in dispatch.choose(seen, 0.0)] == [2, 2, 2]
 
 
 def test_what_may_not_be_sent_makes_no_batch_larger() -> None:

@@ -16,6 +16,7 @@ from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.workers import RunningAttempt, WorkerRow
 from tasks.errors import FencedError, StoreError
+from tasks.messages.wakeups import LOOK
 from tasks.operators import restrictions
 from tasks.operators.manager_rows import PhaseQueue
 from tasks.operators.restrictions import Kind, Restriction
@@ -450,6 +451,21 @@ def test_an_event_whose_wake_up_was_lost_is_found_by_the_sweep() -> None:
         told.clock.sleep(told.options.sweep)
         told.rounds()
     assert [event.key for event in told.heard] == [G[0].key]
+
+
+def test_a_manager_that_knows_no_worker_looks_for_one_when_it_is_told_to_look() -> None:
+    told = Told()
+    told.rounds()
+    told.beat("w", slots=2)
+    told.rounds()
+    assert not told.manager.workers
+    told.runtime.wakeups.publish(LOOK)
+    told.rounds()
+    assert [worker.name for worker in told.manager.workers] == ["w"]
+    told.beat("another")
+    told.runtime.wakeups.publish(LOOK)
+    told.rounds()
+    assert [worker.name for worker in told.manager.workers] == ["w"]  # at its own time
 
 
 def test_plans_beside_the_rounds_are_let_go_of_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
