@@ -27,7 +27,7 @@ from reprojection.read.description import Description
 from reprojection.read.raster import Raster
 from reprojection.write.band_statistics import BandStatistics
 from reprojection.write.palette import SCALES
-from tasks.request.places import labels_within
+from tasks.request.places import cities_within, labels_within
 from tasks.requests.request_table import RequestRow
 from tasks.storage.blobs import SigningBlobs
 
@@ -183,12 +183,16 @@ def legend_part(
 
 @router.get("/requests/{request_id}/map/names")
 def names(_asked: Asked, west: Lon, south: Lat, east: Lon, north: Lat) -> list[dict[str, object]]:
-    """Return names of countries and states within a box of degrees, those of large ones first.
+    """Return names of countries, states and cities within a box of degrees, large ones first.
 
-    `size` is the side, in degrees of latitude, of a square as large as the place.
+    `size` is in degrees of latitude: the side of a square as large as a country or a state; how far
+    the next larger city is from a city.
     """
-    found = labels_within(west, south, east, north)
-    return [{"name": one.name, "at": one.at, "size": one.size} for one in found]
+    box = west, south, east, north
+    found = sorted((*labels_within(*box), *cities_within(*box)), key=lambda one: -one.size)
+    return [
+        {"name": one.name, "at": one.at, "size": one.size, "city": one.is_city} for one in found
+    ]
 
 
 @router.get("/requests/{request_id}/map/statistics")

@@ -10,6 +10,7 @@
   const KEPT = 16; // rasters of other dates, so that playing does not read them again
   const APART = 64; // pixels between meridians when the map opens, at least
   const NAMED = 40; // pixels that a place has on the map, at least, to be named
+  const CITY = [56, 64]; // pixels to the next larger city: from there its name fades in, and is whole
   const STEP = 900; // ms between dates
   const HANDLE = 44; // pixels, as swathmill.css has it
 
@@ -211,14 +212,22 @@
       fit(resolution).catch((error) => console.warn(error));
     });
     // Names of what is large enough on the map to have one; where they meet, that of the larger place.
-    const names = vector(10, (feature, resolution) => {
-      const { name, size, rank } = feature.getProperties();
-      return size / (resolution * degrees) < NAMED ? null : new ol.style.Style({ text: maps.label(name, "#16211f", "rgba(255,255,255,.85)", { font: `${size > 1.5 ? "600 13px" : "12px"} sans-serif`, overflow: true, padding: [2, 4, 2, 4] }), zIndex: -rank });
-    }, true);
     const inner = ol.extent.buffer(extent, -0.03 * Math.min(ol.extent.getWidth(extent), ol.extent.getHeight(extent))); // a name at the edge is cut
+    const named = (text, bold, { strength = 1, ...more } = {}) => maps.label(text, `rgba(22,33,31,${strength})`, `rgba(255,255,255,${0.85 * strength})`, { font: `${bold ? "600 13px" : "12px"} sans-serif`, overflow: true, padding: [2, 4, 2, 4], ...more });
+    const names = vector(10, (feature, resolution) => {
+      const { name, size, city, rank } = feature.getProperties();
+      const pixels = size / (resolution * degrees);
+      const strength = city ? Math.min(1, 0.5 + (0.5 * (pixels - CITY[0])) / (CITY[1] - CITY[0])) : 1; // half is readable
+      if (pixels < (city ? CITY[0] : NAMED)) return null;
+      if (!city) return new ol.style.Style({ text: named(name, size > 1.5), zIndex: -rank });
+      const side = feature.getGeometry().getCoordinates()[0] < middle[0] ? 1 : -1; // away from the edge
+      const dot = new ol.style.Circle({ radius: 3, fill: new ol.style.Fill({ color: `rgba(22,33,31,${strength})` }), stroke: new ol.style.Stroke({ color: `rgba(255,255,255,${strength})`, width: 1.5 }) });
+      return new ol.style.Style({ image: dot, text: named(name, false, { strength, textAlign: side > 0 ? "left" : "right", offsetX: 7 * side }), zIndex: -rank });
+    }, true);
     const called = { west: Math.max(-360, west), south, east: Math.min(360, east), north };
     maps.readJson(`${base}/names?${new URLSearchParams({ layer: main.select.value, ...called })}`).then((found) => {
-      names.getSource().addFeatures(found.map(({ name, at, size }, rank) => new ol.Feature({ geometry: new ol.geom.Point(fromLonLat(at)), name, size, rank })).filter((one) => ol.extent.containsCoordinate(inner, one.getGeometry().getCoordinates())));
+      const made = found.map(({ at, ...said }, rank) => new ol.Feature({ geometry: new ol.geom.Point(fromLonLat(at)), rank, ...said }));
+      names.getSource().addFeatures(made.filter((one) => ol.extent.containsCoordinate(inner, one.getGeometry().getCoordinates())));
       root.dataset.named = String(found.length);
     }).catch((error) => console.warn(error));
     names.setVisible(get("names").checked);

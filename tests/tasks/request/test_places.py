@@ -1,5 +1,8 @@
 """Countries and states by name. Areas are compared with published ones, in square kilometres."""
 
+import json
+from zipfile import ZipFile
+
 import pytest
 import shapely
 from pyproj import Geod
@@ -8,7 +11,7 @@ from shapely import Point
 from tasks.errors import RequestRefusedError
 from tasks.request import places
 from tasks.request.document import parse_request
-from tasks.request.places import labels_within, place_area, search_places
+from tasks.request.places import cities_within, labels_within, place_area, search_places
 from tasks.request.region.kinds import region_area, region_tiles
 from tasks.request.vertices import MAX_VERTICES
 
@@ -160,3 +163,35 @@ def test_a_label_lies_in_its_place_and_around_the_antimeridian() -> None:
         label = next(one for one in labels_within(-180, -90, 180, 90) if one.name == name)
         assert place_area(name).contains(Point(label.at))
     assert "Fiji" in {one.name for one in labels_within(170, -25, 190, -10)}
+
+
+def test_cities_are_listed_by_how_far_a_larger_one_is() -> None:
+    found = cities_within(3, 50.7, 7.3, 53.6)
+    by_name = {one.name: one for one in found}
+    assert {"Brussels", "Amsterdam", "Groningen", "Utrecht", "Assen"} <= set(by_name)
+    assert by_name["Amsterdam"].at == (4.917, 52.35)
+    assert all(one.is_city and 3 <= one.at[0] <= 7.3 and 50.7 <= one.at[1] <= 53.6 for one in found)
+    # The largest has no larger one; Assen is 25 km from Groningen, which is larger.
+    assert (found[0].name, found[0].size) == ("Brussels", 180.0)
+    assert by_name["Assen"].size == pytest.approx(25 / 111.2, abs=0.01)
+    sizes = [one.size for one in found]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_cities_lie_on_land_and_around_the_antimeridian() -> None:
+    assert cities_within(-5, -5, 4, 3) == ()  # the Gulf of Guinea, where faulty tables have cities
+    fiji = {one.name: one for one in cities_within(170, -25, 190, -10)}
+    assert "Suva" in fiji
+    assert len(cities_within(-180, -90, 180, 90, most=7)) == 7
+
+
+@pytest.mark.parametrize("country", ["Australia", "Brazil", "France", "India", "Kenya"])
+def test_almost_each_city_lies_in_its_country(country: str) -> None:
+    """The list is another package's: a place that is wrong would be named on the sea."""
+    with ZipFile(places.DATA) as file:
+        cities = json.loads(file.read("cityMap.json"))
+    own = [Point(one["lng"], one["lat"]) for one in cities if one["country"] == country]
+    near = place_area(country).buffer(0.3)  # degrees; ports lie on simplified coasts
+    outside = [at for at in own if not near.contains(at)]
+    assert len(own) > 20
+    assert len(outside) <= 0.03 * len(own)
