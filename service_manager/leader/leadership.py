@@ -6,7 +6,7 @@ process of this machine that is known to have ended. A lease is no fence: what a
 stalled manager still writes is guarded by the rows' ETags and by the epoch in the statistics.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from service_manager.leader.holders import Holders
@@ -85,21 +85,6 @@ class Leadership:
 
         self._change(change, self._own)
         self._renewed = now
-
-    def seize(self) -> Iterator[None]:
-        """Become the acting manager, whoever acts now, and wait until the other has noticed.
-
-        The lease is renewed at each item taken. Raises StoreError.
-        """
-        if self.acquire():
-            return
-
-        self._change(self._take)
-        self._renewed = begun = self._runtime.clock.monotonic()
-        while self._runtime.clock.monotonic() < begun + self._lease:
-            self._runtime.clock.sleep(min(1.0, self._lease / 6))
-            self.renew()
-            yield
 
     def release(self) -> None:
         """Let another manager act at once. Raises StoreError."""

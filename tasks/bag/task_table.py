@@ -349,12 +349,9 @@ def _put_event(task: Task, name: str, **said: Any) -> Upsert:
     return Upsert(row=event.row, entity=COMPLETION_EVENT.dump(event))
 
 
-def ended_attempt(row: Row) -> tuple[str, int] | None:
-    """Return the task's key and the number of the attempt that a row or event is about."""
-    if kind_of(row.row) not in (RowKind.ATTEMPT, RowKind.COMPLETION_EVENT):
-        return None
-    _, key, name = row.row.split("|")
-    return (key, int(name)) if name.isdecimal() else None
+def attempt_number(row: Row) -> int:
+    """Return the number of the attempt that a row is of."""
+    return int(row.row.rpartition("|")[2])
 
 
 def returned(event: CompletionEvent) -> bool:
@@ -362,7 +359,8 @@ def returned(event: CompletionEvent) -> bool:
     return event.row.rpartition("|")[2].startswith("b")
 
 
-def _key_in(row: Row) -> str:
+def first_in(row: Row) -> str:
+    """Return what a RowKey names first: a task's key, or a request."""
     return row.row.split("|", 2)[1]
 
 
@@ -418,7 +416,7 @@ class TaskTable:
         """
         parts: dict[str, list[bytes]] = {}
         for row in self._near(shard, RowKind.SPEC, keys):
-            parts.setdefault(_key_in(row), []).append(_SPEC.load(row).json)
+            parts.setdefault(first_in(row), []).append(_SPEC.load(row).json)
         absent = [key for key in keys if key not in parts]
         if absent:
             raise StoreError(f"task {absent[0]} has no specification")
@@ -448,11 +446,11 @@ class TaskTable:
             most = most_each * len(left)
             page = list(self._store.scan(TABLE, shard, start, f"{kind}|{left[-1]}}}", limit=most))
             wanted = set(left)
-            met = [row for row in page if _key_in(row) in wanted]
+            met = [row for row in page if first_in(row) in wanted]
             yield from met
             if len(page) < most:
                 return
-            start, reached = page[-1].row + "\0", _key_in(page[-1])
+            start, reached = page[-1].row + "\0", first_in(page[-1])
             left = [key for key in left if key >= reached]
             if _APART * len(met) < len(page):
                 for key in left:
@@ -462,16 +460,11 @@ class TaskTable:
 
     def all_tasks(self, shard: str) -> Iterator[Task]:
         """Yield all tasks of a shard."""
-        return map(TASK.load, self.task_rows(shard))
+        return map(TASK.load, self.rows(shard, RowKind.TASK))
 
-    def task_rows(self, shard: str) -> Iterator[Row]:
-        """Yield the rows of all tasks of a shard as they are stored."""
-        return self._scan(shard, "t|")
-
-    def other_rows(self, shard: str) -> Iterator[Row]:
-        """Yield all rows of a shard as they are stored, but those of tasks and their markers."""
-        for start, end in (("", "r|"), ("r}", "t|"), ("t}", "x|")):
-            yield from self._store.scan(TABLE, shard, start, end)
+    def rows(self, shard: str, kind: RowKind) -> Iterator[Row]:
+        """Yield the rows of a kind of a shard as they are stored."""
+        return self._scan(shard, f"{kind}|")
 
     def spec(self, key: str) -> Spec:
         """Return a task's specification; StoreError when it has none."""

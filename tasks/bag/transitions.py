@@ -9,7 +9,7 @@ markers can never disagree. Completion events (`o|key|name`) are rows of their o
 or a terminal change that the manager has not processed yet.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
 from tasks.bag import task_table
@@ -159,12 +159,23 @@ def drop(task: Task, request: str, past: Callable[[str], bool] = lambda _: False
     interests = tuple(w for w in task.interests if w != request)
     if task.state.live and all(map(past, interests)):
         interests = ()
-    sponsor = task.sponsor if task.sponsor in interests else (interests[0] if interests else "")
-    new = replace(task, interests=interests, sponsor=sponsor)
+    new = replace(task, interests=interests, sponsor=_sponsor(task, interests))
     extra: tuple[Operation, ...] = (Delete(row=task_table.interest_row(request, task.key)),)
     if not interests and task.state.live:
         new = replace(new, state=State.CANCELLED, category=Category.CANCELLED)
     return _change(task, new, extra if request in task.interests else ())
+
+
+def leave(task: Task, requests: Container[str]) -> Task:
+    """Return a task as it is when these requests alone have asked for it.
+
+    A live one is CANCELLED: whoever asks for it later revives it.
+    """
+    interests = tuple(one for one in task.interests if one in requests)
+    new = replace(task, interests=interests, sponsor=_sponsor(task, interests))
+    if not task.state.live:
+        return new
+    return replace(new, state=State.CANCELLED, category=Category.CANCELLED, not_before=0.0)
 
 
 def abandon(task: Task, past: Callable[[str], bool]) -> Change:
@@ -431,6 +442,11 @@ def lose(task: Task, blob: str, *, strike: bool = False) -> Change:
     if strike and lost.sha256 not in struck:
         struck = (*struck, lost.sha256)
     return _change(task, replace(task, state=State.EXPIRED, files=(), struck=struck))
+
+
+def _sponsor(task: Task, interests: Sequence[str]) -> str:
+    """Return the sponsor of a task that has these interests left."""
+    return task.sponsor if task.sponsor in interests else (interests[0] if interests else "")
 
 
 def _fresh(task: Task, missing: int) -> Task:

@@ -21,7 +21,7 @@ is therefore kept. The partition `holdings` has what the archive holds.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -321,10 +321,16 @@ class RequestTable:
         """Yield the rows of all requests as they are stored."""
         return self._scan("q|")
 
-    def other_rows(self) -> Iterator[Row]:
-        """Yield all other rows as they are stored, but those of lists."""
+    def rows_beside(self, settled: Container[str]) -> Iterator[Row]:
+        """Yield the rows that no request's row implies: see `implied_rows`.
+
+        What is noted of requests is yielded of those that are `settled`.
+        """
         for start, end in (("", "i|"), ("i}", "q|"), ("q}", "\uffff")):
-            yield from self._store.scan(TABLE, PARTITION, start, end)
+            for row in self._store.scan(TABLE, PARTITION, start, end):
+                kind, _, name = row.row.partition("|")
+                if kind not in ("l", "s") and (kind not in ("d", "y") or name in settled):
+                    yield row
 
     def _scan(self, prefix: str) -> Iterator[Row]:
         return self._store.scan(TABLE, PARTITION, *prefix_range(prefix))
@@ -376,6 +382,17 @@ def replace_request(old: RequestRow, new: RequestRow) -> tuple[Operation, ...]:
             marker = _MARKER.dump(_Marker(id=new.id))
             operations.append(Upsert(row=f"d|{new.id}", entity=marker))
     return tuple(operations)
+
+
+def implied_rows(row: RequestRow) -> dict[str, Entity]:
+    """Return the rows that a request has beside its own: places in lists, and markers."""
+    marker = _MARKER.dump(_Marker(id=row.id))
+    found = list_rows(row)
+    if not row.state.ended:
+        found[f"l|{row.id}"] = marker
+    if row.standing and not row.dry_run:
+        found[f"s|{row.id}"] = marker
+    return found
 
 
 def list_rows(row: RequestRow) -> dict[str, Entity]:

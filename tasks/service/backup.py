@@ -7,11 +7,11 @@
 | `{"c": container, "n": name, "b64": content}` | a blob of plans, documents, packages, gap lists |
 | `{"rows": n, "blobs": m}` | the last |
 
-The tables of one machine are read as they are at one moment (`SqliteStore.snapshot`), whatever is
-written meanwhile. An account has no such moment: workers may go on, the manager may not. Task rows
-are read before all else of their shard, and what attempts wrote later is left out; markers are made
-from the task rows. So each task is as it was at one moment, and only the manager changes more than
-one.
+Everybody goes on while the file is written. What had not ended when requests were read, first of
+all, is in it as if it had been withdrawn: such a request is to write its plan again, its tasks are
+CANCELLED, and nothing waits for another. What had ended is as it was read later, for it changes no
+more. So a row need not fit another that was read at another moment: a plan that is written again
+fits the tasks that there are, takes what is DONE, and revives the rest.
 
 Artifacts, granules and users' rasters are not in the file: `copy_blobs` takes them to another
 storage, afterwards, so that it has whatever a row of the file names; blobs are never overwritten. A
@@ -23,22 +23,28 @@ import gzip
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
 from tasks.accounts import token_table
-from tasks.bag import history, task_table, workers
-from tasks.bag.model import State, Task
+from tasks.bag import history, task_table, transitions, workers
+from tasks.bag.model import RequestState, State
 from tasks.bag.task_keys import SHARDS
-from tasks.bag.task_table import TaskTable
+from tasks.bag.task_table import RowKind, TaskTable
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
 from tasks.operators import audit, prices, restrictions
 from tasks.requests import outbox, request_table
-from tasks.requests.request_table import RESTORING, RequestTable
+from tasks.requests.request_table import (
+    RESTORING,
+    Preparation,
+    Rehearsal,
+    RequestRow,
+    RequestTable,
+)
 from tasks.storage import blobs
 from tasks.storage.blobs import Blobs
 from tasks.storage.clock import Clock
@@ -89,12 +95,8 @@ class Totals:
 _MARK = Codec(Totals, "restoring")  # of the tables, while a restore is under way
 
 
-def export(
-    store: Store, content: Blobs, clock: Clock, file: Path, confirm: Callable[[], None]
-) -> Iterator[Totals]:
+def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[Totals]:
     """Write everything; the file appears when it is whole. Yields how far it is, often.
-
-    `confirm` is called before the file appears; the file stays as it was when this raises.
 
     Raises:
         StoreError: storage does not answer; the file stays as it was.
@@ -106,23 +108,23 @@ def export(
     try:
         with gzip.open(draft, "wt", encoding="utf-8", newline="\n") as out:
             _write(out, {"swathmill": FORMAT, "schema": written(), "written": clock.now()})
-            for table, partitions in PARTITIONS.items():
-                for partition in partitions:
-                    for row in _rows(store, table, partition):
-                        _write(out, _line(table, row))
-                        count = Totals(rows=count.rows + 1)
-                        yield count
+            for table, row in _rows(store):
+                _write(out, _line(table, row))
+                count = Totals(rows=count.rows + 1)
+                yield count
             for container in CONTAINERS:
                 for name in content.names(container):
                     if name.startswith(EXPORTS):
                         continue  # of this storage, from which it was restored
-                    data = content.get_bytes(container, name)
+                    try:
+                        data = content.get_bytes(container, name)
+                    except BlobMissingError:
+                        continue  # deleted meanwhile
                     text = base64.b64encode(data).decode()
                     _write(out, {"c": container, "n": name, "b64": text})
                     count = Totals(rows=count.rows, blobs=count.blobs + 1)
                     yield count
             _write(out, {"rows": count.rows, "blobs": count.blobs})
-        confirm()
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
@@ -246,48 +248,91 @@ def absent_artifacts(store: Store, content: Blobs) -> int:
     return absent
 
 
-def _rows(store: Store, table: str, partition: str) -> Iterator[Row]:
-    if table == task_table.TABLE:
-        yield from _shard(store, partition)
-        return
-    if table != request_table.TABLE:
-        yield from store.scan(table, partition, _FIRST, _LAST)
-        return
-    # A request comes before its markers: one submitted meanwhile has them, or is not there yet.
-    requests = RequestTable(store)
-    for row in requests.request_rows():
-        yield row
-        for name, entity in request_table.list_rows(request_table.REQUEST.load(row)).items():
-            yield Row(partition=partition, row=name, entity=entity, etag="")
-    yield from requests.other_rows()
+def _rows(store: Store) -> Iterator[tuple[str, Row]]:
+    """Yield all rows with their tables: requests first, for what they need is there longer."""
+    requests = _Requests(store)
+    for row in requests.rows():
+        yield request_table.TABLE, row
+    for table, partitions in PARTITIONS.items():
+        for partition in partitions:
+            if table == task_table.TABLE:
+                found = _shard(store, partition, requests.settled)
+            elif table != request_table.TABLE:
+                found = store.scan(table, partition, _FIRST, _LAST)
+            else:
+                continue
+            for row in found:
+                yield table, row
 
 
-def _shard(store: Store, number: str) -> Iterator[Row]:
-    seen: dict[str, tuple[int, bool]] = {}
+class _Requests:
+    """The requests as the file has them, and which of them change no more."""
+
+    def __init__(self, store: Store) -> None:
+        self._table = RequestTable(store)
+        self._there: set[str] = set()
+        self._followers: set[str] = set()
+        self.settled: set[str] = set()
+        """Those that had ended or were being withdrawn: their interests are in the file."""
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the table."""
+        for found in chain(self._table.request_rows(), self._later()):
+            row = request_table.REQUEST.load(found)
+            self._there.add(row.id)
+            if row.continued_as:
+                self._followers.add(row.continued_as)
+            if row.state.ended or row.state is RequestState.CANCELLING:
+                self.settled.add(row.id)
+            again = _written_again(row)
+            entity = found.entity if again == row else request_table.REQUEST.dump(again)
+            yield replace(found, entity=entity)
+            for name, implied in request_table.implied_rows(again).items():
+                yield replace(found, row=name, entity=implied)
+        yield from self._table.rows_beside(self.settled)
+
+    def _later(self) -> Iterator[Row]:
+        """Yield the requests that came while others were read which name them by now."""
+        while left := self._followers - self._there:
+            name = min(left)
+            self._there.add(name)
+            found = self._table.get(request_table.request_row(name))
+            if found is not None:
+                yield found
+
+
+def _written_again(row: RequestRow) -> RequestRow:
+    """Return a request as the file has it: one whose tasks are under way writes its plan again."""
+    if row.state not in (RequestState.WRITING, RequestState.RUNNING):
+        return row
+    rehearses = row.rehearsal is Rehearsal.RUNS
+    return replace(
+        row,
+        state=RequestState.WRITING,
+        rehearsal=Rehearsal.DUE if rehearses else row.rehearsal,
+        preparation=Preparation(total=row.preview.tasks, unit="tasks"),
+    )
+
+
+def _shard(store: Store, number: str, settled: Container[str]) -> Iterator[Row]:
+    """Yield a shard's rows: interests before their tasks, and then what tasks alone have."""
     tasks = TaskTable(store)
-    for row in tasks.task_rows(number):
+    for kind in (RowKind.INTEREST, RowKind.WRITE_FENCE):
+        for row in tasks.rows(number, kind):
+            if task_table.first_in(row) in settled:
+                yield row
+    attempts: dict[str, int] = {}
+    for row in tasks.rows(number, RowKind.TASK):
         task = task_table.TASK.load(row)
-        seen[task.key] = task.attempt, task.state is State.RUNNING
-        yield row
-        yield from _markers(number, task)
-    for row in tasks.other_rows(number):
-        if not _is_later(row, seen):
+        left = transitions.leave(task, settled)
+        attempts[task.key] = task.attempt
+        yield row if left == task else replace(row, entity=task_table.TASK.dump(left))
+    for row in tasks.rows(number, RowKind.ATTEMPT):  # a later one would have a number twice
+        if task_table.attempt_number(row) <= attempts.get(task_table.first_in(row), 0):
             yield row
-
-
-def _markers(number: str, task: Task) -> Iterator[Row]:
-    for name, entity in task_table.markers(task).items():
-        yield Row(partition=number, row=name, entity=entity, etag="")
-
-
-def _is_later(row: Row, seen: Mapping[str, tuple[int, bool]]) -> bool:
-    """Tell whether an attempt ended after its task was read."""
-    ended = task_table.ended_attempt(row)
-    if ended is None:
-        return False
-    key, number = ended
-    attempt, runs = seen.get(key, (0, False))
-    return number > attempt - runs
+    for row in tasks.rows(number, RowKind.SPEC):
+        if task_table.first_in(row) in attempts:
+            yield row
 
 
 def _line(table: str, row: Row) -> dict[str, object]:

@@ -107,11 +107,6 @@ class SqliteFile:
                 raise
             self._idle.append(connection)
 
-    def copy_to(self, path: Path) -> None:
-        """Copy the file as it is at one moment, while others write; `path` must not exist."""
-        with self.read("copying") as connection:
-            connection.execute("VACUUM INTO ?", (str(path),))
-
     def close(self) -> None:
         """Close all connections that are not in use."""
         while self._idle:

@@ -5,8 +5,6 @@ import secrets
 import sqlite3
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 
 from tasks.errors import ConflictError
 from tasks.storage.limits import check_key, check_transaction
@@ -55,21 +53,6 @@ class SqliteStore:
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
-
-    @contextmanager
-    def snapshot(self, folder: Path) -> Iterator["SqliteStore"]:
-        """Lend the tables as they are at one moment; the copy lies in `folder` for that long.
-
-        Raises StoreError.
-        """
-        path = folder / f".tables-{secrets.token_hex(8)}.sqlite"
-        try:
-            self._file.copy_to(path)
-            copy = SqliteFile(path)
-            yield SqliteStore(copy)
-            copy.close()
-        finally:
-            path.unlink(missing_ok=True)
 
     def get(self, table: str, partition: str, row: str) -> Row | None:
         check_key(row)

@@ -1,4 +1,7 @@
-"""Tables in a file and back, in the middle of a request: what was under way goes on to its end."""
+"""Tables in a file and back, in the middle of a request: what was under way goes on to its end.
+
+What goes on while the file is written is in test_export_meanwhile.
+"""
 
 import gzip
 import json
@@ -9,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from service_manager.leader.leadership import Leadership
 from service_manager.options import ManagerOptions
 from swathmill.commands.stored import backup as command
 from swathmill.errors import ArgumentError
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.bag import protocol
+from tasks.bag import history, protocol
 from tasks.bag.categories import Category
 from tasks.bag.model import RequestState, State
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.transitions import RetryPolicy
-from tasks.errors import FencedError
+from tasks.errors import StoreError
 from tasks.requests import request_operations, request_table
 from tasks.requests.request_table import RESTORING, request_row
 from tasks.service import backup
@@ -30,8 +32,7 @@ from tasks.storage.blobs import ARTIFACTS, split_blob
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA, OtherSchemaError
-from tasks.storage.sqlite_store import SqliteStore
-from tasks.storage.store import Store, Upsert
+from tasks.storage.store import Row, Store, Upsert
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(8)]
@@ -91,10 +92,6 @@ def ends_well(b: Bench, request: str) -> None:
     assert [attempt.number for attempt in attempts] == [1, 2]
 
 
-def nobody_acts() -> None:
-    """Confirm that no manager acts."""
-
-
 def drain(written: Iterator[backup.Totals]) -> backup.Totals:
     *_, last = written
     return last
@@ -135,62 +132,11 @@ def test_a_request_goes_on_where_its_tables_are_restored(
     with empty_store(kind, tmp_path / "one") as one, empty_store(to, tmp_path / "two") as two:
         b = bench(one)
         request = in_the_middle(b)
-        totals = drain(
-            backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts)
-        )
+        totals = drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
         ends_well(restored(b, file, two), request)
     assert backup.check(file) == totals
     assert totals.blobs > 0
     assert file.stat().st_mode & 0o077 == 0
-
-
-def test_workers_may_go_on_while_tables_are_read(tmp_path: Path) -> None:
-    """Whatever a worker commits between any two rows, the file makes sense."""
-    file = tmp_path / "tables.gz"
-    at = 0
-    while True:
-        b = bench()
-        request = in_the_middle(b)
-        b.sent[:] = [G[6].key, G[7].key]
-        held = protocol.claim(b.runtime, G[7].key, "slow", b.options.retry)
-        assert held is not None
-        over = True
-        written = backup.export(
-            b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts
-        )
-        for number, _ in enumerate(written):
-            if number == at:
-                b.work()
-                done = held.attempt(started=0, ended=1, duration=1)
-                protocol.commit(b.runtime, done, [b._store(held)])
-                over = False
-        ends_well(restored(b, file), request)
-        if over:
-            assert at > 40
-            return
-        at += 3
-
-
-@pytest.mark.parametrize("at", [0, 20, 45])
-def test_on_one_machine_all_go_on_while_tables_are_read(at: int, tmp_path: Path) -> None:
-    """The manager and workers end the request meanwhile; the file has it as it was."""
-    file = tmp_path / "tables.gz"
-    store = connect_storage(f"file:{tmp_path / 'one'}").store
-    assert isinstance(store, SqliteStore)
-    b = bench(store)
-    request = in_the_middle(b)
-    with store.snapshot(tmp_path) as copy:
-        written = backup.export(copy, b.runtime.blobs, b.runtime.clock, file, nobody_acts)
-        for number, _ in enumerate(written):
-            if number == at:
-                other = b.submit("p")
-                assert b.until_ended(request, seconds=4.0).state is RequestState.COMPLETE
-    assert number > 45
-    assert not list(tmp_path.glob(".tables-*"))
-    again = restored(b, file)
-    ends_well(again, request)
-    with pytest.raises(request_operations.NoSuchRequestError):
-        again.row(other)
 
 
 @contextmanager
@@ -230,12 +176,12 @@ def test_a_region_is_lost_and_its_copy_goes_on(kind: str, to: str, tmp_path: Pat
         b.restart(epoch=1)
         request = in_the_middle(b)
         file = tmp_path / "tables.gz"
-        command.write(b.runtime, file, 30.0, lambda _: None)
+        command.write(b.runtime, file)
         first = command.copy_to(b.runtime, file, kept)
         assert (first.copied, first.there, first.gone) == (4, 0, 0)
         b.runtime.clock.sleep(40.0)
         b.rounds(3, seconds=4.0)  # it goes on
-        command.write(b.runtime, file, 30.0, lambda _: None)
+        command.write(b.runtime, file)
         second = command.copy_to(b.runtime, file, kept)
         assert second.there == 4
         assert second.copied > 0
@@ -275,7 +221,7 @@ def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(
     b = bench()
     in_the_middle(b)
     file = tmp_path / "tables.gz"
-    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts))
+    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
     lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
     head = json.loads(lines[0])
     whole = file.read_bytes()
@@ -310,7 +256,7 @@ def test_only_empty_tables_take_a_file_and_a_broken_off_restore_goes_on(tmp_path
     b = bench()
     request = in_the_middle(b)
     file = tmp_path / "tables.gz"
-    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file, nobody_acts))
+    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
     with pytest.raises(BackupError, match="not empty"):
         backup.restore(b.runtime.store, b.runtime.blobs, b.runtime.clock, file)
     store = MemoryStore()
@@ -329,42 +275,30 @@ def test_finished_tasks_without_their_files_are_counted() -> None:
     assert backup.absent_artifacts(b.runtime.store, elsewhere) == 4
 
 
-def test_no_manager_acts_while_a_file_is_written(tmp_path: Path) -> None:
-    b = bench()
-    in_the_middle(b)
-    acting = Leadership(b.runtime, 30.0)
-    assert acting.acquire()
-    said: list[str] = []
-    totals = command.write(b.runtime, tmp_path / "tables.gz", 30.0, said.append)
-    assert said
-    assert backup.check(tmp_path / "tables.gz") == totals
-    b.runtime.clock.sleep(11)
-    with pytest.raises(FencedError):
-        acting.renew()
-    assert acting.acquire()  # at once: the export gave it back
-    assert acting.epoch == 3
-
-
-@pytest.mark.parametrize("every", [1, 10_000])
-def test_an_export_that_is_overtaken_leaves_the_last_file(
-    every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_export_that_breaks_off_leaves_the_last_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     b = bench()
     in_the_middle(b)
-    monkeypatch.setattr(command, "_EVERY", every)
     file = tmp_path / "tables.gz"
     file.write_bytes(b"the last good export")
-    original = backup.export
+    scan = MemoryStore.scan
 
-    def slow(*given: object) -> Iterator[backup.Totals]:
-        for totals in original(*given):  # type: ignore[arg-type]
-            if totals.rows == 5:
-                list(Leadership(b.runtime, 30.0).seize())
-            yield totals
+    def gone(
+        store: MemoryStore,
+        table: str,
+        partition: str,
+        start: str,
+        end: str,
+        limit: int | None = None,
+    ) -> Iterator[Row]:
+        if table == history.TABLE:
+            raise StoreError("no answer")
+        return scan(store, table, partition, start, end, limit)
 
-    monkeypatch.setattr(backup, "export", slow)
-    with pytest.raises(FencedError):
-        command.write(b.runtime, file, 30.0, lambda _: None)
+    monkeypatch.setattr(MemoryStore, "scan", gone)
+    with pytest.raises(StoreError):
+        command.write(b.runtime, file)
     assert list(tmp_path.iterdir()) == [file]
     assert file.read_bytes() == b"the last good export"
 

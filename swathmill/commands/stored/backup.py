@@ -1,7 +1,7 @@
 """`swathmill export` and `swathmill restore`: write all tables to one file, and read it back."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from service_manager.leader.leadership import Leadership
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
@@ -30,9 +29,6 @@ from tasks.service import backup
 from tasks.service.connect import connect_storage
 from tasks.settings import Settings
 from tasks.storage.blobs import PLANS
-from tasks.storage.sqlite_store import SqliteStore
-
-_EVERY = 500  # rows between two checks of the lease
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +52,7 @@ def export(
 ) -> None:
     """Write all tables and plans into one file, and with --to copy all blobs.
 
-    Work goes on; on a storage account the manager stands by while the file is written.
+    Work goes on. What had not ended is planned into the tables again where they are restored.
     """
     output_file(file, "FILE")
     with open_storage(data_folder(data), alone=False) as runtime:
@@ -66,7 +62,7 @@ def export(
                 "Name the data folder of your stack with --data.",
             )
         say = PlainConsole(quiet=as_json).print
-        totals = write(runtime, file, Settings().lease_seconds, say)
+        totals = write(runtime, file)
         say(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
         copies = copy_to(runtime, file, to) if to else backup.Copies()
     if as_json:
@@ -138,33 +134,11 @@ def copy_to(runtime: Runtime, file: Path, storage: str) -> backup.Copies:
     return copies
 
 
-def write(runtime: Runtime, file: Path, lease: float, say: Callable[[str], None]) -> backup.Totals:
-    """Export tables as they are at one moment, or, of an account, while no manager acts.
-
-    `lease` is in seconds; within it, an acting manager gives way.
-
-    Raises:
-        FencedError: another manager took over meanwhile; the file stays as it was.
-    """
+def write(runtime: Runtime, file: Path) -> backup.Totals:
+    """Export all tables while everybody goes on."""
     totals = backup.Totals()
-    if isinstance(runtime.store, SqliteStore):
-        with runtime.store.snapshot(file.parent) as store:
-            for done in backup.export(store, runtime.blobs, runtime.clock, file, lambda: None):
-                totals = done
-        return totals
-    leadership = Leadership(runtime, lease)
-    try:
-        for number, _ in enumerate(leadership.seize()):
-            if not number:
-                say(f"A manager acts; it gives way within {lease:g} s.")
-        for number, done in enumerate(
-            backup.export(runtime.store, runtime.blobs, runtime.clock, file, leadership.renew)
-        ):
-            totals = done
-            if number % _EVERY == 0:
-                leadership.renew()
-    finally:
-        leadership.release()
+    for done in backup.export(runtime.store, runtime.blobs, runtime.clock, file):
+        totals = done
     return totals
 
 

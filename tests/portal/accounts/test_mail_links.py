@@ -637,9 +637,7 @@ def test_no_link_is_stored_or_exported_and_the_mail_that_arrives_has_those_that_
     with portal.visitor() as client:
         ask(client, OWNER)
         (mail,) = sent_to(runtime, OWNER)
-        (*_,) = backup.export(
-            runtime.store, runtime.blobs, clock, tmp_path / "all.gz", lambda: None
-        )
+        (*_,) = backup.export(runtime.store, runtime.blobs, clock, tmp_path / "all.gz")
         exported = gzip.decompress((tmp_path / "all.gz").read_bytes()).decode()
         bodies = [
             base64.b64decode(line["e"]["body"]["b64"]).decode()
