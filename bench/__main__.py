@@ -50,9 +50,9 @@ MEASUREMENTS = {
         what="the manager at 30 k, 300 k and 3 M tasks, and 10,000 workers [--fleet 60000]",
         modules=("bench.scale",),
     ),
-    "places": Measurement(
-        what="a fleet in a place, from 0 to 200 workers and back, in simulated time [--seed 1]",
-        modules=("bench.places",),
+    "engines": Measurement(
+        what="a fleet in an engine, from 0 to 200 workers and back, in simulated time [--seed 1]",
+        modules=("bench.engines",),
     ),
     "slow": Measurement(
         what="a fleet with slow machines under each monitor [--plot docs/slow-machines.svg]",

@@ -1,7 +1,7 @@
 """`swathmill fleet`: have an engine run as many workers as the acting manager wants.
 
-`place.py` has the interface and the rule, `registry.py` the names of engines, each other module one
-engine.
+`engine.py` has the interface and the rule, `registry.py` the names of engines, each other module
+one engine.
 """
 
 import time
@@ -13,8 +13,8 @@ import typer
 
 from swathmill.access import client_for
 from swathmill.client import Client
-from swathmill.commands.fleet.place import Fleet, Moves, Place
-from swathmill.commands.fleet.registry import FORMS, open_place
+from swathmill.commands.fleet.engine import Engine, Fleet, Moves
+from swathmill.commands.fleet.registry import FORMS, open_engine
 from swathmill.commands.shared.options import (
     DataOption,
     JsonOption,
@@ -32,13 +32,13 @@ def register(app: typer.Typer) -> None:
 
 
 def fleet(
-    place: Annotated[str, typer.Argument(metavar="ENGINE", help=f"{', '.join(FORMS)}.")],
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help=f"{', '.join(FORMS)}.")],
     slots: Annotated[int, typer.Option(min=1, help="Slots of a worker.")] = 2,
     most: Annotated[int, typer.Option(min=0, help="Most workers.")] = 200,
     every: Annotated[
         float, typer.Option(min=1.0, help="Seconds between two looks; see --once.")
     ] = 30.0,
-    of: Annotated[
+    place: Annotated[
         str, typer.Option("--for", help="Place whose work they do; empty: work without one.")
     ] = "",
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
@@ -51,7 +51,7 @@ def fleet(
     Workers leave by themselves when the manager has told them to (SWATHMILL_SCALE_IN_SECONDS).
     """
     console = PlainConsole(stderr=as_json)
-    where = open_place(place, slots, of)
+    there = open_engine(engine, slots, place)
     folder = data_folder(data)
     client_for(folder, token)  # raises at once where there is no portal
     rule = Fleet(slots=slots, most=most)
@@ -59,8 +59,8 @@ def fleet(
         try:
             # Made anew: the token for this machine's stack is good for an hour.
             client = client_for(folder, token)
-            with _understood(place):
-                _look(client, where, rule, console, of, as_json=as_json)
+            with _understood(engine):
+                _look(client, there, rule, console, place, as_json=as_json)
         except StackError as error:
             if once:
                 raise
@@ -72,51 +72,51 @@ def fleet(
 
 
 @contextmanager
-def _understood(place: str) -> Iterator[None]:
+def _understood(engine: str) -> Iterator[None]:
     """Translate what an answer of another form makes Python raise."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StackError(
-            f"{place} or the portal answered what is not understood: {error!r}.",
+            f"{engine} or the portal answered what is not understood: {error!r}.",
             "It is asked again.",
         ) from error
 
 
-def _wanted(seen: Mapping[str, Any], of: str) -> int:
+def _wanted(seen: Mapping[str, Any], place: str) -> int:
     """Return the slots wanted at a place. Raises StackError where no work has it."""
-    if not of:
+    if not place:
         return int(seen["manager"]["wanted_slots"])
     for one in seen.get("places", ()):
-        if one["place"] == of:
+        if one["place"] == place:
             return int(one["wanted_slots"])
     raise StackError(
-        f"The acting manager knows no place {of!r}.",
+        f"The acting manager knows no place {place!r}.",
         "Name it in the manager's SWATHMILL_WORK_PLACES (docs/settings.md).",
     )
 
 
 def _look(
-    client: Client, place: Place, rule: Fleet, console: PlainConsole, of: str, *, as_json: bool
+    client: Client, engine: Engine, rule: Fleet, console: PlainConsole, place: str, *, as_json: bool
 ) -> None:
     """See what is wanted for a place of work and what is there, and make the difference."""
     seen = client.operations()
-    wanted = _wanted(seen, of)
+    wanted = _wanted(seen, place)
     leaving = {str(one["name"]) for one in seen["workers"] if one["draining"]}
-    there = place.there()
+    there = engine.there()
     own = {one.name for one in there}
     for one in seen["workers"]:
-        if one["name"] in own and one.get("place", "") != of:
+        if one["name"] in own and one.get("place", "") != place:
             console.print(
-                f"{one['name']} is no worker of place {of or '(none)'}: correct "
+                f"{one['name']} is no worker of place {place or '(none)'}: correct "
                 "SWATHMILL_WORKER_PLACE in what it is started from.",
                 markup=False,
             )
     moves = rule.moves(wanted, there, leaving, time.monotonic())
     if moves.start:
-        place.start(moves.start)
+        engine.start(moves.start)
     if moves.end:
-        place.end(moves.end)
+        engine.end(moves.end)
     if as_json:
         print_json({"wanted_slots": wanted, "there": len(there), **vars(moves)})
     elif moves != Moves():

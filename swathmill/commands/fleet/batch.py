@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from swathmill.commands.fleet.place import Started
+from swathmill.commands.fleet.engine import Started
 from swathmill.commands.fleet.rest import ChangedError, Rest, azure_permission
 from swathmill.errors import ArgumentError
 
@@ -20,7 +20,7 @@ _SELECT = "$select=id,state,creationTime,eTag"
 class Batch:
     """Adds tasks like the one in a file to the job that the file names."""
 
-    def __init__(self, file: str, of: str = "", api: Rest | None = None) -> None:
+    def __init__(self, file: str, place: str = "", api: Rest | None = None) -> None:
         """Raise ArgumentError for a file that says nothing of the kind."""
         try:
             said = json.loads(Path(file).read_text("utf-8"))
@@ -35,20 +35,20 @@ class Batch:
                 f"{file} names the account {account}, which is no address with https://.",
                 "Take it from `az batch account show --query accountEndpoint`.",
             )
-        self._place = of
+        self._place = place
         self._path = f"/jobs/{quote(job)}/tasks"
         self._api = api or Rest(
             base=account.rstrip("/"), permission=azure_permission(_SCOPE), kind=_KIND
         )
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`, in the order in which they were added."""
+        """Implement `Engine.there`, in the order in which they were added."""
         return [
             Started(name=str(one["id"]), running=one["state"] != "active") for one in self._going()
         ]
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`."""
+        """Implement `Engine.start`."""
         for _ in range(count):
             name = f"batch-{uuid.uuid4().hex}"
             own = [{"name": "SWATHMILL_WORKER_NAME", "value": name}]
@@ -59,7 +59,7 @@ class Batch:
             self._api.call("POST", f"{self._path}?{_VERSION}", task)
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`: a task that waits is ended as it was seen."""
+        """Implement `Engine.end`: a task that waits is ended as it was seen."""
         for one in self._going():
             if one["id"] not in names or one["state"] != "active":
                 continue

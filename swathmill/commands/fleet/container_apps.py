@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from swathmill.commands.fleet.place import Started
+from swathmill.commands.fleet.engine import Started
 from swathmill.commands.fleet.rest import Rest, azure_permission
 from swathmill.errors import ArgumentError
 
@@ -31,7 +31,7 @@ class ContainerAppsJob:
         )
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`: an execution counts as running from its start.
+        """Implement `Engine.there`: an execution counts as running from its start.
 
         Azure does not say whether its replica waits for a machine.
         """
@@ -43,9 +43,9 @@ class ContainerAppsJob:
         ]
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`."""
+        """Implement `Engine.start`."""
         for _ in range(count):
             self._api.call("POST", f"{self._path}/start?{_VERSION}")
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`: none is known to wait, so none is ended."""
+        """Implement `Engine.end`: none is known to wait, so none is ended."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from swathmill.commands.fleet.place import Started
+from swathmill.commands.fleet.engine import Started
 from swathmill.commands.fleet.rest import ChangedError, Rest
 from swathmill.errors import ArgumentError
 
@@ -23,18 +23,18 @@ class Kubernetes:
     """Makes jobs of one pod each, in the namespace of the service account."""
 
     def __init__(
-        self, deployment: str, of: str = "", api: Rest | None = None, namespace: str = ""
+        self, deployment: str, place: str = "", api: Rest | None = None, namespace: str = ""
     ) -> None:
         """Raise ArgumentError outside a pod, unless the API is given."""
         if not deployment:
             raise ArgumentError("No deployment is named.", "Name it: kubernetes:mill-worker.")
         self._deployment = deployment
-        self._place = of
+        self._place = place
         self._namespace = namespace or _namespace()
         self._api = api or _api_of_pod()
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`, in the order in which they were made."""
+        """Implement `Engine.there`, in the order in which they were made."""
         pods = self._pods()
         return [
             Started(name=name, running=name in pods and _has_begun(pods[name]))
@@ -42,7 +42,7 @@ class Kubernetes:
         ]
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`."""
+        """Implement `Engine.start`."""
         path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments/{quote(self._deployment)}"
         template = self._api.call("GET", path)["spec"]["template"]
         job = _job(self._deployment, template, self._place)
@@ -50,7 +50,7 @@ class Kubernetes:
             self._api.call("POST", self._path(), job)
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`: what waits is deleted as it was seen, and fails its job."""
+        """Implement `Engine.end`: what waits is deleted as it was seen, and fails its job."""
         pods = self._pods()
         for job in self._jobs():
             name = job["metadata"]["name"]
@@ -102,7 +102,7 @@ def _has_ended(job: dict[str, Any]) -> bool:
     return bool(ends & {"Complete", "Failed"} or job["metadata"].get("deletionTimestamp"))
 
 
-def _job(deployment: str, template: dict[str, Any], of: str) -> dict[str, Any]:
+def _job(deployment: str, template: dict[str, Any], place: str) -> dict[str, Any]:
     """Make a job of one pod as in a template; its worker bears the job's name, and has a place."""
     spec = {**template["spec"], "restartPolicy": "Never"}
     worker, *others = spec["containers"]
@@ -110,7 +110,7 @@ def _job(deployment: str, template: dict[str, Any], of: str) -> dict[str, Any]:
         "name": "SWATHMILL_WORKER_NAME",
         "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{_JOB_NAME}']"}},
     }
-    own = [name, *([{"name": "SWATHMILL_WORKER_PLACE", "value": of}] if of else ())]
+    own = [name, *([{"name": "SWATHMILL_WORKER_PLACE", "value": place}] if place else ())]
     names = {one["name"] for one in own}
     kept = [one for one in worker.get("env") or () if one["name"] not in names]
     spec["containers"] = [{**worker, "env": [*kept, *own]}, *others]

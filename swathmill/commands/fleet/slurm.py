@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from swathmill.commands.fleet.place import Started
+from swathmill.commands.fleet.engine import Started
 from swathmill.errors import ArgumentError, StackError
 
 JOB = "swathmill-worker"
@@ -20,7 +20,7 @@ _SECONDS = 60
 class Slurm:
     """Submits a batch script, one element of an array for each worker."""
 
-    def __init__(self, script: str, slots: int, of: str = "") -> None:
+    def __init__(self, script: str, slots: int, place: str = "") -> None:
         """Raise ArgumentError where there is no such script."""
         if not Path(script).is_file():
             raise ArgumentError(
@@ -29,12 +29,12 @@ class Slurm:
             )
         self._script = script
         self._slots = slots
-        self._job = f"{JOB}-{of}" if of else JOB
-        self._export = (f"--export=ALL,SWATHMILL_WORKER_PLACE={of}",) if of else ()
+        self._job = f"{JOB}-{place}" if place else JOB
+        self._export = (f"--export=ALL,SWATHMILL_WORKER_PLACE={place}",) if place else ()
         self._ids: dict[str, str] = {}  # by the names of workers, as scancel takes them
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`, in the order in which they were submitted."""
+        """Implement `Engine.there`, in the order in which they were submitted."""
         said = _run(
             "squeue", "--me", "--noheader", "--array", f"--name={self._job}", f"--states={_STATES}",
             "--sort=i", "--format=%F %K %T",
@@ -49,14 +49,14 @@ class Slurm:
         return found
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`."""
+        """Implement `Engine.start`."""
         _run(
             "sbatch", f"--job-name={self._job}", f"--array=1-{count}",
             f"--cpus-per-task={self._slots}", *self._export, self._script,
         )  # fmt: skip
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`: Slurm looks at the state itself."""
+        """Implement `Engine.end`: Slurm looks at the state itself."""
         _run("scancel", "--state=PENDING", *(self._ids[name] for name in names))
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from swathmill.commands.fleet import kubernetes
 from swathmill.commands.fleet.kubernetes import Kubernetes
-from swathmill.commands.fleet.registry import open_place
+from swathmill.commands.fleet.registry import open_engine
 from swathmill.commands.fleet.rest import Rest
 from swathmill.errors import ArgumentError, StackError
 from tests.swathmill.commands.fleet.engine_server import (
@@ -99,14 +99,14 @@ class Cluster:
         return 200, {}
 
 
-def place(url: str, deployment: str = "mill-worker", of: str = "") -> Kubernetes:
-    return Kubernetes(deployment, of, Rest(base=url, permission=lambda: TOKEN), "mill")
+def jobs_of(url: str, deployment: str = "mill-worker", place: str = "") -> Kubernetes:
+    return Kubernetes(deployment, place, Rest(base=url, permission=lambda: TOKEN), "mill")
 
 
 def test_workers_are_jobs_of_the_deployment_s_pods_and_only_those_that_wait_are_ended() -> None:
     cluster = Cluster()
     with engine_server(cluster.answer) as engine:
-        one = place(engine.url)
+        one = jobs_of(engine.url)
         assert one.there() == []
         one.start(4)
         names = [f"mill-worker-{n}" for n in range(1, 5)]
@@ -122,7 +122,7 @@ def test_workers_are_jobs_of_the_deployment_s_pods_and_only_those_that_wait_are_
         one.end(names)
         assert one.there() == []
         with pytest.raises(StackError, match="deployments/absent was answered 404"):
-            place(engine.url, "absent").start(1)
+            jobs_of(engine.url, "absent").start(1)
         with pytest.raises(StackError, match="was answered 401"):
             Kubernetes("w", "", Rest(base=engine.url, permission=lambda: "no"), "mill").there()
     with pytest.raises(StackError, match="does not answer"):
@@ -132,7 +132,7 @@ def test_workers_are_jobs_of_the_deployment_s_pods_and_only_those_that_wait_are_
 def test_a_job_is_one_pod_that_is_not_tried_again_and_bears_the_job_s_name() -> None:
     cluster = Cluster()
     with engine_server(cluster.answer) as engine:
-        place(engine.url).start(1)
+        jobs_of(engine.url).start(1)
     (job,) = cluster.jobs.values()
     spec: dict[str, Any] = job["spec"]
     assert spec["backoffLimit"] == 0
@@ -148,7 +148,7 @@ def test_a_job_is_one_pod_that_is_not_tried_again_and_bears_the_job_s_name() -> 
 def test_a_job_of_a_place_says_so_to_its_worker() -> None:
     cluster = Cluster()
     with engine_server(cluster.answer) as engine:
-        place(engine.url, of="gpu").start(1)
+        jobs_of(engine.url, place="gpu").start(1)
     (job,) = cluster.jobs.values()
     *_, last = job["spec"]["template"]["spec"]["containers"][0]["env"]
     assert last == {"name": "SWATHMILL_WORKER_PLACE", "value": "gpu"}
@@ -166,7 +166,7 @@ def test_the_role_permits_the_calls_that_are_made_and_no_others() -> None:
     }
     cluster = Cluster()
     with engine_server(cluster.answer) as engine:
-        one = place(engine.url)
+        one = jobs_of(engine.url)
         one.start(2)
         one.end([each.name for each in one.there()][:1])
         del cluster.pods["mill-worker-2-pod"]
@@ -188,9 +188,9 @@ def test_outside_a_pod_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(kubernetes, "ACCOUNT", tmp_path)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ArgumentError, match="no pod with a service account"):
-        open_place("kubernetes:mill-worker", 2)
+        open_engine("kubernetes:mill-worker", 2)
     (tmp_path / "namespace").write_text("mill")
     with pytest.raises(ArgumentError, match="KUBERNETES_SERVICE_HOST"):
-        open_place("kubernetes:mill-worker", 2)
+        open_engine("kubernetes:mill-worker", 2)
     with pytest.raises(ArgumentError, match="No deployment"):
-        open_place("kubernetes:", 2)
+        open_engine("kubernetes:", 2)

@@ -49,12 +49,12 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs: Path) -> None:
-    place = Slurm(str(SCRIPT), 4)
-    assert place.there() == []
-    place.start(3)
-    place.start(1)
+    slurm = Slurm(str(SCRIPT), 4)
+    assert slurm.there() == []
+    slurm.start(3)
+    slurm.start(1)
     (jobs / "17_2").write_text("RUNNING")
-    names = [(one.name, one.running) for one in place.there()]
+    names = [(one.name, one.running) for one in slurm.there()]
     assert names == [
         ("slurm-17-1", False),
         ("slurm-17-2", True),
@@ -62,8 +62,8 @@ def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs:
         ("slurm-18-1", False),
     ]
     (jobs / "17_3").write_text("RUNNING")  # it has begun since it was listed
-    place.end(["slurm-17-3", "slurm-18-1"])
-    assert [one.name for one in place.there()] == ["slurm-17-1", "slurm-17-2", "slurm-17-3"]
+    slurm.end(["slurm-17-3", "slurm-18-1"])
+    assert [one.name for one in slurm.there()] == ["slurm-17-1", "slurm-17-2", "slurm-17-3"]
     calls = (jobs.parent / "calls").read_text()
     # By the name they are found: a script of another name would be submitted again at each look.
     named = f"--name={JOB}"
@@ -74,9 +74,9 @@ def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs:
 
 
 def test_jobs_of_a_place_have_its_name_and_tell_it_to_their_workers(jobs: Path) -> None:
-    place = Slurm(str(SCRIPT), 4, "gpu")
-    place.there()
-    place.start(2)
+    slurm = Slurm(str(SCRIPT), 4, "gpu")
+    slurm.there()
+    slurm.start(2)
     calls = (jobs.parent / "calls").read_text()
     assert f"squeue --me --noheader --array --name={JOB}-gpu " in calls
     assert f"sbatch --job-name={JOB}-gpu --array=1-2" in calls
@@ -85,11 +85,11 @@ def test_jobs_of_a_place_have_its_name_and_tell_it_to_their_workers(jobs: Path) 
 
 def test_a_job_that_was_submitted_by_hand_is_one_of_them(jobs: Path) -> None:
     (jobs.parent / "squeue").write_text("#!/bin/sh\necho '7 N/A PENDING'; echo '8 0 RUNNING'\n")
-    place = Slurm(str(SCRIPT), 2)
-    names = [one.name for one in place.there()]
+    slurm = Slurm(str(SCRIPT), 2)
+    names = [one.name for one in slurm.there()]
     assert names == ["slurm-7-0", "slurm-8-0"]
     (jobs / "7").write_text("PENDING")
-    place.end(names[:1])
+    slurm.end(names[:1])
     assert [*jobs.iterdir()] == []
     # As the batch script names its worker.
     assert "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}-${SLURM_ARRAY_TASK_ID:-0}" in SCRIPT.read_text()
@@ -129,12 +129,12 @@ def test_the_command_goes_by_the_slots_wanted_at_a_place(
     monkeypatch.setattr(Client, "operations", lambda _: answer)
     monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
     ask = partial(fleet, f"slurm:{SCRIPT}", slots=2, most=200, once=True, as_json=True, token="t")
-    ask(of="gpu")
+    ask(place="gpu")
     said = capsys.readouterr()
     assert json.loads(said.out)["wanted_slots"] == 5
     assert "slurm-3-1 is no worker of place gpu" in said.err
     with pytest.raises(StackError, match="knows no place 'cpu'"):
-        ask(of="cpu")
+        ask(place="cpu")
 
 
 def test_the_command_goes_on_whatever_a_look_meets(

@@ -1,10 +1,10 @@
-"""How many workers a place is to start, and which of those that wait it is to end."""
+"""How many workers an engine is to start, and which of those that wait it is to end."""
 
 import pytest
 
-from bench.places import SimulatedPlace, ideal, run, run_together
-from swathmill.commands.fleet.place import Fleet, Moves, Started
-from swathmill.commands.fleet.registry import open_place
+from bench.engines import SimulatedEngine, ideal, run, run_together
+from swathmill.commands.fleet.engine import Fleet, Moves, Started
+from swathmill.commands.fleet.registry import open_engine
 from swathmill.errors import ArgumentError
 
 
@@ -50,7 +50,7 @@ def test_what_an_engine_lists_late_is_not_started_again() -> None:
 
 
 def test_a_fleet_grows_and_goes_home_and_cuts_nothing_off() -> None:
-    """The closed loop of `make bench ONLY=places`, of less work."""
+    """The closed loop of `make bench ONLY=engines`, of less work."""
     durations = [1800.0 + 60 * n for n in range(40)]
     found = run(durations, 600.0)
     assert (found.cut, found.most) == (0, 20)
@@ -66,15 +66,15 @@ def test_two_places_at_once_each_grow_and_go_home_as_if_alone() -> None:
     assert together["gpu"].started > 0
 
 
-def test_a_simulated_place_counts_what_it_cuts_off() -> None:
-    place = SimulatedPlace(60.0)
-    place.start(2)
-    place.now = 60.0
-    place.end(["w1"])
-    assert (place.cut, [one.name for one in place.there()]) == (1, ["w2"])
+def test_a_simulated_engine_counts_what_it_cuts_off() -> None:
+    engine = SimulatedEngine(60.0)
+    engine.start(2)
+    engine.now = 60.0
+    engine.end(["w1"])
+    assert (engine.cut, [one.name for one in engine.there()]) == (1, ["w2"])
 
 
-def test_a_place_that_is_none_is_refused() -> None:
+def test_an_engine_that_is_none_is_refused() -> None:
     for text, said in (("cloud:x", "names no engine"), ("slurm:nowhere", "no batch script")):
         with pytest.raises(ArgumentError, match=said):
-            open_place(text, 2)
+            open_engine(text, 2)

@@ -1,6 +1,6 @@
-"""The closed loop of a fleet in a place: wanted slots, starts, who leaves; in simulated time.
+"""The closed loop of a fleet in an engine: wanted slots, starts, who leaves; in simulated time.
 
-`make bench ONLY=places`. The manager's own rules (`WantedSlots`, `Leaving`) and the fleet's
+`make bench ONLY=engines`. The manager's own rules (`WantedSlots`, `Leaving`) and the fleet's
 (`Fleet`) act on a simulated engine whose machines take 1, 10 or 17 minutes to start, from no worker
 to at most 200 and back. Ideal is the same work on machines that are all asked for at once and paid
 for no second longer than they work. Last, two engines have the work of two places at once, counted
@@ -17,7 +17,7 @@ from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.fleet.leaving import Leaving
 from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
-from swathmill.commands.fleet.place import Fleet, Started
+from swathmill.commands.fleet.engine import Fleet, Started
 from tasks.bag.model import Phase, State
 from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.workers import WorkerRow
@@ -31,7 +31,7 @@ WORK_HOURS = 400.0  # of slots: an hour of all
 
 
 @dataclass
-class SimulatedPlace:
+class SimulatedEngine:
     """An engine: workers wait `start` seconds for their machine, and end by themselves."""
 
     start_seconds: float
@@ -41,20 +41,20 @@ class SimulatedPlace:
     number: int = 0
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`."""
+        """Implement `Engine.there`."""
         return [
             Started(name=name, running=asked + self.start_seconds <= self.now)
             for name, asked in self.made.items()
         ]
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`."""
+        """Implement `Engine.start`."""
         for _ in range(count):
             self.number += 1
             self.made[f"w{self.number}"] = self.now
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`; count what it would cut off."""
+        """Implement `Engine.end`; count what it would cut off."""
         running = {one.name for one in self.there() if one.running}
         self.cut += len(running & {*names})
         for name in names:
@@ -79,7 +79,7 @@ class _Loop:
     """One run: the ready tasks, the fleet, and who does what until when."""
 
     left: list[float]  # durations of the tasks that nobody has taken
-    place: SimulatedPlace
+    engine: SimulatedEngine
     of: str = ""  # the place whose work it is
     options: ManagerOptions = field(default_factory=lambda: ManagerOptions(scale_in=PATIENCE))
     ends: list[tuple[float, int, WatchedAttempt]] = field(default_factory=list)
@@ -99,11 +99,11 @@ class _Loop:
     @property
     def goes_on(self) -> bool:
         """True until all work is done and all machines are gone."""
-        return bool(self.left or self.ends or self.place.made)
+        return bool(self.left or self.ends or self.engine.made)
 
     def take_up(self, now: float) -> None:
         """End attempts, and begin others where slots are free."""
-        self.place.now = now
+        self.engine.now = now
         self._end(now)
         self._begin(now)
 
@@ -115,10 +115,10 @@ class _Loop:
         self._leave()
         if now % FLEET_LOOKS == 0:
             gone = {name for name, row in self.rows.items() if row.draining}
-            moves = self._fleet.moves(slots, self.place.there(), gone, now)
-            self.place.start(moves.start)
-            self.place.end(moves.end)
-        running = sum(one.running for one in self.place.there())
+            moves = self._fleet.moves(slots, self.engine.there(), gone, now)
+            self.engine.start(moves.start)
+            self.engine.end(moves.end)
+        running = sum(one.running for one in self.engine.there())
         self.most = max(self.most, running)
         self.paid += running * MANAGER_LOOKS
         self.home = now + MANAGER_LOOKS
@@ -127,7 +127,7 @@ class _Loop:
         """Return what it came to."""
         return Outcome(
             ended=self.ended, home=self.home, paid=self.paid, work=self.work,
-            started=self.place.number, most=self.most, cut=self.place.cut,
+            started=self.engine.number, most=self.most, cut=self.engine.cut,
         )  # fmt: skip
 
     def _end(self, now: float) -> None:
@@ -141,7 +141,7 @@ class _Loop:
                 self._take(one.worker, at)
 
     def _begin(self, now: float) -> None:
-        for one in self.place.there():
+        for one in self.engine.there():
             if one.running and one.name not in self.rows:
                 self.rows[one.name] = _row(one.name, now)
                 self.busy[one.name] = 0
@@ -158,18 +158,18 @@ class _Loop:
 
     def _leave(self) -> None:
         for name in [n for n, row in self.rows.items() if row.draining and not self.busy[n]]:
-            del self.rows[name], self.busy[name], self.place.made[name]
+            del self.rows[name], self.busy[name], self.engine.made[name]
 
 
 def run(durations: Sequence[float], start_seconds: float) -> Outcome:
-    """Do tasks of these durations in a place whose machines take so long to start."""
+    """Do tasks of these durations in an engine whose machines take so long to start."""
     return run_together({"": (durations, start_seconds)})[""]
 
 
 def run_together(works: Mapping[str, tuple[Sequence[float], float]]) -> dict[str, Outcome]:
     """Do the work of several places, each with durations and what its machines take to start."""
     loops = {
-        of: _Loop(left=list(durations), place=SimulatedPlace(start), of=of)
+        of: _Loop(left=list(durations), engine=SimulatedEngine(start), of=of)
         for of, (durations, start) in works.items()
     }
     places = WorkPlaces.read(" ".join(f"{of}=reduction/{of}" for of in works if of))
@@ -220,7 +220,7 @@ def _attempt(key: str, worker: str, since: float, of: str) -> WatchedAttempt:
 
 
 def main() -> None:
-    """Print each place's end and machine time beside the ideal."""
+    """Print each engine's end and machine time beside the ideal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

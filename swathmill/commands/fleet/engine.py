@@ -15,11 +15,11 @@ class Started:
     running: bool
 
 
-class Place(Protocol):
+class Engine(Protocol):
     """An engine that starts workers of one class.
 
     A worker bears the name under which it is listed. It ends by itself when the manager has told it
-    to leave, and its place with it.
+    to leave, and what the engine had for it ends, too.
     """
 
     def there(self) -> list[Started]:
@@ -45,7 +45,7 @@ class Moves:
 
 @dataclass
 class Fleet:
-    """Decides what a place is to do, look by look.
+    """Decides what an engine is to do, look by look.
 
     Nothing that runs is ever ended here: who leaves is the manager's choice. Workers that wait for
     a machine end when there were too many for `patience` seconds, the last ones first. What was

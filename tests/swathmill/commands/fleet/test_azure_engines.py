@@ -14,7 +14,7 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from swathmill.commands.fleet.batch import Batch
 from swathmill.commands.fleet.container_apps import ContainerAppsJob
-from swathmill.commands.fleet.registry import open_place
+from swathmill.commands.fleet.registry import open_engine
 from swathmill.commands.fleet.rest import Rest, azure_permission
 from swathmill.errors import ArgumentError, StackError
 from tasks.settings import Settings
@@ -79,22 +79,22 @@ def test_workers_are_tasks_of_batch_and_only_those_that_wait_are_ended() -> None
     with engine_server(job.answer) as engine:
         job.base = engine.url
         kind = "application/json; odata=minimalmetadata"
-        place = Batch(
+        started = Batch(
             str(WORKER), "gpu", Rest(base=engine.url, permission=lambda: TOKEN, kind=kind)
         )
-        assert place.there() == []
-        place.start(5)
-        names = [one.name for one in place.there()]
+        assert started.there() == []
+        started.start(5)
+        names = [one.name for one in started.there()]
         assert len({*names}) == 5
         job.put(names[0], "running")
         job.put(names[1], "preparing")
         job.put(names[2], "completed")
-        assert [(one.name, one.running) for one in place.there()] == [
+        assert [(one.name, one.running) for one in started.there()] == [
             (names[0], True), (names[1], True), (names[3], False), (names[4], False),
         ]  # fmt: skip
         job.races = [names[3]]
-        place.end(names)
-        assert [one.name for one in place.there()] == [names[0], names[1], names[3]]
+        started.end(names)
+        assert [one.name for one in started.there()] == [names[0], names[1], names[3]]
         task = job.tasks[names[0]]["task"]
         said = {one["name"]: one["value"] for one in task["environmentSettings"]}
         assert said["SWATHMILL_WORKER_NAME"] == names[0]
@@ -126,14 +126,14 @@ def test_workers_are_executions_of_a_job_of_container_apps_and_none_is_ended() -
 
     with engine_server(answer) as engine:
         base = engine.url
-        place = ContainerAppsJob(JOB, Rest(base=engine.url, permission=lambda: TOKEN))
-        place.start(5)
+        started = ContainerAppsJob(JOB, Rest(base=engine.url, permission=lambda: TOKEN))
+        started.start(5)
         for number, state in enumerate(("Succeeded", "Processing", "Failed", "Unknown")):
             executions[number]["properties"]["status"] = state
-        there = [(one.name, one.running) for one in place.there()]
+        there = [(one.name, one.running) for one in started.there()]
         assert there == [(f"mill-worker-{n}", True) for n in (1, 3, 4)]
         calls = len(engine.calls)
-        place.end([name for name, _ in there])
+        started.end([name for name, _ in there])
         assert len(engine.calls) == calls
 
 
@@ -153,13 +153,13 @@ def test_a_list_that_goes_on_elsewhere_is_an_error_and_the_token_stays() -> None
     with engine_server(lambda _: (200, {"value": []})) as other:
         page = {"value": [], "nextLink": f"{other.url}/next"}
         with engine_server(lambda _: (200, page)) as engine:
-            place = ContainerAppsJob(JOB, Rest(base=engine.url, permission=lambda: TOKEN))
+            started = ContainerAppsJob(JOB, Rest(base=engine.url, permission=lambda: TOKEN))
             with pytest.raises(StackError, match="leads to another address"):
-                place.there()
+                started.there()
         assert other.calls == []
 
 
-def test_a_permission_that_cannot_be_had_is_an_error_of_the_place(
+def test_a_permission_that_cannot_be_had_is_an_error_of_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Azure's identity fails by its own class, and a pod's token may be away for a moment."""
@@ -180,7 +180,7 @@ def test_a_permission_that_cannot_be_had_is_an_error_of_the_place(
             ContainerAppsJob(JOB, Rest(base="http://127.0.0.1:9", permission=permission)).there()
 
 
-def test_places_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_engines_that_cannot_be_are_refused(tmp_path: Path) -> None:
     plain = json.loads(WORKER.read_text("utf-8")) | {"account": "http://a.batch.azure.com"}
     (tmp_path / "plain.json").write_text(json.dumps(plain))
     (tmp_path / "less.json").write_text('{"job": "j"}')
@@ -192,4 +192,4 @@ def test_places_that_cannot_be_are_refused(tmp_path: Path) -> None:
         (f"batch:{tmp_path}/plain.json", "no address with https"),
     ):
         with pytest.raises(ArgumentError, match=said):
-            open_place(text, 2)
+            open_engine(text, 2)
