@@ -310,24 +310,27 @@ class PlanStream:
             ArchiveError: the archive could not be searched.
         """
         waiting = [*known]
-        whole = bool(waiting) and waiting[-1].outcome.final
+        last = waiting[-1].outcome if waiting else None
+        whole = last is not None and last.final
         first = min(product.first_start for product in self._resolved.products)
+        joined = self._groups is not None or self._compares
         if trusted and self._groups is None and (whole or not self._compares):
             for stretch in waiting:
                 self._take(stretch.outcome)
                 yield stretch
-            if waiting and waiting[-1].outcome.final:
+            if whole:
                 return
-            if waiting:
-                first = waiting[-1].outcome.last + timedelta(days=1)
+            if last is not None:
+                first = last.last + timedelta(days=1)
             waiting = []
         for listed in self._listing(first):
             digest = listed.digest()
             old = waiting.pop(0) if waiting else None
-            if old is not None and not _matches(old.outcome, listed, digest):
-                old, waiting = None, []
-            if old is not None and self._groups is None and not self._compares:
-                self._take(old.outcome)
+            outcome = old.outcome if old is not None else None
+            if outcome is not None and not _matches(outcome, listed, digest):
+                old, outcome, waiting = None, None, []
+            if old is not None and outcome is not None and not joined:
+                self._take(outcome)
                 yield old
                 continue
             # The windows of later stretches need its cells, and the comparison of sensors.

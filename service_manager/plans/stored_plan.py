@@ -16,7 +16,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 
 from isal import isal_zlib
@@ -56,23 +56,26 @@ class _Head:
 _HEAD = TypeAdapter(_Head)
 
 
-@dataclass
+@dataclass(frozen=True)
 class StoredPart:
-    """A stretch in its blob, read when it is asked for."""
+    """A stretch in its blob, read each time it is asked for: thousands of them must fit memory."""
 
     blobs: Blobs
     name: str
-    identity: str = ""
-    _outcome: PlanOutcome | None = field(default=None, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """The identity of its plan; BlobMissingError when the blob is gone."""
+        return self._head().identity
 
     @property
     def outcome(self) -> PlanOutcome:
         """The part that is known without the tasks; BlobMissingError when the blob is gone."""
-        if self._outcome is None:
-            head = zlib.decompressobj(wbits=_GZIP)
-            found = _HEAD.validate_json(head.decompress(self.blobs.get_bytes(PLANS, self.name)))
-            self.identity, self._outcome = found.identity, found.outcome
-        return self._outcome
+        return self._head().outcome
+
+    def _head(self) -> _Head:
+        head = zlib.decompressobj(wbits=_GZIP)
+        return _HEAD.validate_json(head.decompress(self.blobs.get_bytes(PLANS, self.name)))
 
     def tasks(self) -> Iterator[PlannedTask]:
         """Yield the tasks, inputs first. Raises BlobMissingError when the blob is gone."""
@@ -285,7 +288,7 @@ def _broken_off(blobs: Blobs, request: str, identity: str) -> list[StoredPart]:
         whole = [n for i, n in enumerate(sorted(names)) if n == _name(request, run, i)]
         best = max(best, whole, key=len)
     found = [StoredPart(blobs, name) for name in best]
-    return found if all(s.outcome and s.identity == identity for s in found) else []
+    return found if all(part.identity == identity for part in found) else []
 
 
 def _name(request: str, run: str, number: int) -> str:

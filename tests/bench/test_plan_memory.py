@@ -1,5 +1,6 @@
 """Planning and writing hold a part of the plan, however long the plan is."""
 
+import gc
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from bench.plan import course, folder_blobs
+from service_manager.planner.plan_stream import PlanOutcome
 from service_manager.plans import stored_plan
 from service_manager.plans.plan_writer import PlanWriter
 from tasks.service.memory_runtime import memory_runtime
+from tasks.storage.blobs import MemoryBlobs
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation
 
@@ -54,3 +57,27 @@ def test_three_times_the_tasks_take_the_same_memory(tmp_path: Path) -> None:
     for short, long in zip(least, most, strict=True):
         assert long < 1.25 * short, (tasks, more, short / MIB, long / MIB)
         assert long < MOST
+
+
+class Heads(MemoryBlobs):
+    """Counts the outcomes of stretches that are held when a further one is read."""
+
+    held = 0
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        if name.endswith(".stretch.gz"):
+            outcomes = sum(isinstance(one, PlanOutcome) for one in gc.get_objects())
+            self.held = max(self.held, outcomes)
+        return super().get_bytes(container, name)
+
+
+@pytest.mark.slow
+def test_planning_the_same_again_keeps_one_stretch_at_a_time() -> None:
+    """Two thousand outcomes of ten million tasks took half a gigabyte."""
+    blobs = Heads()
+    plan = stored_plan.freeze(blobs, "first", course(64))
+    gc.collect()
+    again = stored_plan.freeze(blobs, "second", course(64))
+    assert len(plan.stretches) >= 4
+    assert [one.name for one in again.stretches] == [one.name for one in plan.stretches]
+    assert blobs.held <= 2
