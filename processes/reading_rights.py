@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from processes import confine
+from processes.one_thread import ONE_THREAD
 from processes.refused_calls import filter_of, seccomp_known
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -94,7 +95,7 @@ def shut_in(read: Sequence[str], write: Sequence[str], *, shared: bool) -> None:
 
 def reader_environment() -> dict[str, str]:
     """Return the environment of a process that reads strangers' files: no setting, no secret."""
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | ONE_THREAD
 
 
 def shut_in_reader(read: Sequence[Path] = (), write: Sequence[Path] = ()) -> bool:

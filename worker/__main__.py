@@ -3,9 +3,11 @@
 import sys
 
 from processes import handed_over
+from processes.one_thread import use_one_thread
 from tasks.secret_settings import is_secret
 
 if __name__ == "__main__":
+    use_one_thread()
     # Before the imports that take long: it starts this program anew.
     handed_over.without(is_secret)
 

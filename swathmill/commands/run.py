@@ -1,7 +1,8 @@
 """`swathmill run`: take one request from its document to its files, in one command."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +23,9 @@ from swathmill.commands.shared.paths import output_folder
 from swathmill.console import PlainConsole
 from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
-from tasks.request.request_file import load_request
+
+if TYPE_CHECKING:
+    from tasks.request.document import Request
 
 GRACE_SECONDS = 5.0
 GIVE_UP_AFTER = 5
@@ -50,7 +53,6 @@ def run(
 
     Exits 0 if the request completed, 3 if it completed with gaps, 1 if it failed.
     """
-    document = load_request(request, region, measurements or ())
     output_folder(out, "--out")
     console = PlainConsole(quiet=as_json)
     options = stack_options(
@@ -67,6 +69,8 @@ def run(
     interruption.listen()
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     try:
+        stack.begin()  # the workers take longest to start
+        document = _read(stack, request, region, measurements or ())
         stack.launch()  # it forks, and a status is a thread
         with console.status("Starting the stack"):
             # Imported while the processes start.
@@ -87,6 +91,20 @@ def run(
     one_request.tell(console, delivery)
     one_request.tell_portal(console, data, delivery)
     raise typer.Exit(one_request.exit_code(delivery))
+
+
+def _read(
+    stack: Stack, request: Path, region: Path | None, measurements: Sequence[Path]
+) -> "Request":
+    """Read the request while workers start; end them where it is refused."""
+    # Imported while the workers start.
+    from tasks.request.request_file import load_request
+
+    try:
+        return load_request(request, region, measurements)
+    except BaseException:
+        stack.kill()
+        raise
 
 
 def _stop_early(stack: Stack, console: PlainConsole, options: StackOptions) -> None:

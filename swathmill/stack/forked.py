@@ -26,15 +26,14 @@ def possible() -> bool:
     return sys.platform == "linux" and threading.active_count() == 1
 
 
-def load(modules: Iterable[str]) -> None:
-    """Import modules, of which services are forked then.
+def load(module: str) -> None:
+    """Import a module, of which a service is forked then.
 
     What is imported stays: looking for garbage in it takes a fifth of the time, and would make each
     fork copy it.
     """
     gc.disable()
-    for module in modules:
-        importlib.import_module(module)
+    importlib.import_module(module)
     gc.freeze()
     gc.enable()
 

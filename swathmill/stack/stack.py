@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from processes.one_thread import use_one_thread
 from swathmill.errors import StackError
 from swathmill.stack import forked, interruption, ports, storage
 from swathmill.stack.azurite import AzuriteServer
@@ -83,6 +84,7 @@ class Stack:
         self._lock = FolderLock(options.folder)
         self._locked = False
         self._state = StackState()
+        self._env: Mapping[str, str] = {}  # of all services, without the secrets of some
         self._next_disk_check = 0.0
         self._out_of_disk = False
         self._awaited: list[Callable[[], None]] = []
@@ -116,12 +118,13 @@ class Stack:
         self.launch()
         self.await_ready()
 
-    def launch(self) -> None:
-        """Start all processes, side by side; `await_ready` has to follow.
+    def begin(self) -> None:
+        """Start the servers and the workers, which take longest; `launch` or `kill` has to follow.
 
         Raises:
             StackError: as `start`.
         """
+        use_one_thread()  # of what is imported from here on
         folder = self._options.folder
         folder.prepare()
         kind = storage.choose(folder, self._options.storage)
@@ -129,7 +132,18 @@ class Stack:
         self._lock.__enter__()
         self._locked = True
         with self._nothing_left():
-            self._start_all(folder, kind)
+            self._begin(folder, kind)
+
+    def launch(self) -> None:
+        """Start all processes, side by side; `await_ready` has to follow.
+
+        Raises:
+            StackError: as `start`.
+        """
+        if not self._locked:
+            self.begin()
+        with self._nothing_left():
+            self._start_services(self._options.folder)
 
     def await_ready(self) -> None:
         """Wait until what was launched answers.
@@ -191,7 +205,7 @@ class Stack:
         self._supervisor.kill()
         self._release()
 
-    def _start_all(self, folder: DataFolder, kind: Storage) -> None:
+    def _begin(self, folder: DataFolder, kind: Storage) -> None:
         secrets = folder.secrets()
         before = folder.state()
         portal_port = self._choose_portal_port(before)
@@ -213,30 +227,40 @@ class Stack:
             self._supervisor.child("azurite").wait_until(
                 azurite.is_ready, limit_seconds=azurite.ready_seconds
             )
-        signing = self._options.settings.secret.get_secret_value() or secrets.signing_key
-        self._start_services(self._environment(azurite, redis), signing)
-        if self._options.catch_mail:
-            self._start_mail_catcher(folder, smtp_port)
-        answers = self._supervisor.child("redis").wait_until
-        self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
-
-    def _start_services(self, env: Mapping[str, str], signing: str) -> None:
-        """Start workers, portal and managers, each with the secrets that it uses."""
+        self._env = self._environment(azurite, redis)
         for name in self.worker_names:
             self._service(
                 name,
                 "worker",
-                {**env, "SWATHMILL_WORKER_NAME": name},
+                {**self._env, "SWATHMILL_WORKER_NAME": name},
                 grace_seconds=self._options.grace_seconds + 10.0,
             )
-        if self._options.fork:
-            forked.load(_FORKED.values())  # while the workers start
-        env = {**env, "SWATHMILL_SECRET": signing}
-        self._service("portal", "portal", env, says_ready=True)
-        password = self._options.settings.smtp_password.get_secret_value()
+        answers = self._supervisor.child("redis").wait_until
+        self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
+
+    def _start_services(self, folder: DataFolder) -> None:
+        """Start managers, portal and mail catcher, each with the secrets that it uses.
+
+        The managers come first: what reads granules for them takes long to start.
+        """
+        given = self._options.settings
+        signing = given.secret.get_secret_value() or folder.secrets().signing_key
+        env = {**self._env, "SWATHMILL_SECRET": signing}
+        password = given.smtp_password.get_secret_value()
+        self._load("service_manager")
         for name in self.manager_names:
             sends = {**env, "SWATHMILL_SMTP_PASSWORD": password}
             self._service(name, "service_manager", sends)
+        self._load("portal")
+        self._service("portal", "portal", env, says_ready=True)
+        if self._options.catch_mail:
+            self._load(MAIL_CATCHER)
+            self._start_mail_catcher(folder, self._state.smtp_port)
+
+    def _load(self, module: str) -> None:
+        """Import what a service is forked from, while others start."""
+        if self._options.fork:
+            forked.load(_FORKED[module])
 
     def _start_azurite(
         self, folder: DataFolder, secrets: Secrets, before: StackState

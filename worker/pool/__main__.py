@@ -2,6 +2,11 @@
 
 import sys
 
+from processes.one_thread import use_one_thread
+
+if __name__ == "__main__":
+    use_one_thread()
+
 from worker.pool.service import main
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import structlog
 
 from processes import handed_over, proctree
 from processes.folders import remove_folder
+from processes.one_thread import ONE_THREAD
 from processes.parents import become_subreaper, name_process
 from tasks.service.classify import host_failed
 from tasks.settings import forget_secrets
@@ -41,16 +42,15 @@ PRELOADED = (
     "h5py",
     "shapely",
     "worker.sandbox.guard",
-    "worker.slots.child",
-    "worker.slots.frozen",
 )
+"""What a worker imports once for itself and its children."""
+OF_CHILDREN = ("worker.slots.child", "worker.slots.frozen")
+"""What the forkserver imports by itself, while the worker connects."""
 
 # A fork would lose threads that a library starts on import or at first use, and a slot should use
 # one core. GDAL's cache is limited so that it does not dominate an attempt's memory.
 _ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
+    **ONE_THREAD,
     "GDAL_NUM_THREADS": "1",
     "GDAL_CACHEMAX": "128",
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
@@ -65,21 +65,25 @@ _FORKSERVER_DIED = 255  # multiprocessing's exit code when the real one is unkno
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
 
 
-def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
+def start_forkserver(
+    preload: Sequence[str] = PRELOADED, beyond: Sequence[str] = OF_CHILDREN
+) -> None:
     """Import `preload` and fork the forkserver; call this before any thread, SDK client or secret.
 
-    This process becomes the parent of whatever a killed guard leaves behind, so that it can end it.
-    A forkserver that ends is replaced by a new program, which imports `preload` again: by then this
+    The forkserver goes on to import what is `beyond`, while this process connects. This process
+    becomes the parent of whatever a killed guard leaves behind, so that it can end it.
+    A forkserver that ends is replaced by a new program, which imports all of it again: by then this
     process has threads.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     become_subreaper()
-    forkserver.set_forkserver_preload(list(preload))
+    forkserver.set_forkserver_preload([*preload, *beyond])
     gc.disable()  # what is imported stays
     for module in preload:
         with suppress(ImportError):  # as a forkserver does; what needs it says so
             importlib.import_module(module)
+    gc.freeze()  # neither process copies it by looking for garbage
     gc.enable()
     if threading.active_count() > 1:
         raise RuntimeError("the forkserver must be started before any thread")

@@ -39,7 +39,8 @@ import tests.worker.sandbox.test_children as here
 from worker.sandbox.children import Children, start_forkserver
 
 if __name__ == "__main__":
-    start_forkserver(preload=())  # what the worker imports takes seconds, and is not tested here
+    # What the worker imports takes seconds, and is not tested here.
+    start_forkserver(preload=(), beyond=())
     children = Children(do_work, {memory}, 1, Path(__file__).parents[1])
     atexit.register(lambda: children.close())
     def start(work, argument):
