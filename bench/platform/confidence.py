@@ -1,14 +1,15 @@
 """Whether one way is faster than another, by paired rounds: a confidence interval of the ratio.
 
 Of each round the logarithm of the ratio of both times is taken; the mean of these has a t interval
-(Student 1908). Several candidates share the probability of error (Bonferroni), so that the best of
-many by chance is not recommended.
+(Student 1908). Of several runs, each is one observation: the mean of its rounds. Rounds of one day
+are alike, so many of them say little of another day. Several candidates share the probability of
+error (Bonferroni), so that the best of many by chance is not recommended.
 """
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scipy.stats import t as student
@@ -29,6 +30,7 @@ class Ratio:
     low: float
     high: float
     rounds: int
+    runs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,30 @@ def ratio(pairs: Iterable[tuple[float, float]], candidates: int = 1) -> Ratio | 
 
     `candidates` are compared at once: all their intervals hold together with `CONFIDENCE`.
     """
-    logs = [math.log(one / other) for one, other in pairs if one > 0 and other > 0]
+    logs = _logs(pairs)
+    return _interval(logs, candidates, rounds=len(logs), runs=1)
+
+
+def ratio_of_runs(
+    runs: Iterable[Iterable[tuple[float, float]]], candidates: int = 1
+) -> Ratio | None:
+    """Return the same of the pairs of several runs, each of which is one observation.
+
+    Runs with fewer than `LEAST_ROUNDS` pairs do not count. None of no run; of one run its pairs are
+    the observations.
+    """
+    found = [logs for pairs in runs if len(logs := _logs(pairs)) >= LEAST_ROUNDS]
+    if not found:
+        return None
+    observed = [statistics.fmean(logs) for logs in found] if len(found) > 1 else found[0]
+    return _interval(observed, candidates, rounds=sum(map(len, found)), runs=len(found))
+
+
+def _logs(pairs: Iterable[tuple[float, float]]) -> list[float]:
+    return [math.log(one / other) for one, other in pairs if one > 0 and other > 0]
+
+
+def _interval(logs: Sequence[float], candidates: int, *, rounds: int, runs: int) -> Ratio | None:
     if len(logs) < 2:
         return None
     mean = statistics.fmean(logs)
@@ -61,30 +86,46 @@ def ratio(pairs: Iterable[tuple[float, float]], candidates: int = 1) -> Ratio | 
         estimate=math.exp(mean),
         low=math.exp(mean - reach),
         high=math.exp(mean + reach),
-        rounds=len(logs),
+        rounds=rounds,
+        runs=runs,
     )
 
 
-def compare_cuts(timed: Iterable[Timed]) -> list[Compared]:
-    """Compare each cut with today's, by the rounds in which both went well, up and down."""
+def compare_cuts(runs: Iterable[Iterable[Timed]]) -> list[Compared]:
+    """Compare each cut with today's, by the rounds of each run in which both went well."""
+    found = []
+    pairs: dict[int, dict[Cut, list[list[tuple[float, float]]]]] = defaultdict(dict)
+    for timed in runs:
+        for size, by_cut in _pairs(timed).items():
+            for cut, some in by_cut.items():
+                pairs[size].setdefault(cut, []).append(some)
+    for size, by_cut in sorted(pairs.items()):
+        for cut, some in by_cut.items():
+            known = ratio_of_runs(some, len(by_cut))
+            if known is not None:
+                found.append(Compared(size=size, cut=cut, ratio=known))
+    return found
+
+
+def _pairs(timed: Iterable[Timed]) -> dict[int, dict[Cut, list[tuple[float, float]]]]:
+    """Return the times of each cut and today's in the same round of a run, up and down together."""
     rounds: dict[int, dict[Cut, dict[int, dict[str, float]]]] = defaultdict(dict)
     for one in timed:
         if one.trial.service is Service.AZURE and not one.call.failure:
             of_cut = rounds[one.trial.size].setdefault(one.trial.cut, {})
             of_cut.setdefault(one.trial.round, {})[one.trial.direction] = one.seconds
-    found = []
-    for size, by_cut in sorted(rounds.items()):
+    found: dict[int, dict[Cut, list[tuple[float, float]]]] = {}
+    for size, by_cut in rounds.items():
         today = by_cut.get(BY_SIZE, {})
-        others = [cut for cut in by_cut if cut != BY_SIZE]
-        for cut in others:
-            pairs = [
-                (sum(by_cut[cut][number].values()), sum(today[number].values()))
-                for number in by_cut[cut].keys() & today.keys()
-                if by_cut[cut][number].keys() == today[number].keys() == _BOTH
+        found[size] = {
+            cut: [
+                (sum(of_cut[number].values()), sum(today[number].values()))
+                for number in of_cut.keys() & today.keys()
+                if of_cut[number].keys() == today[number].keys() == _BOTH
             ]
-            known = ratio(pairs, len(others)) if len(pairs) >= LEAST_ROUNDS else None
-            if known is not None:
-                found.append(Compared(size=size, cut=cut, ratio=known))
+            for cut, of_cut in by_cut.items()
+            if cut != BY_SIZE
+        }
     return found
 
 
@@ -102,6 +143,7 @@ def lines(compared: Iterable[Compared]) -> list[str]:
     said = best.ratio
     return [
         f"# {largest / 1e6:g} MB up and down: {said.estimate:.2f} of today's time, "
-        f"{CONFIDENCE:.0%} sure to be {said.low:.2f} to {said.high:.2f}, by {said.rounds} pairs",
+        f"{CONFIDENCE:.0%} sure to be {said.low:.2f} to {said.high:.2f}, by {said.rounds} pairs of "
+        f"{said.runs} {'run' if said.runs == 1 else 'runs'}",
         f"SWATHMILL_BLOCKS={best.cut.block // MIB}x{best.cut.at_once}",
     ]

@@ -5,16 +5,18 @@ import datetime as dt
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.platform.clients import Call
+from bench.platform.confidence import compare_cuts
 from bench.platform.figures import pyplot
 from bench.platform.rates import Point, Rate, rate
-from bench.platform.report import CALLS, STUDY, draw
+from bench.platform.report import CALLS, STUDY, TRIALS, conclude, draw
 from bench.platform.study import APART
+from bench.platform.trials import Service, Timed, Trial, read_cut
 from swathmill.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -26,10 +28,11 @@ _APART = 1e6  # seconds between the clocks of two runs: no call of one is within
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run: when it began, and its points."""
+    """A run: when it began, its points, and the transfers that compare cuts."""
 
     began: dt.datetime
     points: tuple[Point, ...]
+    timed: tuple[Timed, ...]
 
 
 def read_run(folder: Path) -> Run:
@@ -50,6 +53,7 @@ def read_run(folder: Path) -> Run:
                         failure=row["failure"],
                     )
                 )
+        timed = tuple(_timed(folder / TRIALS))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArgumentError(
             f"{folder} is not a run of a study: {error}.", "Name folders that `measure --out` made."
@@ -65,19 +69,40 @@ def read_run(folder: Path) -> Run:
         )
         for key, some in calls.items()
     )
-    return Run(began=began, points=points)
+    return Run(began=began, points=points, timed=timed)
+
+
+def _timed(path: Path) -> Iterator[Timed]:
+    """Read the transfers of a run that compare cuts."""
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["experiment"] != "transfers":
+                continue
+            trial = Trial(
+                service=Service(row["service"]),
+                direction=row["direction"],
+                size=int(row["size"]),
+                cut=read_cut(row["cut"]),
+                round=int(row["round"]),
+            )
+            call = Call(client=0, began=0.0, ended=float(row["seconds"]), failure=row["failure"])
+            yield Timed(trial=trial, call=call)
 
 
 def merged(out: Path, folders: Sequence[Path]) -> list[Path]:
     """Merge runs: each point's rate over the runs, figures of all calls, the course over the runs.
 
+    Cuts of transfers are compared over all runs, and settings follow from that.
+
     Raises:
-        ArgumentError: a folder is no run, or there is one alone.
+        ArgumentError: a folder is no run, two are the same, or there is one alone.
         OSError: the files cannot be written.
     """
     if len(folders) < 2:
         raise ArgumentError("One run is no series.", "Name two folders or more.")
     runs = sorted((read_run(folder) for folder in folders), key=lambda run: run.began)
+    if len({run.began for run in runs}) < len(runs):
+        raise ArgumentError("Two folders hold one run.", "Name each run once.")
     out.mkdir(parents=True, exist_ok=True)
     by_key: dict[tuple[str, str, int, int], list[tuple[dt.datetime, Point]]] = defaultdict(list)
     for run in runs:
@@ -86,8 +111,10 @@ def merged(out: Path, folders: Sequence[Path]) -> list[Path]:
     rates = [_one([rate(point) for _, point in some]) for some in by_key.values()]
     _write(out / MERGED, by_key)
     points = [_joined([point for _, point in some]) for some in by_key.values()]
-    figures = draw(out, points, rates)
-    return [out / MERGED, *figures, _courses(out / "course.svg", by_key)]
+    compared = compare_cuts(run.timed for run in runs)
+    concluded = conclude(out, rates, compared)
+    figures = draw(out, points, rates, compared)
+    return [out / MERGED, *concluded, *figures, _courses(out / "course.svg", by_key)]
 
 
 def _one(some: Sequence[Rate]) -> Rate:

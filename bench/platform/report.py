@@ -77,25 +77,11 @@ class Report:
     def finish(self) -> list[Path]:
         """Draw the figures and write the settings; return all files."""
         written = [self._folder / name for name in (CALLS, RATES, FAILURES, TRIALS, STUDY)]
-        compared = confidence.compare_cuts(self._timed)
-        if compared:
-            written.append(self._folder / COMPARED)
-            self._write_compared(compared)
         for file in self._files:
             file.close()
-        if lines := settings(self._rates, compared):
-            written.append(self._folder / SETTINGS)
-            written[-1].write_text("\n".join(lines) + "\n", encoding="ascii")
+        compared = confidence.compare_cuts([self._timed])
+        written += conclude(self._folder, self._rates, compared)
         return [*written, *draw(self._folder, self._points, self._rates, compared)]
-
-    def _write_compared(self, compared: Iterable[Compared]) -> None:
-        table = self._table(
-            COMPARED, ("size", "cut", "ratio", "low", "high", "rounds", "recommended")
-        )
-        for one in compared:
-            said = one.ratio
-            figures_of = (f"{value:.4f}" for value in (said.estimate, said.low, said.high))
-            table.writerow((one.size, one.cut, *figures_of, said.rounds, one.recommended))
 
     def _table(self, name: str, columns: Sequence[str]) -> "Writer":
         file = (self._folder / name).open("w", newline="", encoding="utf-8")
@@ -103,6 +89,26 @@ class Report:
         table = csv.writer(file)
         table.writerow(columns)
         return table
+
+
+def conclude(folder: Path, rates: Iterable[Rate], compared: Sequence[Compared]) -> list[Path]:
+    """Write what was compared, and the settings that follow; return the files."""
+    written = []
+    if compared:
+        written.append(folder / COMPARED)
+        with written[-1].open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(("size", "cut", "ratio", "low", "high", "rounds", "runs", "recommended"))
+            for one in compared:
+                said = one.ratio
+                values = (f"{value:.4f}" for value in (said.estimate, said.low, said.high))
+                table.writerow(
+                    (one.size, one.cut, *values, said.rounds, said.runs, one.recommended)
+                )
+    if lines := settings(rates, compared):
+        written.append(folder / SETTINGS)
+        written[-1].write_text("\n".join(lines) + "\n", encoding="ascii")
+    return written
 
 
 def draw(

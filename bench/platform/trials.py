@@ -65,6 +65,12 @@ def cuts(size: int) -> list[Cut]:
     ]
 
 
+def read_cut(text: str) -> Cut:
+    """Return the cut that a text names, as `str` writes it. Raises ValueError."""
+    block, _, at_once = text.partition(" MiB x ")
+    return Cut(block=int(block) * MIB, at_once=int(at_once))
+
+
 def in_rounds(what: Sequence[Trial], rounds: int, chance: Random) -> list[Trial]:
     """Repeat trials in rounds, each round in an order of its own."""
     found: list[Trial] = []

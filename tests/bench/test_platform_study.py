@@ -26,7 +26,7 @@ from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import measure_instances
 from bench.platform.merge import merged
 from bench.platform.rates import Point, rate
-from bench.platform.report import CALLS, FAILURES, RATES, SETTINGS, Report, settings
+from bench.platform.report import CALLS, COMPARED, FAILURES, RATES, SETTINGS, Report, settings
 from bench.platform.study import Plan, Study
 from bench.platform.tcp import AnswerServer
 from bench.platform.trials import Service, Timed, Trial, in_rounds
@@ -137,15 +137,71 @@ def test_a_setting_is_recommended_with_confidence_alone(
     """A drift that both ways meet in the same rounds does not count."""
     today = trials(BY_SIZE, DRIFT)
     other = trials(OTHER, [faster * d * (1 + n) for d, n in zip(DRIFT, noise, strict=True)])
-    lines = settings([], compare_cuts(today + other))
+    lines = settings([], compare_cuts([today + other]))
     assert lines[1:] == (["SWATHMILL_BLOCKS=32x2"] if said else [])
 
 
 def test_rounds_that_failed_or_are_too_few_recommend_nothing() -> None:
     fast = trials(OTHER, [0.5 * d for d in DRIFT])
     failed = [replace(one, call=replace(one.call, failure="x")) for one in fast[:4]]
-    assert compare_cuts(trials(BY_SIZE, DRIFT) + failed + fast[4:]) == []
-    assert compare_cuts(trials(BY_SIZE, DRIFT[:4]) + fast[:8]) == []
+    assert compare_cuts([trials(BY_SIZE, DRIFT) + failed + fast[4:]]) == []
+    assert compare_cuts([trials(BY_SIZE, DRIFT[:4]) + fast[:8]]) == []
+
+
+NOISE = (0.45, -0.4, 0.3, -0.25, 0.1, -0.15)  # of the logarithm of a ratio, in rounds
+
+
+def a_run(number: int, faster: float) -> list[Timed]:
+    """A run in which another cut takes `faster` of today's time in the mean, and as much noise."""
+    turned = NOISE[number:] + NOISE[:number]
+    other = [faster * d * math.exp(n) for d, n in zip(DRIFT, turned, strict=True)]
+    return trials(BY_SIZE, DRIFT) + trials(OTHER, other)
+
+
+def recommended(*runs: list[Timed]) -> list[str]:
+    return settings([], compare_cuts(runs))[1:]
+
+
+def test_three_runs_recommend_what_none_of_them_does_alone() -> None:
+    runs = [a_run(number, faster) for number, faster in enumerate((0.71, 0.69, 0.7))]
+    assert [recommended(one) for one in runs] == [[], [], []]
+    assert recommended(*runs) == ["SWATHMILL_BLOCKS=32x2"]
+    (found,) = compare_cuts(runs)
+    assert (found.ratio.rounds, found.ratio.runs) == (18, 3)
+
+
+def test_many_rounds_of_days_that_differ_recommend_nothing() -> None:
+    """Each run is one observation: its rounds are of one day, and say nothing of others."""
+    runs = [[*a_run(0, faster)] for faster in (0.35, 0.5, 1.1)]
+    pairs = [0.35] * 6 + [0.5] * 6 + [1.1] * 6
+    by_pairs = ratio([(one * math.exp(n), 1.0) for one, n in zip(pairs, NOISE * 3, strict=True)])
+    assert by_pairs is not None
+    assert by_pairs.high < 0.9  # what all pairs as one sample would claim
+    assert recommended(*runs) == []
+
+
+def test_a_run_with_too_few_rounds_does_not_count() -> None:
+    short = trials(BY_SIZE, DRIFT[:4]) + trials(OTHER, [0.1 * d for d in DRIFT[:4]])
+    (alone,) = compare_cuts([a_run(0, 0.7)])
+    assert compare_cuts([a_run(0, 0.7), short]) == [alone]
+
+
+def test_runs_are_merged_with_their_pairs(tmp_path: Path) -> None:
+    """What is recommended of folders is what is recommended of the runs that were written there."""
+    folders = []
+    for number, faster in enumerate((0.71, 0.69, 0.7)):
+        folders.append(tmp_path / str(number))
+        report = Report(folders[-1], {"began": f"2026-01-0{number + 1}T00:00:00+00:00"})
+        report.add(replace(point(Call(client=0, began=0.0, ended=1.0, size=1)), experiment="blobs"))
+        report.add_trials("transfers", a_run(number, faster))
+        assert SETTINGS not in {path.name for path in report.finish()}
+    made = {path.name for path in merged(tmp_path / "all", folders)}
+    assert {SETTINGS, COMPARED} <= made
+    said = (tmp_path / "all" / SETTINGS).read_text()
+    assert "SWATHMILL_BLOCKS=32x2" in said
+    assert "by 18 pairs of 3 runs" in said
+    with pytest.raises(ArgumentError, match="Two folders hold one run"):
+        merged(tmp_path / "twice", [folders[0], folders[0]])
 
 
 def test_an_interval_is_that_of_student() -> None:
