@@ -71,7 +71,13 @@ $(STAMP)/moto: requirements-moto.lock $(STAMP)/venv
 	@$(INSTALL) $(BIN)/python requirements-moto.lock --no-deps --target build/moto
 	@touch $@
 
-$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/azurite $(STAMP)/moto
+# Apart from .venv: the study of the platform alone needs them.
+$(STAMP)/drivers: requirements-drivers.lock $(STAMP)/venv
+	@echo "Installing drivers of databases"
+	@$(INSTALL) $(BIN)/python requirements-drivers.lock --no-deps --target build/drivers
+	@touch $@
+
+$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/azurite $(STAMP)/moto $(STAMP)/drivers
 	@echo "Installing what checks and tests need"
 	@$(INSTALL) $(BIN)/python requirements-dev.lock
 	@touch $@
@@ -197,6 +203,8 @@ lock: ## Write the requirements locks again (needs uv) [UPGRADE=yes: with the ne
 	printf 'odc-stac>=0.5\nopenapi-python-client>=0.29\nstac-api-validator>=0.6.8\n' | $(LOCK) - --output-file requirements-clients.lock
 	printf '%s\n' blinker boto3 flask flask-cors moto py-partiql-parser responses s3transfer xmltodict | \
 	    $(LOCK) - --no-deps --constraint requirements-dev.lock --output-file requirements-moto.lock
+	printf '%s\n' psycopg psycopg-binary pymssql | \
+	    $(LOCK) - --no-deps --constraint requirements-dev.lock --output-file requirements-drivers.lock
 	echo 'mutmut>=3.8' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-mutmut.lock
 	printf 'cyclonedx-bom>=7\npip-audit>=2.9\npyyaml>=6\n' | $(LOCK) - --output-file requirements-supply.lock

@@ -98,7 +98,7 @@ MEASUREMENTS = {
         modules=("bench.portal.paint",),
     ),
     "platform": Measurement(
-        what="what storage, queues, network and machines can do [measure, node, merge, answer]",
+        what="what storage, queues, network and machines can do [measure, merge, answer]",
         modules=("bench.platform",),
     ),
     "transfer": Measurement(

@@ -7,8 +7,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +17,15 @@ import typer
 from redis import Redis
 
 from bench.platform.clients import Clients, Crowd
-from bench.platform.fleet import gathered, serve
+from bench.platform.fleet import Fleet, gathered
+from bench.platform.instances import SIZES, Kind, Nodes, ScaleSet
 from bench.platform.merge import merged
+from bench.platform.places import LOCAL, PLACES, opened
 from bench.platform.rates import Point, Rate
 from bench.platform.report import Report
 from bench.platform.study import CLIENTS, Plan, Study
 from bench.platform.tcp import AnswerServer
+from swathmill.commands.fleet.place import Place
 from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.deployment.az import Az
@@ -57,6 +61,15 @@ _OF_STORAGE = (
 )
 
 
+_IN_FILES = (Experiment.BLOBS, Experiment.TABLES, Experiment.PARTITION, Experiment.NODES)
+"""What embedded storage has, too."""
+IN_FILES = "embedded"
+
+
+def _in_files(storage: str) -> bool:
+    return storage == IN_FILES or storage.startswith(EMBEDDED)
+
+
 APP = typer.Typer(
     help="Measure the platform below the service.",
     no_args_is_help=True,
@@ -71,7 +84,7 @@ def measure(
         str,
         typer.Option(
             help="Storage account as SWATHMILL_STORAGE names one, which is the default; `azurite` "
-            "starts one here.",
+            "starts one here, `embedded` makes files here.",
             show_default=False,
         ),
     ] = "",
@@ -92,12 +105,25 @@ def measure(
             help="HOST:PORT of a machine that runs `python -m bench.platform answer`, or `local`."
         ),
     ] = "",
-    sql: Annotated[str, typer.Option(help="Database, as an URL of SQLAlchemy.")] = "",
+    sql: Annotated[
+        list[str] | None,
+        typer.Option(help="Database, as an URL of SQLAlchemy. May be repeated."),
+    ] = None,
     group: Annotated[
         str,
         typer.Option(help="Resource group in which virtual machines are made. They cost money."),
     ] = "",
-    instances: Annotated[int, typer.Option(min=1, help="Number of these machines.")] = 4,
+    machines: Annotated[
+        str, typer.Option(help="Sizes of these machines, separated by commas.")
+    ] = ",".join(SIZES),
+    starts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Nodes whose starts are measured, as NAME=PLACE, such as small=local:runner. "
+            f"Places: {', '.join(PLACES)}. May be repeated."
+        ),
+    ] = None,
+    instances: Annotated[int, typer.Option(min=1, help="Number of machines or nodes.")] = 4,
     only: Annotated[
         list[Experiment] | None, typer.Option(help="Leave out the others. May be repeated.")
     ] = None,
@@ -127,8 +153,17 @@ def measure(
     meet: Annotated[
         str,
         typer.Option(
-            help="Redis at which nodes on other machines meet (`python -m bench.platform node`); "
-            "without it the nodes are processes here."
+            help="Redis at which nodes on other machines meet, one of the study's own; without it "
+            "nodes are processes here.",
+            envvar="SWATHMILL_STUDY_REDIS",
+        ),
+    ] = "",
+    place: Annotated[
+        str,
+        typer.Option(
+            help="Engine that starts the nodes of --fleet, as `swathmill fleet` names one; without "
+            "it they are started by hand, with --meet, or here.",
+            show_default=False,
         ),
     ] = "",
     name: Annotated[str, typer.Option("--study", help="Name by which nodes meet.")] = "study",
@@ -149,21 +184,18 @@ def measure(
     settings = Settings()
     storage = storage or settings.storage.get_secret_value()
     redis = redis or settings.redis_url.get_secret_value()
-    if storage.startswith(EMBEDDED):
-        storage = ""  # files of one machine: there is no platform to measure
     host, port = _address(tcp)
     console = PlainConsole(stderr=as_json)
     named = {
-        **dict.fromkeys(_OF_STORAGE, storage),
+        **dict.fromkeys(_IN_FILES if _in_files(storage) else _OF_STORAGE, storage),
         Experiment.FILES: files,
         Experiment.REDIS: redis,
         Experiment.TCP: tcp,
         Experiment.SQL: sql,
-        Experiment.INSTANCES: group,
+        Experiment.INSTANCES: group or starts,
     }
-    wanted = [one for one in Experiment if one in (only or Experiment) and named[one]]
+    wanted = [one for one in Experiment if one in (only or Experiment) and named.get(one)]
     _check(wanted, only or ())
-    report = Report(out, _about(plan, wanted, fleet))
     rates: list[Rate] = []
 
     def done(point: Point) -> None:
@@ -171,7 +203,15 @@ def measure(
         console.print(_line(rates[-1]), markup=False)
 
     with ExitStack() as stack:
-        crowd = stack.enter_context(_crowd(fleet, meet, name))
+        nodes = _Nodes(stack, meet, name, lambda said: console.print(said, markup=False))
+        kinds: list[Kind] = [
+            ScaleSet(az=Az(Path.cwd()), group=group, machine=one)
+            for one in machines.split(",")
+            if group
+        ]
+        kinds += [nodes.kind(*_named_place(one)) for one in starts or ()]
+        crowd = nodes.crowd(fleet, place)
+        report = Report(out, _about(plan, wanted, fleet))
         study = Study(clients=crowd, plan=plan, done=done, timed=report.add_trials)
         account = stack.enter_context(_azurite()) if storage == "azurite" else storage
         server = stack.enter_context(_redis()) if redis == "local" else redis
@@ -187,9 +227,13 @@ def measure(
             Experiment.FILES: lambda: study.files(files),
             Experiment.REDIS: lambda: study.redis(server),
             Experiment.TCP: lambda: study.tcp(host, port),
-            Experiment.SQL: lambda: study.sql(sql),
-            Experiment.INSTANCES: lambda: study.instances(Az(Path.cwd()), group, instances),
+            Experiment.SQL: lambda: study.sql(sql or ()),
+            Experiment.INSTANCES: lambda: study.instances(kinds, instances),
         }
+        if _in_files(storage) and (some := [one for one in wanted if one in _IN_FILES]):
+            wanted = [one for one in wanted if one not in some]
+            with _named_errors(some[0]), _folder(storage) as folder:
+                study.embedded(folder, some)
         for one in wanted:
             with _named_errors(one):
                 runs[one]()
@@ -198,19 +242,6 @@ def measure(
         print_json(rates)
     else:
         console.print("Written: " + ", ".join(map(str, written)), markup=False)
-
-
-@APP.command()
-def node(
-    meet: Annotated[str, typer.Option(help="Redis at which the nodes meet.")],
-    study: Annotated[str, typer.Option(help="Name of the study.")] = "study",
-    as_json: JsonOption = False,
-) -> None:
-    """Be a node of a study with `--fleet` until it ends. Whoever writes to REDIS runs code here."""
-    with Redis.from_url(meet) as redis:
-        done = serve(redis, study)
-    if as_json:
-        print_json({"orders": done})
 
 
 @APP.command()
@@ -256,16 +287,50 @@ def _about(plan: Plan, wanted: list[Experiment], fleet: int) -> dict[str, object
     }
 
 
-@contextmanager
-def _crowd(fleet: int, meet: str, name: str) -> Iterator[Crowd]:
-    """Let clients run on nodes, elsewhere or here, or as threads of this machine's processes."""
-    if not fleet:
-        with Clients() as clients:
-            yield clients
-        return
-    with ExitStack() as stack:
-        url = meet or stack.enter_context(_redis())
-        yield stack.enter_context(gathered(url, name, fleet, here=not meet))
+@dataclass
+class _Nodes:
+    """Where nodes come from: places are opened when they are first needed, and end with `stack`."""
+
+    stack: ExitStack
+    meet: str
+    study: str
+    say: Callable[[str], None]
+    _url: str = ""
+
+    def crowd(self, nodes: int, place: str) -> Crowd:
+        """Let clients run on nodes, or as threads of this machine's processes."""
+        if not nodes:
+            return self.stack.enter_context(Clients())
+        where = place or ("" if self.meet else LOCAL)
+        return self.stack.enter_context(
+            gathered(self._redis, self.study, nodes, self._open(where, self.study))
+        )
+
+    def kind(self, name: str, place: str) -> Kind:
+        """Return nodes whose starts are measured. Their study bears the kind's name, too."""
+        study = f"{self.study}-{name}"
+        where = self._open(place, study)
+        return Nodes(name=name, new=lambda: Fleet(redis=self._redis, study=study, place=where))
+
+    def _open(self, place: str, study: str) -> Place:
+        redis = self._redis  # before: it ends after the nodes
+        del redis
+        return self.stack.enter_context(opened(place, self._url, study, self.say))
+
+    @cached_property
+    def _redis(self) -> Redis:
+        self._url = self.meet or self.stack.enter_context(_redis())
+        redis: Redis = self.stack.enter_context(Redis.from_url(self._url))
+        return redis
+
+
+def _named_place(text: str) -> tuple[str, str]:
+    name, _, place = text.partition("=")
+    if not name or not place:
+        raise ArgumentError(
+            f"--starts {text!r} is not NAME=PLACE.", f"Places: {', '.join(PLACES)}."
+        )
+    return name, place
 
 
 def _check(wanted: list[Experiment], only: list[Experiment] | tuple[()]) -> None:
@@ -284,7 +349,7 @@ def _check(wanted: list[Experiment], only: list[Experiment] | tuple[()]) -> None
 def _option(experiment: Experiment) -> str:
     if experiment in _OF_STORAGE:
         return "--storage"
-    return "--group" if experiment is Experiment.INSTANCES else f"--{experiment}"
+    return "--group or --starts" if experiment is Experiment.INSTANCES else f"--{experiment}"
 
 
 @contextmanager
@@ -331,6 +396,16 @@ def _line(found: Rate) -> str:
         f"{found.per_second:10,.1f}/s {found.mb_per_second:9,.1f} MB/s  p50 "
         f"{1000 * found.p50:8,.2f} ms  p99 {1000 * found.p99:8,.2f} ms{failed}"
     )
+
+
+@contextmanager
+def _folder(storage: str) -> Iterator[Path]:
+    """Yield the folder of embedded storage."""
+    if storage != IN_FILES:
+        yield Path(storage.removeprefix(EMBEDDED))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
 
 
 @contextmanager

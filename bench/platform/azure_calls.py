@@ -76,7 +76,7 @@ def _uploads(container: ContainerClient, data: bytes, client: int) -> Iterator[O
 
 
 TableOperation = Literal["insert", "query", "update", "update shared", "delete"]
-_SHARED = "shared"
+SHARED = "shared"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class TableCalls:
 
     def _calls(self, table: TableClient, client: int) -> Iterator[OneCall]:
         if self.operation == "update shared":
-            yield from repeat(partial(self._call, table, _SHARED))
+            yield from repeat(partial(self._call, table, SHARED))
         if self.operation == "insert":
             numbers: Iterable[int] = count()
         elif self.operation == "delete":
@@ -109,7 +109,7 @@ class TableCalls:
         else:
             numbers = cycle(range(self.rows[client]))
         for number in numbers:
-            yield partial(self._call, table, f"{client:04d}-{number:08d}")
+            yield partial(self._call, table, row_key(client, number))
 
     def _call(self, table: TableClient, key: str) -> int:
         if self.operation == "query":
@@ -121,6 +121,16 @@ class TableCalls:
         else:
             table.update_entity(row_of(key, self.size), mode=UpdateMode.REPLACE)
         return self.size
+
+
+def row_key(client: int, number: int) -> str:
+    """Return the key of a client's row."""
+    return f"{client:04d}-{number:08d}"
+
+
+def filled_key(number: int) -> str:
+    """Return the key of a row that is there before clients come."""
+    return f"filled-{number:09d}"
 
 
 def row_of(key: str, size: int, number: int = 0) -> dict[str, str | int]:
@@ -141,14 +151,14 @@ def row_of(key: str, size: int, number: int = 0) -> dict[str, str | int]:
 
 def put_shared(table: TableClient, size: int) -> None:
     """Insert the row that all clients update."""
-    table.upsert_entity(row_of(_SHARED, size), mode=UpdateMode.REPLACE)
+    table.upsert_entity(row_of(SHARED, size), mode=UpdateMode.REPLACE)
 
 
 def fill(table: TableClient, rows: int, size: int) -> None:
     """Insert rows numbered from 0 into one partition, a hundred in a transaction."""
     for first in range(0, rows, _BATCH):
         table.submit_transaction(
-            ("upsert", row_of(f"filled-{number:09d}", size, number))
+            ("upsert", row_of(filled_key(number), size, number))
             for number in range(first, min(first + _BATCH, rows))
         )
 

@@ -71,6 +71,13 @@ def ratio_of_runs(
     return _interval(observed, candidates, rounds=sum(map(len, found)), runs=len(found))
 
 
+def mean(times: Sequence[float], candidates: int = 1) -> Ratio | None:
+    """Return the geometric mean of repeated times in seconds; None of fewer than `LEAST_ROUNDS`."""
+    if len(times) < LEAST_ROUNDS:
+        return None
+    return ratio([(one, 1.0) for one in times], candidates)
+
+
 def _logs(pairs: Iterable[tuple[float, float]]) -> list[float]:
     return [math.log(one / other) for one, other in pairs if one > 0 and other > 0]
 
@@ -94,14 +101,14 @@ def _interval(logs: Sequence[float], candidates: int, *, rounds: int, runs: int)
 def compare_cuts(runs: Iterable[Iterable[Timed]]) -> list[Compared]:
     """Compare each cut with today's, by the rounds of each run in which both went well."""
     found = []
-    pairs: dict[int, dict[Cut, list[list[tuple[float, float]]]]] = defaultdict(dict)
+    by_size: dict[int, dict[Cut, list[list[tuple[float, float]]]]] = defaultdict(dict)
     for timed in runs:
-        for size, by_cut in _pairs(timed).items():
-            for cut, some in by_cut.items():
-                pairs[size].setdefault(cut, []).append(some)
-    for size, by_cut in sorted(pairs.items()):
-        for cut, some in by_cut.items():
-            known = ratio_of_runs(some, len(by_cut))
+        for size, of_run in _pairs(timed).items():
+            for cut, pairs in of_run.items():
+                by_size[size].setdefault(cut, []).append(pairs)
+    for size, by_cut in sorted(by_size.items()):
+        for cut, every in by_cut.items():
+            known = ratio_of_runs(every, len(by_cut))
             if known is not None:
                 found.append(Compared(size=size, cut=cut, ratio=known))
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.platform import published
 from bench.platform.confidence import CONFIDENCE, Compared
+from bench.platform.instances import Lives
 from bench.platform.rates import MB, Point, Rate
 
 if TYPE_CHECKING:
@@ -215,20 +216,64 @@ def nodes(path: Path, rates: Sequence[Rate], points: Sequence[Point]) -> Path:
     return _saved(figure, path, "nodes")
 
 
+def instances(path: Path, lives: Sequence[Lives]) -> Path:
+    """Draw from the first to the last machine of each step; starts by the size of deployments."""
+    sized = [one for one in lives if one.size and one.step == "run"]
+    kinds = list(dict.fromkeys(one.kind for one in lives))
+    figure, panels = pyplot().subplots(
+        1, 1 + bool(sized), figsize=(6 + 5 * bool(sized), 1.6 + 0.32 * len(lives)),
+        layout="constrained", squeeze=False,
+    )  # fmt: skip
+    bars = panels[0][0]
+    for number, one in enumerate(reversed(lives)):
+        colour = f"C{kinds.index(one.kind)}"
+        bars.plot([one.first, one.last], [number] * 2, color=colour, linewidth=4)
+        bars.errorbar(one.last, number, xerr=_down_to(one.last or 1e-9, one.deviation),
+                      color="k", capsize=3)  # fmt: skip
+        then = published.INSTANCES.get(one.step)
+        if then:
+            bars.plot(then, number, "k*", markersize=9)
+    labels = [
+        f"{one.step}, {one.kind}" + (f" ({one.failed:.1%} failed)" if one.failed else "")
+        for one in reversed(lives)
+    ]
+    bars.set_yticks(range(len(lives)), labels)
+    bars.set(xlabel=f"seconds: first to last, deviation of the last; stars: {_THEN}", xscale="log")
+    if sized:
+        by_size = panels[0][1]
+        for one in sized:
+            at = [one.size / MB] * 2
+            by_size.plot(at, [one.first, one.last], marker="o", label=one.kind,
+                         color=f"C{kinds.index(one.kind)}")  # fmt: skip
+        by_size.set(xlabel="MB of the deployment", ylabel="seconds to the first word: first, last")
+        by_size.set(xlim=(0, None), ylim=(0, None))
+        by_size.legend(fontsize=7)
+    for panel in panels[0]:
+        panel.grid(visible=True, alpha=0.3)
+    return _saved(figure, path, "instances")
+
+
 def committed(path: Path, rates: Sequence[Rate]) -> Path:
-    """Draw the share of transactions committed, and times as multiples of one client's."""
+    """Draw by database the share of transactions committed, and times as multiples of one's."""
     figure, (share, times) = pyplot().subplots(1, 2, figsize=(9, 4), layout="constrained")
-    found = sorted(rates, key=lambda one: one.clients)
-    clients = [one.clients for one in found]
-    share.plot(clients, [1 - one.failed / one.calls for one in found], marker="o")
+    for number, kind in enumerate(sorted({one.operation for one in rates})):
+        found = sorted((one for one in rates if one.operation == kind), key=lambda one: one.clients)
+        clients, colour = [one.clients for one in found], f"C{number}"
+        good = [1 - one.failed / one.calls for one in found]
+        share.plot(clients, good, marker="o", color=colour, label=kind)
+        alone = found[0].mean or 1e-9
+        for values, style, said in (
+            ([one.mean for one in found], "o-", "mean"),
+            ([one.p99 for one in found], "^--", "99th percentile"),
+        ):
+            of_one = [value / alone for value in values]
+            times.plot(clients, of_one, style, color=colour, label=f"{kind}, {said}")
     share.set(
         xlabel="clients", ylabel="share of transactions committed", xscale="log", ylim=(0, 1.05)
     )
-    alone = found[0].mean or 1e-9
-    times.plot(clients, [one.mean / alone for one in found], marker="o", label="mean")
-    times.plot(clients, [one.p99 / alone for one in found], marker="^", label="99th percentile")
+    share.legend(fontsize=7)
     times.set(
-        xlabel="clients", ylabel=f"time, as a multiple of the mean of {clients[0]}", xscale="log",
+        xlabel="clients", ylabel="time, as a multiple of the mean with fewest", xscale="log",
         yscale="log",
     )  # fmt: skip
     times.legend(fontsize=7)

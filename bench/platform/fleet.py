@@ -1,59 +1,44 @@
-"""Clients on the nodes of a fleet: processes here, or workers on other machines.
+"""The fleet of a study: nodes that an engine starts, as it starts workers, and the orders to them.
 
-Nodes meet at a Redis server. Each takes orders from a list of its own, connects its clients, says
-that it is ready, waits until all are, works, and hands in what it measured; times count from that
-common start. Orders are pickled: whoever can write to that server can have nodes run code, so it is
-one of the study's own. A node that is lost ends the measurement after `PATIENCE`.
+Nodes meet at a Redis server. Whoever starts there takes a ticket from the study's list: a few lines
+of Python, which fetch the study's code and begin to serve (`node.py`). So a node runs in the image
+of a worker, with its identity and network, and needs no checkout. It takes orders from a list of
+its own, connects its clients, says that it is ready, waits until all are, works, and hands in what
+it measured; times count from that common start. Tickets are code and orders are pickled: whoever
+can write to that server can have nodes run what he likes, so it is one of the study's own.
 """
 
+import io
 import pickle
-import subprocess
-import sys
 import time
 import uuid
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import cast
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from redis import Redis
 
-from bench.platform.clients import Call, Work, run_share
+from bench.platform.clients import Call, Work
+from bench.platform.node import KEPT, PATIENCE, Keys, Order, popped
+from swathmill.commands.fleet.place import Place
 from swathmill.errors import StackError
 
-PATIENCE = 600  # seconds without a word from a node
-_KEPT = 86_400  # seconds for which keys outlive a study that was killed
+BOOT = (
+    "import sys,redis;r=redis.Redis.from_url(sys.argv[1]);"
+    "exec(r.brpop('swathmill-study:'+sys.argv[2],3600)[1])"
+)
+"""What a node runs, by `python -c`, with the server's URL and the study's name behind it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What a node is to do: these clients' work, begun together with the run's other nodes."""
-
-    run: str
-    work: Work
-    clients: tuple[int, ...]
-    seconds: float
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Keys:
-    study: str
-
-    def nodes(self) -> str:
-        return f"swathmill-study:{self.study}:nodes"
-
-    def orders(self, node: int) -> str:
-        return f"swathmill-study:{self.study}:orders:{node}"
-
-    def ready(self, run: str) -> str:
-        return f"swathmill-study:{self.study}:ready:{run}"
-
-    def go(self, run: str) -> str:
-        return f"swathmill-study:{self.study}:go:{run}"
-
-    def done(self, run: str) -> str:
-        return f"swathmill-study:{self.study}:done:{run}"
+_TICKET = """
+import io, sys, tempfile, zipfile
+with tempfile.TemporaryDirectory() as home:
+    zipfile.ZipFile(io.BytesIO(r.get({code!r}))).extractall(home)
+    sys.path.insert(0, home)
+    from bench.platform.node import serve
+    serve(r, {session!r}, {node})
+"""
 
 
 @dataclass(kw_only=True)
@@ -62,23 +47,39 @@ class Fleet:
 
     redis: Redis
     study: str
-    nodes: int
-    patience: int = PATIENCE
-    _keys: _Keys = field(init=False)
+    place: Place
+    patience: float = PATIENCE
+    _session: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _asked: int = 0
+    _here: list[int] = field(default_factory=list)  # the nodes that have come
 
-    def __post_init__(self) -> None:
-        self._keys = _Keys(study=self.study)
+    def start(self, count: int) -> None:
+        """Have the engine start more nodes. Raises StackError."""
+        self.redis.set(self._code, _packed(), ex=KEPT)
+        for node in range(self._asked, self._asked + count):
+            ticket = _TICKET.format(code=self._code, session=self._session, node=node)
+            self.redis.lpush(self._tickets, ticket)
+        self.redis.expire(self._tickets, KEPT)
+        self._asked += count
+        self.place.start(count)
 
-    def gather(self) -> None:
-        """Wait until all nodes have come. Raises StackError."""
+    def come(self, seconds: int = 1) -> list[int]:
+        """Wait for so long for the next node; return the nodes that have come."""
+        if said := popped(self.redis, self._keys.came(), seconds):
+            self._here.append(int(said))
+        return list(self._here)
+
+    def gather(self, count: int) -> None:
+        """Start nodes and wait until all have come. Raises StackError."""
+        self.start(count)
         end = time.monotonic() + self.patience
-        while (there := _number(self.redis.get(self._keys.nodes()))) < self.nodes:
+        while len(self.come()) < self._asked:
             if time.monotonic() > end:
                 raise StackError(
-                    f"{there} of {self.nodes} nodes have come within {self.patience} s.",
-                    "Start `python -m bench.platform node` on each machine, or name fewer.",
+                    f"{len(self._here)} of {self._asked} nodes have come within "
+                    f"{self.patience:g} s.",
+                    "See that each machine reaches the Redis of --meet, or name fewer nodes.",
                 )
-            time.sleep(0.1)
 
     def run(self, work: Work, number: int, seconds: float, count: int = 0) -> list[Call]:
         """Let clients work on as many nodes as there are, as `Crowd` says.
@@ -87,49 +88,63 @@ class Fleet:
             StackError: a client cannot connect, or a node is silent.
         """
         run, keys = uuid.uuid4().hex, self._keys
-        nodes = min(self.nodes, number)
-        for node in range(nodes):
+        nodes = self._here[:number]
+        for first, node in enumerate(nodes):
             order = Order(
                 run=run,
                 work=work,
-                clients=tuple(range(node, number, nodes)),
+                clients=tuple(range(first, number, len(nodes))),
                 seconds=seconds,
                 count=count,
             )
             self.redis.lpush(keys.orders(node), pickle.dumps(order))
-        faults = [said for said in self._heard(keys.ready(run), nodes) if said]
-        self.redis.lpush(keys.go(run), *([b"stop" if faults else b"go"] * nodes))
+            self.redis.expire(keys.orders(node), KEPT)
+        faults = [said for said in self._heard(keys.ready(run), len(nodes)) if said]
+        self.redis.lpush(keys.go(run), *([b"stop" if faults else b"go"] * len(nodes)))
+        self.redis.expire(keys.go(run), KEPT)
         if faults:
             raise StackError(f"A client cannot connect: {faults[0].decode()}", "See the node.")
-        return [call for said in self._heard(keys.done(run), nodes) for call in _calls(said)]
+        return [call for said in self._heard(keys.done(run), len(nodes)) for call in _calls(said)]
 
-    def end(self) -> None:
-        """Have the nodes leave."""
-        for node in range(self.nodes):
+    def leave(self) -> None:
+        """Have the nodes leave, also those that come later; end what waits for a machine."""
+        self.redis.delete(self._tickets, self._code)
+        for node in range(self._asked):
             self.redis.lpush(self._keys.orders(node), b"")
-            self.redis.expire(self._keys.orders(node), _KEPT)
-        self.redis.delete(self._keys.nodes())
+            self.redis.expire(self._keys.orders(node), KEPT)
+        self.place.end([one.name for one in self.place.there() if not one.running])
+
+    @property
+    def _tickets(self) -> str:
+        return f"swathmill-study:{self.study}"
+
+    @property
+    def _code(self) -> str:
+        return f"swathmill-study:{self._session}:code"
+
+    @property
+    def _keys(self) -> Keys:
+        return Keys(session=self._session)
 
     def _heard(self, key: str, nodes: int) -> Iterator[bytes]:
         """Yield what each node says, in any order."""
         for number in range(nodes):
-            said = _popped(self.redis, key, self.patience)
+            said = popped(self.redis, key, PATIENCE)
             if said is None:
                 raise StackError(
-                    f"{nodes - number} of {nodes} nodes have said nothing for {self.patience} s.",
+                    f"{nodes - number} of {nodes} nodes have said nothing for {PATIENCE} s.",
                     "Look at their logs.",
                 )
             yield said
 
 
-def _popped(redis: Redis, key: str, seconds: int) -> bytes | None:
-    """Take what comes next from a list; None if nothing does in time; 0: wait for ever."""
-    found = cast("list[bytes] | None", redis.brpop([key], timeout=seconds))
-    return found[1] if found else None
-
-
-def _number(said: object) -> int:
-    return int(cast("int | bytes | None", said) or 0)
+def _packed() -> bytes:
+    """Return the study's code as a ZIP file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(Path(__file__).parent.glob("*.py")):
+            archive.write(file, f"bench/platform/{file.name}")
+    return packed.getvalue()
 
 
 def _calls(said: bytes) -> list[Call]:
@@ -137,69 +152,16 @@ def _calls(said: bytes) -> list[Call]:
     return found
 
 
-def serve(redis: Redis, study: str) -> int:
-    """Be a node of a study until it ends; return how many orders were carried out."""
-    keys = _Keys(study=study)
-    node = _number(redis.incr(keys.nodes())) - 1
-    redis.expire(keys.nodes(), _KEPT)
-    carried_out = 0
-    while True:
-        found = _popped(redis, keys.orders(node), 0)
-        if not found:
-            return carried_out
-        order: Order = pickle.loads(found)
-        carried_out += _carry_out(redis, keys, order)
-
-
-def _carry_out(redis: Redis, keys: _Keys, order: Order) -> bool:
-    """Carry out an order; False if the run is called off, because somebody cannot connect."""
-    origin = 0.0
-
-    def meet() -> None:
-        nonlocal origin
-        redis.lpush(keys.ready(order.run), b"")
-        if _popped(redis, keys.go(order.run), PATIENCE) != b"go":
-            raise StackError("The run was called off.", "Another node cannot connect.")
-        origin = time.monotonic()
-
-    try:
-        calls = run_share(order.work, order.clients, order.seconds, order.count, meet)
-    except Exception as error:  # noqa: BLE001 - it is told to whoever gives the orders
-        if not origin:
-            redis.lpush(keys.ready(order.run), f"{type(error).__name__}: {error}".encode())
-            redis.expire(keys.ready(order.run), _KEPT)
-        return False
-    told = [replace(one, began=one.began - origin, ended=one.ended - origin) for one in calls]
-    redis.lpush(keys.done(order.run), pickle.dumps(told))
-    for key in (keys.ready(order.run), keys.go(order.run), keys.done(order.run)):
-        redis.expire(key, _KEPT)
-    return True
-
-
 @contextmanager
-def gathered(url: str, study: str, nodes: int, *, here: bool) -> Iterator[Fleet]:
-    """Gather a fleet; with `here` start its nodes as processes of this machine.
+def gathered(redis: Redis, study: str, nodes: int, place: Place) -> Iterator[Fleet]:
+    """Gather a fleet; have it leave at the end.
 
     Raises:
         StackError: not all have come.
     """
-    with Redis.from_url(url) as redis:
-        fleet = Fleet(redis=redis, study=study, nodes=nodes)
-        command = [sys.executable, "-m", "bench.platform", "node", "--meet", url, "--study", study]
-        started = [subprocess.Popen(command) for _ in range(nodes if here else 0)]
-        try:
-            fleet.gather()
-            yield fleet
-        finally:
-            fleet.end()
-            _ended(started)
-
-
-def _ended(started: list["subprocess.Popen[bytes]"]) -> None:
-    end = time.monotonic() + 10
-    for one in started:
-        try:
-            one.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            one.kill()
-            one.wait()
+    fleet = Fleet(redis=redis, study=study, place=place)
+    try:
+        fleet.gather(nodes)
+        yield fleet
+    finally:
+        fleet.leave()

@@ -112,7 +112,7 @@ def merged(out: Path, folders: Sequence[Path]) -> list[Path]:
     _write(out / MERGED, by_key)
     points = [_joined([point for _, point in some]) for some in by_key.values()]
     compared = compare_cuts(run.timed for run in runs)
-    concluded = conclude(out, rates, compared)
+    concluded = conclude(out, points, compared)
     figures = draw(out, points, rates, compared)
     return [out / MERGED, *concluded, *figures, _courses(out / "course.svg", by_key)]
 

@@ -38,6 +38,9 @@ many MB/s, or less."""
 ATTENUATION = (20, 0.55, 0.82)
 """Gillen 2010: so many nodes had between these shares of as many times what one node has."""
 
+INSTANCES = {"run": 600.0, "add": 1020.0}
+"""Hill et al. 2011: seconds until workers ran (about 10 minutes), and as many more (up to 17)."""
+
 SHAPES = {
     "tables": "updates of one row were fastest with 8 clients, deletions with 128; insertions and "
     "queries scaled to 192",

@@ -8,13 +8,16 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from bench.platform import confidence, figures
+from bench.platform import confidence, figures, instances
 from bench.platform.confidence import Compared
+from bench.platform.instances import Lives
 from bench.platform.rates import Point, Rate, failures, rate
 from bench.platform.trials import Timed
 
 CALLS, RATES, FAILURES, TRIALS = "calls.csv", "rates.csv", "failures.csv", "trials.csv"
 SETTINGS, STUDY, COMPARED = "settings.env", "study.json", "compared.csv"
+LIVES = "instances.csv"
+_LATE = 150.0  # seconds: half of the target time that SWATHMILL_SCALE_SECONDS has without this
 _POINT = ("experiment", "operation", "size", "clients")
 _TRIAL = (
     *("experiment", "order", "round", "service", "direction", "size", "cut", "seconds", "failure"),
@@ -54,9 +57,7 @@ class Report:
         found = rate(point)
         self._points.append(point)
         self._rates.append(found)
-        self._lines.writerow(
-            [f"{value:.6g}" if isinstance(value, float) else value for value in astuple(found)]
-        )
+        self._lines.writerow(map(_text, astuple(found)))
         for category, number in failures(point).items():
             self._failures.writerow((*point.key, category, number))
         for file in self._files:
@@ -80,7 +81,7 @@ class Report:
         for file in self._files:
             file.close()
         compared = confidence.compare_cuts([self._timed])
-        written += conclude(self._folder, self._rates, compared)
+        written += conclude(self._folder, self._points, compared)
         return [*written, *draw(self._folder, self._points, self._rates, compared)]
 
     def _table(self, name: str, columns: Sequence[str]) -> "Writer":
@@ -91,8 +92,8 @@ class Report:
         return table
 
 
-def conclude(folder: Path, rates: Iterable[Rate], compared: Sequence[Compared]) -> list[Path]:
-    """Write what was compared, and the settings that follow; return the files."""
+def conclude(folder: Path, points: Sequence[Point], compared: Sequence[Compared]) -> list[Path]:
+    """Write comparisons, lives of machines, and the settings that follow; return the files."""
     written = []
     if compared:
         written.append(folder / COMPARED)
@@ -105,7 +106,14 @@ def conclude(folder: Path, rates: Iterable[Rate], compared: Sequence[Compared]) 
                 table.writerow(
                     (one.size, one.cut, *values, said.rounds, said.runs, one.recommended)
                 )
-    if lines := settings(rates, compared):
+    if some := instances.lives(one for one in points if one.experiment == "instances"):
+        written.append(folder / LIVES)
+        with written[-1].open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow([field.name for field in fields(Lives)])
+            for one_life in some:
+                table.writerow(map(_text, astuple(one_life)))
+    if lines := settings(points, compared):
         written.append(folder / SETTINGS)
         written[-1].write_text("\n".join(lines) + "\n", encoding="ascii")
     return written
@@ -126,7 +134,7 @@ def draw(
         path = folder / f"{experiment}.svg"
         match experiment:
             case "instances":
-                continue
+                made.append(figures.instances(path, instances.lives(calls[experiment])))
             case "transfers":
                 made.append(figures.cuts(path, some, compared))
             case "lengths":
@@ -146,20 +154,31 @@ def draw(
     return made
 
 
-def settings(rates: Iterable[Rate], compared: Iterable[Compared] = ()) -> list[str]:
+def _text(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def settings(points: Iterable[Point], compared: Iterable[Compared] = ()) -> list[str]:
     """Return the settings that are better than today's, as lines of an environment file.
 
-    Those of transfers only with confidence; the time of new machines is one measurement.
+    Each only with confidence.
     """
-    return [*confidence.lines(compared), *_of_instances(rates)]
+    return [*confidence.lines(compared), *_of_instances(points)]
 
 
-def _of_instances(rates: Iterable[Rate]) -> list[str]:
-    """Return a target time in which new machines can still help."""
-    starts = [one.p50 for one in rates if one.operation == "add" and one.experiment == "instances"]
-    if not starts or max(starts) < 150:
+def _of_instances(points: Iterable[Point]) -> list[str]:
+    """Return a target time in which new machines can still help.
+
+    By the kind of machines whose last one surely takes longest.
+    """
+    times = instances.last_ones((one for one in points if one.experiment == "instances"), "add")
+    known = [confidence.mean(some, len(times)) for some in times.values()]
+    slow = [one for one in known if one is not None and one.low >= _LATE]
+    if not slow:
         return []
+    said = max(slow, key=lambda one: one.low)
     return [
-        f"# new machines took {max(starts):.0f} s: a shorter target is useless",
-        f"SWATHMILL_SCALE_SECONDS={2 * max(starts):.0f}",
+        f"# new machines took {said.estimate:.0f} s, {confidence.CONFIDENCE:.0%} sure to be "
+        f"{said.low:.0f} to {said.high:.0f}, by {said.rounds} starts: a shorter target is useless",
+        f"SWATHMILL_SCALE_SECONDS={2 * said.estimate:.0f}",
     ]

@@ -6,9 +6,11 @@ figures compare databases with one another, and not with published results of TP
 """
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import (
     Column,
@@ -22,6 +24,7 @@ from sqlalchemy import (
     create_engine,
     func,
     insert,
+    make_url,
     select,
     update,
 )
@@ -40,18 +43,21 @@ METADATA = MetaData()
 CUSTOMER = Table(
     f"{_PREFIX}customer",
     METADATA,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),
     Column("name", String(40)),
 )
 ACCOUNT = Table(
     f"{_PREFIX}account",
     METADATA,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),
     Column("customer", Integer, index=True),
     Column("balance", Float),
 )
 SECURITY = Table(
-    f"{_PREFIX}security", METADATA, Column("id", Integer, primary_key=True), Column("price", Float)
+    f"{_PREFIX}security",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("price", Float),
 )
 TRADE = Table(
     f"{_PREFIX}trade",
@@ -126,8 +132,25 @@ def _draw(connection: Connection, chance: random.Random) -> Iterator[OneCall]:
         yield run
 
 
+def kind_of(url: str) -> str:
+    """Return the kind of database that an URL names, such as postgresql."""
+    return make_url(url).get_backend_name()
+
+
+DRIVERS = {"postgresql": "postgresql+psycopg", "mssql": "mssql+pymssql"}
+"""The drivers of requirements-drivers.lock, for URLs that name none."""
+_FOLDER = str(
+    Path(__file__).parents[2] / "build" / "drivers"
+)  # apart from .venv, as the Makefile has it
+
+
 def _engine(url: str) -> Engine:
-    return create_engine(url, poolclass=NullPool)
+    named = make_url(url)
+    if named.drivername in DRIVERS:
+        named = named.set(drivername=DRIVERS[named.drivername])
+    if _FOLDER not in sys.path:
+        sys.path.append(_FOLDER)
+    return create_engine(named, poolclass=NullPool)
 
 
 def _trade(chance: random.Random, state: str) -> dict[str, int | float | str]:

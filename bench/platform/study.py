@@ -3,11 +3,14 @@
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Literal, TypeVar
 
 import fsspec
@@ -25,12 +28,16 @@ from bench.platform.azure_calls import (
     put_shared,
 )
 from bench.platform.clients import Crowd, Work
-from bench.platform.instances import Asks, measure_instances
+from bench.platform.instances import Kind, measure_instances
 from bench.platform.other_calls import FileCalls, RedisCalls, file_name
 from bench.platform.rates import Point
+from bench.platform.store_calls import RowCalls, ScanCalls, StoredBlobCalls, fill_rows
 from bench.platform.tcp import AnswerServer, TcpCalls
 from bench.platform.trials import Service, Timed, Trial, TrialCalls, cuts, in_rounds
+from tasks.secret_settings import EMBEDDED
+from tasks.service.connect import connect_storage
 from tasks.storage.azure.transfer_shapes import BY_SIZE
+from tasks.storage.blobs import ARTIFACTS
 
 T = TypeVar("T")
 
@@ -52,7 +59,7 @@ LOOKERS = 32
 """The clients that looked for a property in a large partition."""
 NODES = (1, 5, 10, 20)
 """The nodes that transfer at once."""
-APART = ("transfers", "sizes")
+APART = ("transfers", "sizes", "instances")
 """The experiments whose calls are single trials among those of other points."""
 _CUT_SIZES = (2 * MB, 20 * MB, 64 * MB)
 _UP_AND_DOWN: tuple[Literal["download", "upload"], ...] = ("download", "upload")
@@ -122,6 +129,35 @@ class Study:
                 )
                 self._measure("blobs", operation, size, number, work)
 
+    def embedded(self, folder: Path, some: Collection[str]) -> None:
+        """Make the experiments of blobs, tables, partition and nodes in embedded storage."""
+        with TemporaryDirectory(dir=folder, prefix="swathmill-study-") as name:
+            storage = f"{EMBEDDED}{name}"
+            if "blobs" in some or "nodes" in some:
+                size = self.plan.blob
+                connect_storage(storage).blobs.put_bytes(
+                    ARTIFACTS, blob_name(size), os.urandom(size)
+                )
+            for experiment, numbers, count in (
+                ("blobs", self.plan.clients, 0),
+                ("nodes", self._node_numbers, self.plan.many(25, 3)),
+            ):
+                points = product(numbers, _UP_AND_DOWN) if experiment in some else ()
+                for number, operation in self.plan.order(experiment, points):
+                    blobs = StoredBlobCalls(storage=storage, operation=operation, size=size)
+                    self._measure(experiment, operation, size, number, blobs, count)
+            if "tables" in some:
+                points_of_rows = product(ROW_SIZES, self.plan.clients)
+                for size, number in self.plan.order("tables", points_of_rows):
+                    make = partial(RowCalls, storage=storage, partition=_name())
+                    self._one_table(make, size, number)
+            if "partition" in some:
+                rows = self.plan.many(220_000, 100)
+                fill_rows(storage, rows, 1024)
+                for number in self.plan.order("partition", (1, LOOKERS)):
+                    scans = ScanCalls(storage=storage, rows=rows)
+                    self._filter(rows, number, scans)
+
     def files(self, url: str) -> None:
         """Download one file of a store that fsspec reaches, and upload new ones."""
         size = self.plan.blob
@@ -142,16 +178,15 @@ class Study:
                 clients.tables.create_table(table)
                 try:
                     put_shared(clients.tables.get_table_client(table), size)
-                    self._one_table(storage, table, size, number)
+                    make = partial(TableCalls, storage=storage, table=table)
+                    self._one_table(make, size, number)
                 finally:
                     clients.tables.delete_table(table)
 
-    def _one_table(self, storage: str, table: str, size: int, number: int) -> None:
+    def _one_table(self, make: Callable[..., Work], size: int, number: int) -> None:
         rows: tuple[int, ...] = ()
         for operation in ("insert", "query", "update", "update shared", "delete"):
-            work = TableCalls(
-                storage=storage, table=table, operation=operation, size=size, rows=rows
-            )
+            work = make(operation=operation, size=size, rows=rows)
             count = self.plan.many(100 if operation == "update shared" else 500, 3)
             point = self._measure("tables", operation, size, number, work, count)
             if operation == "insert":
@@ -168,12 +203,13 @@ class Study:
                 fill(clients.tables.get_table_client(table), rows, 1024)
                 for number in self.plan.order("partition", (1, LOOKERS)):
                     work = FilterCalls(storage=storage, table=table, rows=rows)
-                    count = self.plan.many(100, 2)
-                    self._measure(
-                        "partition", f"filter of {rows:,} rows", 1024, number, work, count
-                    )
+                    self._filter(rows, number, work)
             finally:
                 clients.tables.delete_table(table)
+
+    def _filter(self, rows: int, number: int, work: Work) -> None:
+        count = self.plan.many(100, 2)
+        self._measure("partition", f"filter of {rows:,} rows", 1024, number, work, count)
 
     def queue(self, storage: str) -> None:
         """Add to, peek at and receive from one queue."""
@@ -273,29 +309,37 @@ class Study:
     def nodes(self, storage: str) -> None:
         """Have up to twenty nodes transfer at once: 25 files of 1 GB each in the source."""
         size, count = self.plan.many(GB, 1000), self.plan.many(25, 3)
-        most = max(self.plan.clients)
         with _container(storage, (size,)) as container:
-            numbers = sorted({min(one, most) for one in NODES})
-            points = product(numbers, _UP_AND_DOWN)
+            points = product(self._node_numbers, _UP_AND_DOWN)
             for number, operation in self.plan.order("nodes", points):
                 work = BlobCalls(
                     storage=storage, container=container, operation=operation, size=size
                 )
                 self._measure("nodes", operation, size, number, work, count)
 
-    def sql(self, url: str) -> None:
-        """Run a mix of transactions like TPC-E's."""
+    @property
+    def _node_numbers(self) -> list[int]:
+        return sorted({min(one, max(self.plan.clients)) for one in NODES})
+
+    def sql(self, urls: Sequence[str]) -> None:
+        """Run a mix of transactions like TPC-E's on each database."""
         # Only where it is used: SQLAlchemy is an extra.
-        from bench.platform.sql_mix import SqlCalls, filled
+        from bench.platform.sql_mix import SqlCalls, filled, kind_of
 
-        with filled(url):
-            for number in self.plan.order("sql", self.plan.clients):
-                self._measure("sql", "mix", 0, number, SqlCalls(url=url))
+        with ExitStack() as stack:
+            for url in urls:
+                stack.enter_context(filled(url))
+            for url, number in self.plan.order("sql", product(urls, self.plan.clients)):
+                self._measure("sql", kind_of(url), 0, number, SqlCalls(url=url))
 
-    def instances(self, az: Asks, group: str, number: int) -> None:
-        """Take virtual machines through their life."""
-        for point in measure_instances(az, group, number):
-            self.done(point)
+    def instances(self, kinds: Sequence[Kind], number: int) -> None:
+        """Take machines of each kind through a life, in rounds of random order.
+
+        The source had 431 lives of eight kinds.
+        """
+        for turn in range(self.plan.many(54, 2)):
+            for point in measure_instances(self.plan.order(f"instances {turn}", kinds), number):
+                self.done(point)
 
     def _trials(self, experiment: str, work: TrialCalls) -> None:
         """Make trials in their order; hand on each, and the points that they make up."""

@@ -9,28 +9,25 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 import fsspec
 import pytest
-from redis import Redis
 from typer.testing import CliRunner
 
 from bench.platform.__main__ import APP
 from bench.platform.azure_calls import TableCalls, row_of
 from bench.platform.clients import Call, Clients, OneCall
 from bench.platform.confidence import compare_cuts, ratio
-from bench.platform.fleet import Fleet, gathered
-from bench.platform.instances import measure_instances
 from bench.platform.merge import merged
 from bench.platform.rates import Point, rate
 from bench.platform.report import CALLS, COMPARED, FAILURES, RATES, SETTINGS, Report, settings
 from bench.platform.study import Plan, Study
 from bench.platform.tcp import AnswerServer
 from bench.platform.trials import Service, Timed, Trial, in_rounds
-from swathmill.errors import ArgumentError, StackError
+from swathmill.errors import ArgumentError
 from swathmill.stack import ports
 from tasks.bag.categories import Category
 from tasks.storage.azure.transfer_shapes import BY_SIZE, MIB, Cut
@@ -238,35 +235,6 @@ def test_the_amounts_are_the_sources_times_one_factor() -> None:
     assert len(row_of("k", 64 * 1024)["text"]) * 2 * 2 == 64 * 1024  # type: ignore[arg-type]
 
 
-@dataclass
-class Az:
-    """Azure's command, some of whose calls fail."""
-
-    fails: str = ""
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-
-    def ask(self, *words: str) -> object:
-        self.asked.append(words)
-        if words[1] == self.fails:
-            raise StackError("no quota", "ask for more")
-        return None
-
-
-def test_machines_go_through_their_life() -> None:
-    az = Az()
-    points = list(measure_instances(az, "group", 3))
-    assert [one.operation for one in points] == ["create", "run", "add", "suspend", "delete"]
-    assert [words[-1] for words in az.asked if words[1] == "scale"] == ["3", "6"]
-
-
-def test_machines_are_deleted_where_a_step_failed() -> None:
-    az = Az(fails="scale")
-    points = list(measure_instances(az, "group", 3))
-    assert [(one.operation, bool(one.calls[0].failure)) for one in points] == [
-        ("create", False), ("run", True), ("delete", False),
-    ]  # fmt: skip
-
-
 @pytest.fixture
 def s3(s3_port: int) -> Iterator[str]:
     """A folder of an S3 server, as fsspec's settings name it."""
@@ -309,7 +277,7 @@ def test_every_experiment_runs_on_real_servers(
         study.files(s3)
         study.redis(redis_server)
         study.tcp("", 0)
-        study.sql(f"sqlite:///{tmp_path / 'database'}")
+        study.sql([f"sqlite:///{tmp_path / 'database'}"])
     names = {path.name for path in report.finish()}
     plots = {
         *("blobs", "tables", "partition", "queue", "lengths", "transfers", "sizes", "nodes"),
@@ -338,31 +306,6 @@ def test_every_experiment_runs_on_real_servers(
     assert {float(row["deviation_between_runs"]) for row in both} == {0.0}
 
 
-@pytest.mark.integration
-@pytest.mark.slow
-def test_clients_run_on_the_nodes_of_a_fleet(redis_server: str) -> None:
-    """Each node is a process; all begin together; one that cannot connect calls the run off."""
-    with gathered(redis_server, "test", 2, here=True) as fleet:
-        calls = fleet.run(Waiting(), 5, 60.0)
-        assert sorted(call.client for call in calls) == [n for n in range(5) for _ in range(4)]
-        assert len({call.size for call in calls if call.size}) == 2  # process ids
-        assert os.getpid() not in {call.size for call in calls}
-        assert all(0.0 <= call.began <= call.ended for call in calls)
-        with pytest.raises(StackError, match="PermissionError: no right to connect"):
-            fleet.run(Waiting(broken=2), 4, 60.0)
-        counted = fleet.run(Waiting(), 2, 0.0, count=3)
-        assert [call.client for call in sorted(counted, key=lambda one: one.client)] == [0] * 3 + [
-            1
-        ] * 3
-
-
-def test_nodes_that_do_not_come_are_told(redis_server: str) -> None:
-    with Redis.from_url(redis_server) as redis:
-        fleet = Fleet(redis=redis, study="nobody", nodes=3, patience=0)
-        with pytest.raises(StackError, match="0 of 3 nodes have come"):
-            fleet.gather()
-
-
 def test_one_run_or_another_folder_is_not_merged(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="One run is no series"):
         merged(tmp_path / "out", [tmp_path])
@@ -386,6 +329,10 @@ def test_what_fails_is_told_by_its_category(azurite: str, clients: Clients) -> N
         (["--tcp", "host"], "not an address"),
         (["--clients", "1,x", "--tcp", "local"], "not a list of numbers"),
         (["--clients", "0", "--tcp", "local"], "not a list of numbers"),
+        (["--starts", "local"], "'local' is not NAME=PLACE"),
+        (["--starts", "a=nowhere"], "names no engine"),
+        (["--starts", "a=local:nobody"], "There is no role 'nobody'"),
+        (["--tcp", "local", "--fleet", "2", "--place", "slurm:"], "There is no batch script"),
     ],
 )
 def test_wrong_arguments_are_told(words: list[str], said: str, tmp_path: Path) -> None:
