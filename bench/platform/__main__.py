@@ -17,15 +17,15 @@ import typer
 from redis import Redis
 
 from bench.platform.clients import Clients, Crowd
+from bench.platform.engines import ENGINES, LOCAL, opened
 from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import SIZES, Kind, Nodes, ScaleSet
 from bench.platform.merge import merged
-from bench.platform.places import LOCAL, PLACES, opened
 from bench.platform.rates import Point, Rate
 from bench.platform.report import Report
 from bench.platform.study import CLIENTS, Plan, Study
 from bench.platform.tcp import AnswerServer
-from swathmill.commands.fleet.place import Place
+from swathmill.commands.fleet.engine import Engine
 from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.deployment.az import Az
@@ -119,8 +119,8 @@ def measure(
     starts: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Nodes whose starts are measured, as NAME=PLACE, such as small=local:runner. "
-            f"Places: {', '.join(PLACES)}. May be repeated."
+            help=f"Nodes whose starts are measured, as NAME=ENGINE, such as small=local:runner. "
+            f"Engines: {', '.join(ENGINES)}. May be repeated."
         ),
     ] = None,
     instances: Annotated[int, typer.Option(min=1, help="Number of machines or nodes.")] = 4,
@@ -158,7 +158,7 @@ def measure(
             envvar="SWATHMILL_STUDY_REDIS",
         ),
     ] = "",
-    place: Annotated[
+    engine: Annotated[
         str,
         typer.Option(
             help="Engine that starts the nodes of --fleet, as `swathmill fleet` names one; without "
@@ -209,8 +209,8 @@ def measure(
             for one in machines.split(",")
             if group
         ]
-        kinds += [nodes.kind(*_named_place(one)) for one in starts or ()]
-        crowd = nodes.crowd(fleet, place)
+        kinds += [nodes.kind(*_named_engine(one)) for one in starts or ()]
+        crowd = nodes.crowd(fleet, engine)
         report = Report(out, _about(plan, wanted, fleet))
         study = Study(clients=crowd, plan=plan, done=done, timed=report.add_trials)
         account = stack.enter_context(_azurite()) if storage == "azurite" else storage
@@ -289,7 +289,7 @@ def _about(plan: Plan, wanted: list[Experiment], fleet: int) -> dict[str, object
 
 @dataclass
 class _Nodes:
-    """Where nodes come from: places are opened when they are first needed, and end with `stack`."""
+    """Opens engines of nodes as they are needed; they end with `stack`."""
 
     stack: ExitStack
     meet: str
@@ -297,25 +297,25 @@ class _Nodes:
     say: Callable[[str], None]
     _url: str = ""
 
-    def crowd(self, nodes: int, place: str) -> Crowd:
+    def crowd(self, nodes: int, engine: str) -> Crowd:
         """Let clients run on nodes, or as threads of this machine's processes."""
         if not nodes:
             return self.stack.enter_context(Clients())
-        where = place or ("" if self.meet else LOCAL)
+        where = engine or ("" if self.meet else LOCAL)
         return self.stack.enter_context(
             gathered(self._redis, self.study, nodes, self._open(where, self.study))
         )
 
-    def kind(self, name: str, place: str) -> Kind:
+    def kind(self, name: str, engine: str) -> Kind:
         """Return nodes whose starts are measured. Their study bears the kind's name, too."""
         study = f"{self.study}-{name}"
-        where = self._open(place, study)
-        return Nodes(name=name, new=lambda: Fleet(redis=self._redis, study=study, place=where))
+        where = self._open(engine, study)
+        return Nodes(name=name, new=lambda: Fleet(redis=self._redis, study=study, engine=where))
 
-    def _open(self, place: str, study: str) -> Place:
+    def _open(self, engine: str, study: str) -> Engine:
         redis = self._redis  # before: it ends after the nodes
         del redis
-        return self.stack.enter_context(opened(place, self._url, study, self.say))
+        return self.stack.enter_context(opened(engine, self._url, study, self.say))
 
     @cached_property
     def _redis(self) -> Redis:
@@ -324,13 +324,13 @@ class _Nodes:
         return redis
 
 
-def _named_place(text: str) -> tuple[str, str]:
-    name, _, place = text.partition("=")
-    if not name or not place:
+def _named_engine(text: str) -> tuple[str, str]:
+    name, _, engine = text.partition("=")
+    if not name or not engine:
         raise ArgumentError(
-            f"--starts {text!r} is not NAME=PLACE.", f"Places: {', '.join(PLACES)}."
+            f"--starts {text!r} is not NAME=ENGINE.", f"Engines: {', '.join(ENGINES)}."
         )
-    return name, place
+    return name, engine
 
 
 def _check(wanted: list[Experiment], only: list[Experiment] | tuple[()]) -> None:

@@ -22,7 +22,7 @@ from redis import Redis
 
 from bench.platform.clients import Call, Work
 from bench.platform.node import KEPT, PATIENCE, Keys, Order, popped
-from swathmill.commands.fleet.place import Place
+from swathmill.commands.fleet.engine import Engine
 from swathmill.errors import StackError
 
 BOOT = (
@@ -47,7 +47,7 @@ class Fleet:
 
     redis: Redis
     study: str
-    place: Place
+    engine: Engine
     patience: float = PATIENCE
     _session: str = field(default_factory=lambda: uuid.uuid4().hex)
     _asked: int = 0
@@ -61,7 +61,7 @@ class Fleet:
             self.redis.lpush(self._tickets, ticket)
         self.redis.expire(self._tickets, KEPT)
         self._asked += count
-        self.place.start(count)
+        self.engine.start(count)
 
     def come(self, seconds: int = 1) -> list[int]:
         """Wait for so long for the next node; return the nodes that have come."""
@@ -112,7 +112,7 @@ class Fleet:
         for node in range(self._asked):
             self.redis.lpush(self._keys.orders(node), b"")
             self.redis.expire(self._keys.orders(node), KEPT)
-        self.place.end([one.name for one in self.place.there() if not one.running])
+        self.engine.end([one.name for one in self.engine.there() if not one.running])
 
     @property
     def _tickets(self) -> str:
@@ -153,13 +153,13 @@ def _calls(said: bytes) -> list[Call]:
 
 
 @contextmanager
-def gathered(redis: Redis, study: str, nodes: int, place: Place) -> Iterator[Fleet]:
+def gathered(redis: Redis, study: str, nodes: int, engine: Engine) -> Iterator[Fleet]:
     """Gather a fleet; have it leave at the end.
 
     Raises:
         StackError: not all have come.
     """
-    fleet = Fleet(redis=redis, study=study, place=place)
+    fleet = Fleet(redis=redis, study=study, engine=engine)
     try:
         fleet.gather(nodes)
         yield fleet

@@ -157,11 +157,11 @@ class Nodes:
         try:
             for operation in ("run", "add"):
                 yield Step(operation=operation, wanted=number, order=start, look=came, grows=True)
-            there = {one.name for one in fleet.place.there()}
+            there = {one.name for one in fleet.engine.there()}
 
             def gone() -> set[str]:
                 self.sleep(0.1)
-                return there - {one.name for one in fleet.place.there()}
+                return there - {one.name for one in fleet.engine.there()}
 
             known = len(there)  # an engine may not know what it has started
             look = gone if known else partial(tuple, ("all",))

@@ -329,10 +329,10 @@ def test_what_fails_is_told_by_its_category(azurite: str, clients: Clients) -> N
         (["--tcp", "host"], "not an address"),
         (["--clients", "1,x", "--tcp", "local"], "not a list of numbers"),
         (["--clients", "0", "--tcp", "local"], "not a list of numbers"),
-        (["--starts", "local"], "'local' is not NAME=PLACE"),
+        (["--starts", "local"], "'local' is not NAME=ENGINE"),
         (["--starts", "a=nowhere"], "names no engine"),
         (["--starts", "a=local:nobody"], "There is no role 'nobody'"),
-        (["--tcp", "local", "--fleet", "2", "--place", "slurm:"], "There is no batch script"),
+        (["--tcp", "local", "--fleet", "2", "--engine", "slurm:"], "There is no batch script"),
     ],
 )
 def test_wrong_arguments_are_told(words: list[str], said: str, tmp_path: Path) -> None:

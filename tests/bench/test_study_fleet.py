@@ -13,9 +13,9 @@ from redis import Redis
 
 from bench.platform import fleet as fleet_module
 from bench.platform.clients import OneCall
+from bench.platform.engines import ByHand, opened
 from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import Kind, Nodes, ScaleSet, Step, lives, measure_instances
-from bench.platform.places import ByHand, opened
 from bench.platform.rates import Point
 from bench.platform.report import settings
 from swathmill.commands.fleet.container_apps import ContainerAppsJob
@@ -55,8 +55,8 @@ def test_clients_run_on_the_nodes_of_a_fleet(redis_server: str) -> None:
     """Each node is a process; all begin together; one that cannot connect calls the run off."""
     with (
         Redis.from_url(redis_server) as redis,
-        opened("local", redis_server, "test", silent) as place,
-        gathered(redis, "test", 2, place) as fleet,
+        opened("local", redis_server, "test", silent) as engine,
+        gathered(redis, "test", 2, engine) as fleet,
     ):
         calls = fleet.run(Waiting(), 5, 60.0)
         assert sorted(call.client for call in calls) == [n for n in range(5) for _ in range(4)]
@@ -80,7 +80,7 @@ def test_nodes_that_do_not_come_are_told(redis_server: str) -> None:
     """Their tickets are taken back: who comes later is in no study."""
     told: list[str] = []
     with Redis.from_url(redis_server) as redis:
-        fleet = Fleet(redis=redis, study="nobody", place=ByHand("nobody", told.append), patience=0)
+        fleet = Fleet(redis=redis, study="nobody", engine=ByHand("nobody", told.append), patience=0)
         with pytest.raises(StackError, match="0 of 3 nodes have come within 0 s"):
             fleet.gather(3)
         assert redis.llen("swathmill-study:nobody") == 3
@@ -115,11 +115,11 @@ def test_a_role_starts_from_a_copy_of_its_packages(redis_server: str) -> None:
     """Each node has copied the runner's packages and imports nothing else; its life is timed."""
     with (
         Redis.from_url(redis_server) as redis,
-        opened("local:runner", redis_server, "role", silent) as place,
+        opened("local:runner", redis_server, "role", silent) as engine,
     ):
-        kind = Nodes(name="runner", new=lambda: Fleet(redis=redis, study="role", place=place))
+        kind = Nodes(name="runner", new=lambda: Fleet(redis=redis, study="role", engine=engine))
         points = list(measure_instances([kind], 1, patience=300.0))
-        assert place.there() == []
+        assert engine.there() == []
     assert [one.operation for one in points] == ["run, runner", "add, runner", "delete, runner"]
     assert not any(call.failure for one in points for call in one.calls)
     assert points[0].size > 50e6
@@ -247,9 +247,9 @@ def test_nodes_of_an_engine_are_timed_from_the_order_to_their_first_word(redis_s
         redis.lpush(f"swathmill-study:{session}:came", str(node))
 
     with Redis.from_url(redis_server) as redis, engine_server(answer) as engine:
-        place = ContainerAppsJob(JOB, Rest(base=engine.url, permission=lambda: TOKEN))
+        job = ContainerAppsJob(JOB, Rest(base=engine.url, permission=lambda: TOKEN))
         kind = Unsized(Nodes(
-            name="job", new=lambda: Fleet(redis=redis, study="engine", place=place)
+            name="job", new=lambda: Fleet(redis=redis, study="engine", engine=job)
         ))  # fmt: skip
         points = list(measure_instances([kind], 2, patience=60.0))
         starts = [call for call in engine.calls if call.method == "POST"]

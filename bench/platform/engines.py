@@ -15,8 +15,8 @@ from importlib import metadata
 from pathlib import Path
 
 from bench.platform.fleet import BOOT
-from swathmill.commands.fleet.place import Place, Started
-from swathmill.commands.fleet.registry import FORMS, open_place
+from swathmill.commands.fleet.engine import Engine, Started
+from swathmill.commands.fleet.registry import FORMS, open_engine
 from swathmill.errors import ArgumentError
 from tests.infra import roles
 
@@ -41,12 +41,12 @@ class Processes:
     _started: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`."""
+        """Implement `Engine.there`."""
         going = [name for name, one in self._started.items() if one.poll() is None]
         return [Started(name=name, running=True) for name in going]
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`."""
+        """Implement `Engine.start`."""
         for _ in range(count):
             name = f"node-{len(self._started)}"
             self._started[name] = subprocess.Popen(
@@ -54,7 +54,7 @@ class Processes:
             )
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`: none waits."""
+        """Implement `Engine.end`: none waits."""
 
     def close(self) -> None:
         """Wait until the nodes have left; end those that do not."""
@@ -83,25 +83,25 @@ class ByHand:
     say: Callable[[str], None]
 
     def there(self) -> list[Started]:
-        """Implement `Place.there`: nobody knows."""
+        """Implement `Engine.there`: nobody knows."""
         return []
 
     def start(self, count: int) -> None:
-        """Implement `Place.start`: tell the command."""
+        """Implement `Engine.start`: tell the command."""
         self.say(f"Start on {count} machines, where $REDIS is the URL of --meet:")
         self.say(f'python -c "{BOOT}" "$REDIS" {self.study}')
 
     def end(self, names: Sequence[str]) -> None:
-        """Implement `Place.end`: none waits."""
+        """Implement `Engine.end`: none waits."""
 
 
-PLACES = (LOCAL, f"{LOCAL}:ROLE", *FORMS)
-"""How places of nodes are named."""
+ENGINES = (LOCAL, f"{LOCAL}:ROLE", *FORMS)
+"""How engines of nodes are named."""
 
 
 @contextmanager
-def opened(text: str, url: str, study: str, say: Callable[[str], None]) -> Iterator[Place]:
-    """Open the place that a text names: empty (by hand), `local`, `local:ROLE`, or an engine.
+def opened(text: str, url: str, study: str, say: Callable[[str], None]) -> Iterator[Engine]:
+    """Open the engine that a text names: empty (by hand), `local`, `local:ROLE`, or an engine.
 
     Raises ArgumentError.
     """
@@ -110,7 +110,7 @@ def opened(text: str, url: str, study: str, say: Callable[[str], None]) -> Itera
         yield ByHand(study, say)
         return
     if kind != LOCAL:
-        yield open_place(text, slots=1)
+        yield open_engine(text, slots=1)
         return
     if which and which not in roles.PROGRAMS:
         raise ArgumentError(f"There is no role {which!r}.", f"Roles: {', '.join(roles.PROGRAMS)}.")
