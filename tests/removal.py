@@ -112,6 +112,7 @@ REMOVALS = {
             "portal/polygons",
             "portal/static/polygons.js",
             "portal/templates/polygons.html",
+            "portal/templates/polygons_as_csv.html",
             "portal/templates/polygons_found.html",
             "portal/templates/polygons_page.html",
             "reprojection/grid/shares.py",

@@ -183,6 +183,7 @@ def show(caller: Operator, portal: CurrentPortal) -> Response:
         caller,
         "operations",
         200,
+        polled=False,
         **_live(portal),
         **_history(portal),
     )
@@ -197,7 +198,7 @@ def live(portal: CurrentPortal) -> Response:
 @pages.get("/operations/history", dependencies=[Depends(operator)])
 def past(portal: CurrentPortal) -> Response:
     """Render the part of the page that changes every few minutes."""
-    return portal.pages.part("operations_history.html", **_history(portal))
+    return portal.pages.part("operations_history.html", polled=True, **_history(portal))
 
 
 def _moment(seconds: float) -> dt.datetime | None:

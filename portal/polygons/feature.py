@@ -8,6 +8,7 @@ from portal.serving.portal import Feature, Portal
 
 
 def _begin(_app: FastAPI, portal: Portal) -> None:
+    portal.pages.add_part("below the squares", "polygons_as_csv.html")
     portal.pages.add_part("below the results' map", "polygons.html")
 
 

@@ -138,6 +138,8 @@ window.addEventListener("pagehide", () => { Comparing.withdraw(); Comparing.canc
 // An address with the name of a folded part opens it: there the answer to its form is seen.
 const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;
+// A file that is all its form asks for is sent as soon as it is chosen, or dropped.
+document.addEventListener("change", ({ target }) => { if (target.matches("[data-sends]") && target.files.length) target.form.requestSubmit(); });
 // A text, or a whole address, in which maps fill in {z}, {x} and {y}.
 const whole = (node) => (node.href ?? new URL(node.textContent, location).href).replace(/%7B/gi, "{").replace(/%7D/gi, "}");
 document.addEventListener("click", async (event) => {

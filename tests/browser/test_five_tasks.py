@@ -3,6 +3,7 @@
 docs/studies.md has these numbers beside those of earlier pages.
 """
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,11 @@ def the_request(hand: Hand) -> Locator:
 
 
 def test_is_my_request_good(hand: Hand) -> None:
+    """The list says it; the request's page adds why."""
+    row = hand.page.get_by_role("row", name="A thesis on leaf area")
+    for said in ("complete with gaps", "27 of 32, 2 failed, 1 gap"):
+        expect(row).to_contain_text(said)
+    assert (hand.clicks, hand.screens_to(row)) == (0, 0)
     hand.click(the_request(hand))
     strip = hand.page.get_by_role("region", name="Progress")
     expect(strip).to_contain_text("27 of 32")
@@ -86,16 +92,42 @@ def test_which_dates_are_bad_and_why(hand: Hand) -> None:
 
 def test_the_mean_of_my_field_over_the_year_as_csv(hand: Hand) -> None:
     hand.click(the_request(hand))
+    field = hand.page.get_by_label("Means within your fields by date, of all layers, as CSV")
+    assert hand.screens_to(field) == 1
+    with hand.page.expect_download() as waiting:
+        hand.give(field, "field.geojson", POLYGON)
+    with Path(waiting.value.path()).open(encoding="utf-8", newline="") as file:
+        means = {(row["layer"], row["date"]): row["mean"] for row in csv.DictReader(file)}
+    assert len([date for layer, date in means if layer.endswith("Lai_1km")]) == 13
+    assert all(means.values())
+    assert hand.clicks == 2
+
+
+def test_the_mean_of_my_field_is_as_on_the_map(hand: Hand) -> None:
+    hand.click(the_request(hand))
     hand.click(hand.page.get_by_role("region", name="MCD15A2.005 Lai_1km").locator("ol a").first)
     expect(hand.page.locator("[data-results-map][data-lines]")).to_be_attached()
     hand.give(hand.page.locator("#polygon-file"), "field.geojson", POLYGON)
-    button = hand.page.get_by_role("button", name="This layer as CSV")
-    assert hand.screens_to(button) == 2
     with hand.page.expect_download() as waiting:
-        hand.click(button)
+        hand.click(hand.page.get_by_role("button", name="This layer as CSV"))
     lines = Path(waiting.value.path()).read_text().splitlines()
     assert len([line for line in lines if "2012-" in line]) == 13
-    assert hand.clicks == 4
+
+
+def test_a_file_without_a_field_is_refused_and_leads_back(
+    context: BrowserContext, seen: World
+) -> None:
+    with faultless_page(context, refusals=True) as page:
+        page.goto(seen.portal.link(role="operator"))
+        hand = Hand(page)
+        hand.click(the_request(hand))
+        field = page.get_by_label("Means within your fields by date, of all layers, as CSV")
+        with page.expect_response(lambda one: one.url.endswith("polygons.csv")) as answer:
+            hand.give(field, "field.geojson", "no polygon")
+        assert answer.value.status == 422
+        expect(page.locator("main")).to_contain_text("field.geojson")
+        page.go_back()
+        expect(field).to_be_visible()
 
 
 def test_two_dates_are_compared(hand: Hand) -> None:
@@ -151,4 +183,4 @@ def test_which_package_wastes_most(hand: Hand) -> None:
     told = hand.page.get_by_text("Most time was wasted by")
     expect(told).to_contain_text("ada/evapotranspiration@3")
     expect(told).to_contain_text("45 min")
-    assert (hand.clicks, hand.screens_to(told)) == (1, 1)
+    assert (hand.clicks, hand.screens_to(told)) == (1, 0)
